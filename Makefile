@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: run test lint bench constraints clean
+
+run: $(VENV)/installed
+	$(BIN)/harness run --study objectives_vs_init
+
+test: $(VENV)/installed-for-tests
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+lint: $(VENV)/installed-for-tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-for-tests
+	$(BIN)/python -m tests.bench
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and alone: asked for by another package, pip would fetch a newer build.
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) torch==2.13.0
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/installed-for-tests: $(VENV)/installed
+	$(PIP) --editable '.[test,minilm]'
+	touch $@
+
+# One resolution for every supported Python; the CUDA packages that torch brings choose their own versions.
+constraints:
+	$(BIN)/python -m pip install --quiet uv
+	echo 'torch==2.13.0' > build-constraint.txt
+	$(BIN)/uv pip compile --universal --python-version 3.10 --all-extras --no-annotate --no-header \
+		--constraint build-constraint.txt pyproject.toml | grep -vE '^(nvidia|cuda|triton|torch)' > constraints.new
+	( echo '# Every version this project is tested with. Made by `make constraints`; torch first and exactly.'; \
+	  echo 'torch==2.13.0'; cat constraints.new ) > constraints.txt
+	rm build-constraint.txt constraints.new
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,109 @@
+"""The command line: parses, calls, prints. Everything heavy is imported when a command needs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from harness.errors import UserError, near
+
+# Refusals of wrong names must answer before torch is loaded, so this module imports nothing heavy at its top.
+
+KINDS = ("objectives", "students", "teachers", "tasks", "studies")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # said by the command that does not know the flag, so that near ones are its own
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: "):
+            word = message.removeprefix("unrecognized arguments: ").split()[0]
+            options = [option for action in self._actions for option in action.option_strings]
+            message = f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
+        raise UserError(f"{message} ({self.prog} --help tells the rest)")
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(prog="harness", description="Compare distillation objectives fairly, and write the table down.",
+                 allow_abbrev=False)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+
+    selection = Parser(add_help=False)
+    add = selection.add_argument
+    add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
+    add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
+    add("--data", metavar="DIR", help="a folder in GLUE's official layout, or hub")
+    add("--teacher", metavar="NAME", help="embedded, minilm, a hub name or a local folder")
+    add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
+    for flag in ("objectives", "students", "inits", "tasks"):
+        add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
+    add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
+    add("--trials", type=int, metavar="N", help="settings tried in each cell")
+    add("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="fix a setting (teacher.KEY: the teacher's)")
+    add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
+
+    run = commands.add_parser("run", parents=[selection], allow_abbrev=False, help="train what is missing and print the table",
+                              description="Train what is missing and print the table. A second call trains nothing.")
+    run.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the number of cores)")
+    run.add_argument("--executor", default="local", choices=("local",), help="where runs execute")
+    plan = commands.add_parser("plan", parents=[selection], allow_abbrev=False, help="what a run would do; trains nothing",
+                               description="Every cell, run and refusal with its reason, and an estimate of the time.")
+    plan.add_argument("--workers", type=int, metavar="N", help="for the estimate (default: the number of cores)")
+
+    seen = Parser(add_help=False)
+    seen.add_argument("--study", required=True, metavar="NAME")
+    seen.add_argument("--profile", default="quick", metavar="quick|small|paper")
+    seen.add_argument("--out", default="results", metavar="DIR")
+    report = commands.add_parser("report", parents=[seen], allow_abbrev=False, help="the table, from what is recorded",
+                                 description="The table of the last plan, from what is recorded.")
+    report.add_argument("--format", default="terminal", metavar="FORMAT", help="markdown, latex, csv, html, json or terminal")
+    report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
+    commands.add_parser("status", parents=[seen], allow_abbrev=False, help="what is done, running, failed, left",
+                        description="What is done, running, failed and left.")
+    show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
+    show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
+    show.add_argument("--out", default="results", metavar="DIR")
+    listing = command("list", "Every name of one kind.")
+    listing.add_argument("kind", metavar="|".join(KINDS))
+    listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
+    new = command("new", "Write a plugin file, ready to fill in.")
+    new.add_argument("kind", choices=("objective",))
+    new.add_argument("name", metavar="NAME")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
+    from harness import commands
+
+    try:
+        options = parser().parse_args(arguments)
+        status: int = getattr(commands, options.command)(options)
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        print(f"harness: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("harness: stopped; finished runs are kept, and the same command goes on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe went away, as in `harness report | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,327 @@
+"""What the engine and the plugins say to each other.
+
+Free of torch, so that studies and command-line refusals never wait for it. The two bases that are torch modules,
+`Objective` and `Student`, and the `Teacher` base stand in `harness.modeling.bases`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+# ---------------------------------------------------------------- signals
+
+
+class Signal(str, Enum):
+    """Something a model can emit. Shapes: B examples, L tokens, D width, H heads, C labels, V vocabulary."""
+
+    LOGITS = "logits"  # (B, C); C = 1 for regression
+    SENTENCE = "sentence"  # (B, D): a transformer's last first-token state, before any pooler
+    HIDDEN_STATES = "hidden_states"  # per layer (B, L, D); layer 0 is the embedding output
+    ATTENTION_SCORES = "attention_scores"  # per layer (B, H, L, L), before softmax, padding not masked
+    VALUES = "values"  # per layer (B, H, L, D / H)
+    MLM_LOGITS = "mlm_logits"  # (B, L, V)
+
+
+LAYER_SIGNALS = frozenset({Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
+
+
+@dataclass(frozen=True)
+class Want:
+    """The signals asked of one model. Layers are 1-based; 0 among hidden states is the embedding output."""
+
+    logits: bool = False
+    sentence: bool = False
+    mlm_logits: bool = False
+    hidden_states: frozenset[int] = frozenset()
+    attention_scores: frozenset[int] = frozenset()
+    values: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, signals: frozenset[Signal], layers: Sequence[int] = ()) -> Want:
+        """Want every one of `signals`, the layer signals from each of `layers`."""
+        return cls(**{s.value: frozenset(layers) if s in LAYER_SIGNALS else True for s in signals})
+
+    def __or__(self, other: Want) -> Want:
+        return Want(**{name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__})
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Sequence[Any]]) -> Want:
+        """The Want with these `parts()`."""
+        layers: dict[str, Any] = {}
+        for name, layer in parts:
+            layers[name] = True if layer < 0 else layers.get(name, frozenset()) | {layer}
+        return cls(**layers)
+
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Every single signal asked for, as (signal, layer), in a fixed order; layer -1 where there are no layers."""
+        found: list[tuple[str, int]] = []
+        for name in self.__dataclass_fields__:
+            asked = getattr(self, name)
+            found += [(name, -1)] if asked is True else [(name, layer) for layer in sorted(asked or ())]
+        return tuple(found)
+
+
+@dataclass
+class Outputs:
+    """The signals a model was asked for, and no others. Shapes as in `Signal`; layer signals are keyed by layer."""
+
+    logits: Tensor | None = None
+    sentence: Tensor | None = None
+    mlm_logits: Tensor | None = None
+    hidden_states: dict[int, Tensor] = field(default_factory=dict)
+    attention_scores: dict[int, Tensor] = field(default_factory=dict)
+    values: dict[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Batch:
+    """Examples as one model reads them.
+
+    ids: (B,) stable example ids, unique within the split. labels: (B,) int64 classes or float32 scores, or None.
+    encodings: one mapping for single sentences and joint pairs, two for pairs encoded apart; each holds
+    input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L).
+    """
+
+    ids: Tensor
+    labels: Tensor | None
+    encodings: tuple[dict[str, Tensor], ...]
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, L) bool, True at real tokens, of the first (for joint encoding the only) sequence."""
+        return self.encodings[0]["attention_mask"].bool()
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is known of a model before any weight is loaded.
+
+    labels is the width of the logits (1 for regression); tokenizer is a fingerprint: two models with the same one
+    split text into the same tokens; pair_encoding is joint, diffcat or compare.
+    """
+
+    name: str
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    labels: int
+    emits: frozenset[Signal]
+    tokenizer: str
+    pair_encoding: str = "joint"
+
+
+@dataclass(frozen=True)
+class LayerMap:
+    """Pairs of (student layer, teacher layer), 1-based: which teacher layer each student layer learns from."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def student_layers(self) -> tuple[int, ...]:
+        return tuple(s for s, _ in self.pairs)
+
+    @property
+    def teacher_layers(self) -> tuple[int, ...]:
+        return tuple(t for _, t in self.pairs)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+@dataclass(frozen=True)
+class Task:
+    """A labelled data set and how it is scored.
+
+    label is its name in tables; folder and the column positions follow the official GLUE download; labels are the
+    class names in order as the files print them (empty: regression); metrics are the names in `harness.evaluation`
+    that are all recorded, of which `metric` stands in tables unless a study names another. bins: a score cast to
+    classes (STS-B in 21) gives the value of each class. dev_splits: the first is "dev"; the others are scored too,
+    their metrics prefixed with the rest of their name ("mismatched_accuracy").
+    """
+
+    name: str
+    label: str
+    metric: str
+    metrics: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    pair: bool = False
+    folder: str = ""
+    bins: tuple[float, ...] = ()
+    dev_splits: tuple[str, ...] = ("dev",)
+
+    @property
+    def outputs(self) -> int:
+        """Width of a model's logits for this task: the number of classes, or 1 for a score."""
+        return len(self.labels) or len(self.bins) or 1
+
+    @property
+    def classification(self) -> bool:
+        return self.outputs > 1
+
+
+# ---------------------------------------------------------------- hyperparameters
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """A setting a plugin declares: its default, and the range it may take.
+
+    low and high bound numbers (inclusive); choices lists the values of anything else. log says that a search draws
+    on a logarithmic scale. A default, once released, never changes: run identities are differences from defaults.
+    """
+
+    default: Any
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value as the default's type. Raises UserError on a wrong type or a value out of range."""
+        if self.choices:
+            for choice in self.choices:
+                if value == choice or str(value) == str(choice):
+                    return choice
+            raise UserError(f"{name} is one of {', '.join(map(str, self.choices))}, not {value!r}")
+        kind = type(self.default)
+        typed: Any = None
+        if kind is bool and str(value).lower() in ("true", "false"):
+            typed = str(value).lower() == "true"
+        elif kind in (int, float) and not isinstance(value, bool):
+            try:
+                typed = kind(value) if kind is float or float(value) == int(float(value)) else None
+                typed = int(float(value)) if kind is int and typed is not None else typed
+            except (TypeError, ValueError, OverflowError):
+                typed = None
+        elif kind is str and isinstance(value, str):
+            typed = value
+        if typed is None or (kind is float and not math.isfinite(typed)):
+            word = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a word"}[kind]
+            raise UserError(f"{name} must be {word}, not {value!r}")
+        if (self.low is not None and typed < self.low) or (self.high is not None and typed > self.high):
+            between = f"between {self.low} and {self.high}" if None not in (self.low, self.high) else (
+                f"at least {self.low}" if self.high is None else f"at most {self.high}")
+            raise UserError(f"{name} must be {between}, not {typed}")
+        return typed
+
+
+# ---------------------------------------------------------------- studies
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a study's table: an objective by its name or sum ("att_kl+hid_seq") under its own label.
+
+    equal_epochs gives a row that has only the prediction stage the epochs of both stages together. mark is a
+    sentence printed under the table wherever the row was made otherwise than the rest. published is the row's name
+    in the published table.
+    """
+
+    name: str
+    objective: str
+    label: str
+    published: str = ""
+    equal_epochs: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One size of a study. Settings are named as in `--set`; search maps a setting to its grid or Hyperparameter.
+
+    students are "name" or "name" with settings given under `settings` as "name.setting".
+    """
+
+    teacher: str
+    tasks: tuple[str, ...]
+    inits: tuple[str, ...]
+    trials: int
+    seeds: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    task_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Published:
+    """The published table a study answers: a CSV in `reports/published` and how its rows are ours.
+
+    row_column and task_column name the CSV's columns; init is the initialisation its numbers were made with; metrics
+    maps the CSV's metric names to ours; notes are oddities that are printed wherever the numbers are.
+    """
+
+    file: str
+    source: str
+    row_column: str = "objective"
+    task_column: str = "task"
+    init: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A declared comparison: which rows, students and procedure, at which sizes, answering which published table."""
+
+    name: str
+    title: str
+    question: str
+    procedure: str
+    rows: tuple[Row, ...]
+    students: tuple[str, ...]
+    profiles: Mapping[str, Profile]
+    published: Published | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)  # task -> the metric its column shows
+
+    def profile(self, name: str) -> Profile:
+        """The profile called `name`. Raises UserError with the valid names."""
+        if name not in self.profiles:
+            raise unknown(f"profile of study {self.name}", name, self.profiles)
+        return self.profiles[name]
+
+
+# ---------------------------------------------------------------- results
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One finished run as the ledger holds it. metrics are fractions or correlations (0.85, not 85)."""
+
+    run: str
+    seed: int
+    hyperparameters: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    selection: float
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What the ledger says of one cell of a plan.
+
+    refused is the reason the cell cannot exist, or "". seeds are the finished runs of the chosen setting, by seed;
+    trials the finished search runs; wanted_* how many of each the budget asks for; failures maps run to its error.
+    """
+
+    cell: str
+    row: Row
+    student: str
+    init: str
+    task: str
+    metric: str
+    refused: str
+    seeds: tuple[RunResult, ...] = ()
+    trials: tuple[RunResult, ...] = ()
+    wanted_seeds: int = 0
+    wanted_trials: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict)

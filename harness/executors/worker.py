@@ -1,0 +1,64 @@
+"""A worker process: takes one run after another from the driver and trains it. It decides and records nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+from harness.errors import UserError
+
+
+def serve(connection: Connection) -> None:
+    """Train the runs that arrive until the connection closes.
+
+    Receives (run, specification, place). Sends ("epoch", run, entry) after each epoch, then one of
+    ("finished", run, record, predictions), ("failed", run, sentence, traceback), ("refused", run, sentence).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
+    _end_with_parent()
+    _quiet_libraries()
+    while True:
+        try:
+            run, specification, place = connection.recv()
+        except EOFError:
+            return
+        connection.send(attempt(run, specification, place, lambda entry, run=run: connection.send(("epoch", run, entry))))
+
+
+def attempt(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, ...]:
+    """Do one run; the message that says how it ended."""
+    from harness.training.jobs import perform
+    from harness.training.loop import TrainingFailure
+
+    try:
+        record, predictions = perform(specification, place, tell)
+        return "finished", run, record, predictions
+    except UserError as error:
+        return "refused", run, str(error)
+    except TrainingFailure as error:
+        return "failed", run, str(error), traceback.format_exc()
+    except Exception as error:  # one failing run never stops the rest; its traceback is kept
+        return "failed", run, f"{type(error).__name__}: {error}", traceback.format_exc()
+
+
+def _end_with_parent() -> None:
+    """Exit as soon as the driver is gone, so that nobody trains a run that a new driver starts again."""
+    parent = parent_process()
+    if parent is not None:
+        def watch() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _quiet_libraries() -> None:
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()

@@ -1,0 +1,202 @@
+"""Run identity, and the ledger: one folder a finished run, written atomically, checked on reading."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FORMAT = 1
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of `canonical(value)`, hexadecimal."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits naming what a run is: its specification, settings reduced to differences from defaults.
+
+    A setting that is added later with a default thus changes no earlier identity.
+    """
+    settings = {k: v for k, v in specification.get("settings", {}).items() if k not in defaults or v != defaults[k]}
+    return digest({**specification, "settings": settings})[:16]
+
+
+def derive_seed(*parts: Any) -> int:
+    """A 63-bit seed from what it is for; the same on every machine and in every process."""
+    return int.from_bytes(hashlib.sha256(canonical(parts).encode()).digest()[:8], "big") >> 1
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write such that `path` is either absent, old or whole, whatever happens.
+
+    Raises UserError if the disk is full or the place cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def atomic_write(path: Path, content: bytes) -> None:
+    """Write `content` to `path` as `atomic_file` does."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def cannot_write(path: Path, error: OSError) -> UserError:
+    """The sentence for a write that failed."""
+    if error.errno in _FULL:
+        return UserError(f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
+                         "and give the same command again")
+    return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with --out")
+
+
+class Ledger:
+    """The folder of run records. `out` holds `ledger/<run>/`, the teacher cache and a view of each study."""
+
+    def __init__(self, out: Path, create: bool = False):
+        """Open the ledger under `out`. Raises UserError if it is absent (unless `create`), foreign or of another format."""
+        self.out = out
+        self.damaged: dict[str, str] = {}  # run -> what is wrong with its record
+        self._records: dict[str, dict[str, Any] | None] = {}
+        marker = out / "harness.json"
+        if not marker.exists():
+            if not create:
+                raise UserError(f"there are no results in {out}: start with harness run, or give their folder with --out")
+            if out.exists() and not out.is_dir():
+                raise UserError(f"{out} is a file; --out must name a folder")
+            if out.is_dir() and any(p.name != ".lock" and not p.name.endswith(".tmp") for p in out.iterdir()):
+                raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
+            atomic_write(marker, canonical({"format": FORMAT}).encode())
+        try:
+            found = json.loads(marker.read_bytes())["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{marker} is damaged, so {out} cannot be trusted as a results folder; write "
+                            f'{{"format":{FORMAT}}} into it if it is one, or give another with --out') from error
+        if found != FORMAT:
+            raise UserError(f"{out} was written in ledger format {found}, this version reads format {FORMAT}; "
+                            "give another folder with --out")
+
+    def folder(self, run: str) -> Path:
+        return self.out / "ledger" / run
+
+    def read(self, run: str) -> dict[str, Any] | None:
+        """The record of a run, or None if there is none or it is damaged (then `damaged` names it)."""
+        if run not in self._records:
+            self._records[run] = self._load(run)
+        return self._records[run]
+
+    def _load(self, run: str) -> dict[str, Any] | None:
+        path = self.folder(run) / "record.json"
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            whole = json.loads(raw)
+            record: dict[str, Any] = whole["record"]
+            if digest(record) != whole["sha256"]:
+                raise ValueError("its checksum does not match")
+        except (ValueError, KeyError, TypeError) as error:
+            self.damaged[run] = f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
+            return None
+        return record
+
+    def write(self, run: str, record: Mapping[str, Any], predictions: Mapping[str, np.ndarray] | None) -> None:
+        """Store a finished run: predictions first, then the record that vouches for them, then drop its checkpoint."""
+        record = dict(record)
+        if predictions is not None:
+            from safetensors.numpy import save
+
+            packed = save(dict(predictions))
+            atomic_write(self.folder(run) / "predictions.safetensors", packed)
+            record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
+        atomic_write(self.folder(run) / "record.json",
+                     canonical({"sha256": digest(record), "record": record}).encode() + b"\n")
+        (self.folder(run) / "checkpoint.pt").unlink(missing_ok=True)
+        self.damaged.pop(run, None)
+        self._records[run] = record
+
+    def predictions(self, run: str) -> dict[str, np.ndarray] | None:
+        """The arrays stored with a run (ids, predictions, labels: (N,) each), or None if absent or damaged."""
+        from safetensors.numpy import load
+
+        record = self.read(run) or {}
+        path = self.folder(run) / "predictions.safetensors"
+        if "predictions_sha256" not in record or not path.exists():
+            return None
+        packed = path.read_bytes()
+        if hashlib.sha256(packed).hexdigest() != record["predictions_sha256"]:
+            self.damaged[run] = f"the predictions of run {run} are damaged and are ignored"
+            return None
+        return load(packed)
+
+    def runs(self) -> Iterator[str]:
+        """Every run that has a folder, finished or not, in order of name."""
+        folder = self.out / "ledger"
+        yield from sorted(p.name for p in folder.iterdir()) if folder.is_dir() else ()
+
+    def interrupted(self) -> list[str]:
+        """Runs that were begun and have no whole record."""
+        return [run for run in self.runs() if self.read(run) is None]
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder for one driver. The lock dies with its process. Raises UserError if another holds it."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.out / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise UserError(f"another harness run is working in {self.out}: wait for it, or give another folder "
+                            "with --out") from error
+        except OSError as error:
+            raise cannot_write(self.out / ".lock", error) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder that may not exist."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,136 @@
+"""The bases of plugins that are torch modules. They stand apart from `harness.contracts` so that it stays torch-free."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+
+
+class Objective(nn.Module):
+    """A loss that transfers knowledge, with or without parameters of its own.
+
+    The class attributes are set by the `@objective` decorator. `__init__` takes (student, teacher, layers) and the
+    declared hyperparameters as keywords; `forward` takes the two models' outputs and the student's batch and returns
+    a scalar. Parameters join the optimiser and, with buffers, the checkpoint.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[Signal]]
+    token_level: ClassVar[bool] = False
+    stage: ClassVar[str] = "intermediate"  # or "prediction": it trains the layer that answers the task
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+
+    def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap):
+        super().__init__()
+
+    @classmethod
+    def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+        """Why this objective cannot train this student from this teacher on this task, or ""."""
+        return ""
+
+    @classmethod
+    def wants(cls, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
+        """What to ask of (student, teacher): every needed signal, layers by the layer map."""
+        return Want.of(cls.needs, layers.student_layers), Want.of(cls.needs, layers.teacher_layers)
+
+    def prepare(self, labels: Tensor, size: int) -> None:
+        """Called once before training. labels: (size,) the training labels in order of example index 0..size-1.
+
+        Training batches then carry that index as `batch.ids`.
+        """
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+        raise TypeError(f"objective {self.name} has no forward")
+
+
+class StudentConfig(PreTrainedConfig):
+    """Everything needed to build a student again: its settings, the teacher's configuration and the task's width."""
+
+    model_type = "harness_student"
+
+    def __init__(self, student: str = "", settings: dict[str, Any] | None = None, source: dict[str, Any] | None = None,
+                 outputs: int = 2, **kwargs: Any):
+        self.student = student
+        self.settings = settings or {}
+        self.source = source or {}  # the teacher's Hugging Face configuration, as a dictionary
+        self.outputs = outputs
+        super().__init__(**kwargs)
+
+
+class Student(PreTrainedModel):
+    """A model that is trained. Class attributes are set by the `@student` decorator.
+
+    Built by `cls(config)` with random weights; `initialise` then copies what the initialisation names.
+    """
+
+    config_class = StudentConfig
+    name: ClassVar[str]
+    emits: ClassVar[frozenset[Signal]]
+    pair_encodings: ClassVar[tuple[str, ...]] = ("joint",)
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+
+    @classmethod
+    def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
+        """The student that `settings` would give, without building it."""
+        raise TypeError(f"student {cls.name} has no describe")
+
+    @classmethod
+    def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
+        """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
+        raise TypeError(f"student {cls.name} has no layer_map")
+
+    def initialise(self, init: str, teacher: PreTrainedModel) -> None:
+        """Copy into this student the teacher's weights that `init` names. Raises UserError on a mismatch."""
+        raise TypeError(f"student {self.name} has no initialise")
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        raise TypeError(f"student {self.name} has no forward")
+
+
+class Teacher(ABC):
+    """Where a teacher comes from: its configuration, tokenizer and base weights, by the argument after its name.
+
+    `--teacher NAME:ARGUMENT`; a registered name without argument gets "". What is not registered is an argument of
+    the `huggingface` teacher. Constructing one reads configuration only, never weights.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, argument: str = ""):
+        self.argument = argument
+
+    @abstractmethod
+    def info(self, task: Task) -> ModelInfo:
+        """What the teacher is on this task. Raises UserError where there is no such teacher."""
+
+    @abstractmethod
+    def content(self) -> str:
+        """A hash of what the base weights are (file contents, or the recipe that makes them here)."""
+
+    @abstractmethod
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer that student and teacher read text with."""
+
+    @abstractmethod
+    def answers(self, task: Task) -> bool:
+        """True if the base weights already hold a head trained for the task, so no fine-tuning is needed."""
+
+    @abstractmethod
+    def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
+        """The Hugging Face sequence classifier for the task: base weights, or those in the folder `weights`."""
+
+    def recipe(self, task: Task) -> Mapping[str, Any]:
+        """Training settings recommended for fine-tuning this teacher on the task, as differences from defaults."""
+        return {}
+
+    def pretraining(self) -> Mapping[str, Any] | None:
+        """Settings of a masked-language-model pre-training that must come first, or None where weights exist."""
+        return None
+

@@ -1,0 +1,34 @@
+"""Can this objective train this student from this teacher on this task? Answered from descriptions; loads no weights."""
+
+from __future__ import annotations
+
+from harness.contracts import ModelInfo, Task
+from harness.modeling import combine
+from harness.registry import OBJECTIVES
+
+
+def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+    """The reason why the pair cannot be trained so, as one sentence, or "" if it can.
+
+    Raises UserError if `objective` is no objective or sum of objectives.
+    """
+    terms = combine.parse(objective)
+    for _, name in terms:
+        plugin = OBJECTIVES.get(name)
+        for who, model in (("student", student), ("teacher", teacher)):
+            missing = sorted(s.value for s in plugin.needs - model.emits)
+            if missing:
+                return f"{name} needs {' and '.join(missing)}, which the {who} {model.name} does not emit"
+        if plugin.token_level and student.tokenizer != teacher.tokenizer:
+            return f"{name} compares token by token, but {student.name} and {teacher.name} split text differently"
+        if plugin.token_level and student.pair_encoding != teacher.pair_encoding and task.pair:
+            return (f"{name} compares token by token, but {student.name} reads a pair as {student.pair_encoding} "
+                    f"and {teacher.name} as {teacher.pair_encoding}")
+    stage = combine.stage(terms)
+    if procedure == "two_stage" and stage == "mixed":
+        return (f"two_stage trains an intermediate objective first and then vanilla_kd, but {objective} sums "
+                "objectives of both stages; name the intermediate ones only")
+    if procedure == "one_stage" and stage == "intermediate":
+        return (f"{objective} alone never trains the layer that answers the task; add a prediction objective, as in "
+                f"vanilla_kd+{objective}, or use two_stage")
+    return combine.refuse(terms, student, teacher, task)

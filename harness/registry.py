@@ -1,0 +1,224 @@
+"""Finds plugins by name: in the project's folders, in installed distributions, and in files given by --plugin."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from harness.contracts import Hyperparameter, Signal, Study
+from harness.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from harness.modeling.bases import Objective, Student, Teacher
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Plugins of one kind by name. `folder` is the top-level package whose modules register themselves on import."""
+
+    def __init__(self, kind: str, folder: str):
+        self.kind = kind
+        self.folder = folder
+        self._found: dict[str, tuple[T, str]] = {}
+        self._searched = False
+
+    def add(self, name: str, plugin: T, origin: str) -> None:
+        """Register `plugin`. Raises UserError, naming both files, if another file has taken the name."""
+        taken = self._found.get(name)
+        if taken and taken[1] != origin:
+            raise UserError(f"{self.kind} {name!r} is defined twice: in {taken[1]} and in {origin}; rename one")
+        if taken:
+            raise UserError(f"{self.kind} {name!r} is defined twice in {origin}; rename one")
+        self._found[name] = (plugin, origin)
+
+    def get(self, name: str) -> T:
+        """The plugin called `name`. Raises UserError with near names."""
+        self._search_folder()
+        if name not in self._found:
+            load_installed()
+        if name not in self._found:
+            raise unknown(self.kind, name, self._found)
+        return self._found[name][0]
+
+    def origin(self, name: str) -> str:
+        """The file that defines `name`."""
+        self.get(name)
+        return self._found[name][1]
+
+    def names(self) -> list[str]:
+        """Every name of this kind, sorted; installed distributions included."""
+        self._search_folder()
+        load_installed()
+        return sorted(self._found)
+
+    def _search_folder(self) -> None:
+        if not self._searched:
+            self._searched = True
+            package = importlib.import_module(self.folder)
+            for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+                importlib.import_module(f"{self.folder}.{module}")
+
+
+OBJECTIVES: Registry[type[Objective]] = Registry("objective", "objectives")
+STUDENTS: Registry[type[Student]] = Registry("student", "students")
+TEACHERS: Registry[type[Teacher]] = Registry("teacher", "teachers")
+STUDIES: Registry[Study] = Registry("study", "studies")
+ALL: dict[str, Registry[Any]] = {r.folder: r for r in (OBJECTIVES, STUDENTS, TEACHERS, STUDIES)}
+
+_loaded: set[str] = set()
+
+
+def load_installed() -> None:
+    """Import every module that an installed distribution names in the entry-point group "harness.plugins"."""
+    for point in sorted(entry_points(group="harness.plugins"), key=lambda p: (p.name, p.value)):
+        if point.value not in _loaded:
+            _loaded.add(point.value)
+            try:
+                point.load()
+            except UserError:
+                raise
+            except Exception as error:
+                raise UserError(f"installed plugin {point.name!r} ({point.value}) cannot be loaded: "
+                                f"{type(error).__name__}: {error}") from error
+
+
+def load_file(path: str | Path) -> None:
+    """Import the plugin file given by --plugin; a second call with the same file does nothing.
+
+    Raises UserError if the file is missing, does not parse, fails on import or declares a plugin wrongly.
+    """
+    path = Path(path).resolve()
+    if str(path) in _loaded:
+        return
+    if not path.is_file():
+        raise UserError(f"plugin file {path} does not exist")
+    name = f"harness_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"plugin file {path} is not a Python file (its name must end in .py)")
+    for registry in ALL.values():  # the project's own names first, so that a taken name is found out
+        registry._search_folder()
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    _loaded.add(str(path))
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UserError(f"plugin file {path} has a syntax error on line {error.lineno}: {error.msg}") from error
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"plugin file {path} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def study(declared: Study) -> Study:
+    """Register a study. Called once at the end of its file."""
+    STUDIES.add(declared.name, declared, _file_of(sys._getframe(1).f_globals))
+    return declared
+
+
+def objective(name: str, *, needs: set[Signal], stage: str = "intermediate", token_level: bool = False,
+              hyperparameters: Mapping[str, Hyperparameter] | None = None) -> Callable[[Any], Any]:
+    """Register an objective: a function of (student, teacher, batch) or a subclass of Objective.
+
+    A function may also take `layers` (the LayerMap) and must take each declared hyperparameter, all keyword-only:
+    `def att_mse(student, teacher, batch, *, layers)`. A class takes (student, teacher, layers) in `__init__`, then
+    the hyperparameters. stage is "intermediate" or "prediction". Returns what it decorates.
+    Raises UserError for a wrong signature, an unknown stage or a taken name.
+    """
+    def register(plugin: Any) -> Any:
+        from harness.modeling.bases import Objective
+
+        if stage not in ("intermediate", "prediction"):
+            raise UserError(f"objective {name!r}: stage is intermediate or prediction, not {stage!r}")
+        declared = dict(hyperparameters or {})
+        if inspect.isclass(plugin) and issubclass(plugin, Objective):
+            _check_signature("objective", name, plugin.__init__, ["self", "student", "teacher", "layers"], declared, ())
+            _check_signature("objective", name, plugin.forward, ["self", "student", "teacher", "batch"], {}, ())
+            made = plugin
+        elif inspect.isfunction(plugin):
+            _check_signature("objective", name, plugin, ["student", "teacher", "batch"], declared, ("layers",))
+            made = _objective_of(plugin, declared)
+        else:
+            raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
+        made.name, made.needs, made.stage, made.token_level = name, frozenset(needs), stage, token_level
+        made.hyperparameters = declared
+        OBJECTIVES.add(name, made, _file_of(vars(sys.modules[plugin.__module__])))
+        return plugin
+
+    return register
+
+
+def student(name: str, *, emits: set[Signal], pair_encodings: tuple[str, ...] = ("joint",),
+            hyperparameters: Mapping[str, Hyperparameter] | None = None) -> Callable[[type[Student]], type[Student]]:
+    """Register a subclass of Student. Raises UserError for anything else or a taken name."""
+    def register(plugin: type[Student]) -> type[Student]:
+        from harness.modeling.bases import Student
+
+        if not (inspect.isclass(plugin) and issubclass(plugin, Student)):
+            raise UserError(f"student {name!r} must be a subclass of Student, not {plugin!r}")
+        plugin.name, plugin.emits, plugin.pair_encodings = name, frozenset(emits), pair_encodings
+        plugin.hyperparameters = dict(hyperparameters or {})
+        STUDENTS.add(name, plugin, _file_of(vars(sys.modules[plugin.__module__])))
+        return plugin
+
+    return register
+
+
+def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
+    """Register a subclass of Teacher. Raises UserError for anything else or a taken name."""
+    def register(plugin: type[Teacher]) -> type[Teacher]:
+        from harness.modeling.bases import Teacher
+
+        if not (inspect.isclass(plugin) and issubclass(plugin, Teacher)):
+            raise UserError(f"teacher {name!r} must be a subclass of Teacher, not {plugin!r}")
+        plugin.name = name
+        TEACHERS.add(name, plugin, _file_of(vars(sys.modules[plugin.__module__])))
+        return plugin
+
+    return register
+
+
+def _file_of(namespace: Mapping[str, Any]) -> str:
+    return str(namespace.get("__file__", namespace.get("__name__", "?")))
+
+
+def _check_signature(kind: str, name: str, function: Callable[..., Any], leading: list[str],
+                     declared: Mapping[str, Hyperparameter], optional: tuple[str, ...]) -> None:
+    """Raise UserError unless `function` takes `leading`, then exactly the declared keywords (and maybe `optional`)."""
+    parameters = list(inspect.signature(function).parameters.values())
+    names = [p.name for p in parameters]
+    wanted = f"({', '.join(leading)}{', *, ' if declared else ''}{', '.join(declared)})"
+    rest = set(names[len(leading):]) - set(optional)
+    variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+    if names[: len(leading)] != leading or rest != set(declared) or variadic:
+        raise UserError(f"{kind} {name!r}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}")
+
+
+def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperparameter]) -> type[Objective]:
+    """The Objective class that calls `function`."""
+    from harness.modeling.bases import Objective
+
+    takes_layers = "layers" in inspect.signature(function).parameters
+
+    def __init__(self: Any, student: Any, teacher: Any, layers: Any, **hyperparameters: Any) -> None:
+        Objective.__init__(self, student, teacher, layers)
+        self.keywords = hyperparameters | ({"layers": layers} if takes_layers else {})
+
+    def forward(self: Any, student: Any, teacher: Any, batch: Any) -> Any:
+        return function(student, teacher, batch, **self.keywords)
+
+    return type(function.__name__, (Objective,), {
+        "__init__": __init__, "forward": forward, "__doc__": function.__doc__, "__module__": function.__module__})
+
+
+if TYPE_CHECKING:
+    from torch import Tensor

@@ -1,0 +1,135 @@
+"""The driver: asks what each cell needs next, hands it to an executor, and records what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.errors import UserError
+from harness.ledger import Ledger, identity
+from harness.search.progress import Progress, progress
+
+Record = Mapping[str, Any]
+
+
+class Executor(Protocol):
+    """Where runs execute. `submit` queues, `next` waits for a message (see executors.worker.serve), `close` stops."""
+
+    def submit(self, run: str, specification: Any, place: Any) -> None: ...
+
+    def next(self) -> tuple[Any, ...]: ...
+
+    def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Who is told how the work goes."""
+
+    def started(self, done: int, wanted: int) -> None: ...
+
+    def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None: ...
+
+    def ended(self, specification: Mapping[str, Any], record: Record) -> None: ...
+
+
+@dataclass
+class Driver:
+    """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts."""
+
+    plan: dict[str, Any]
+    ledger: Ledger
+    executor: Executor
+    listener: Listener
+    _flying: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
+    _waiting: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # run -> the cells that need it, by id
+
+    def run(self) -> int:
+        """Work until nothing is missing. Returns how many runs were trained.
+
+        Raises UserError when a worker met bad input or the disk is full; finished runs are kept.
+        """
+        trained = 0
+        cells = [cell for cell in self.plan["cells"] if not cell["refused"]]
+        for runs in self.plan["teachers"].values():
+            self._need_first(runs, None)
+        for cell in cells:
+            self._advance(cell)
+        if self._flying:
+            done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for p in (self.progress(c) for c in cells))
+            self.listener.started(done, done + self._left(cells))
+        while self._flying:
+            kind, run, *rest = self.executor.next()
+            specification = self._flying[run]
+            if kind == "epoch":
+                self.listener.epoch(specification, rest[0])
+                continue
+            if kind == "refused":
+                raise UserError(rest[0])
+            record = rest[0] if kind == "finished" else {
+                "status": "failed", "error": rest[0], "traceback": rest[1], "specification": specification}
+            self.ledger.write(run, record, rest[1] if kind == "finished" else None)
+            trained += 1
+            del self._flying[run]
+            self._ended.add(run)
+            self.listener.ended(specification, record)
+            for cell in self._waiting.pop(run, {}).values():
+                self._advance(cell)
+            for runs in self.plan["teachers"].values():
+                self._need_first(runs, None)
+        return trained
+
+    def progress(self, cell: dict[str, Any]) -> Progress:
+        return progress(cell, self.plan["defaults"], self._lookup)
+
+    def _lookup(self, run: str) -> Record | None:
+        record = self.ledger.read(run)
+        if record is not None and record["status"] == "failed" and run not in self._ended:
+            return None  # failed in an earlier session: tried again
+        return record
+
+    def _advance(self, cell: dict[str, Any]) -> None:
+        """Submit what the cell needs next, its teacher first."""
+        missing = self.progress(cell).missing
+        if missing and self._need_first(self.plan["teachers"][cell["task"]], cell):
+            for specification in missing:
+                self._submit(specification, cell)
+
+    def _need_first(self, runs: list[dict[str, Any]], cell: dict[str, Any] | None) -> bool:
+        """True if every one of `runs` is finished; otherwise the first that is not is submitted (unless it failed)."""
+        for specification in runs:
+            run = identity(specification, self.plan["defaults"])
+            record = self._lookup(run)
+            if record is None or not (self.ledger.folder(run) / "weights").is_dir():
+                if record is None or record["status"] != "failed":
+                    self._submit(specification, cell)
+                return False
+            if record["status"] == "failed":
+                return False
+        return True
+
+    def _submit(self, specification: dict[str, Any], cell: dict[str, Any] | None) -> None:
+        run = identity(specification, self.plan["defaults"])
+        if cell is not None:
+            self._waiting.setdefault(run, {})[cell["id"]] = cell
+        if run not in self._flying:
+            self._flying[run] = specification
+            self.executor.submit(run, specification, place(self.plan, self.ledger.out, run))
+
+    def _left(self, cells: list[dict[str, Any]]) -> int:
+        """Runs that the cells still need, at most."""
+        left = 0
+        for cell in cells:
+            found = self.progress(cell)
+            left += found.wanted_trials - len(found.trials) + cell["seeds"] - max(len(found.seeds), 1)
+        return left
+
+
+def place(plan: Mapping[str, Any], out: Path, run: str) -> Any:
+    """Where a run of the plan finds what it needs."""
+    from harness.training.place import Place
+
+    return Place(run=out / "ledger" / run, runs=out / "ledger", cache=out / "cache", source=plan["source"],
+                 teacher=plan["teacher"], argument=plan["argument"], plugins=tuple(plan["plugins"]), outputs=plan["outputs"])

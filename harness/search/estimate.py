@@ -1,0 +1,43 @@
+"""How long a plan may take: from runs like it in the ledger where there are any, otherwise from arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import mean
+from typing import Any
+
+from harness.ledger import Ledger
+from harness.search.progress import progress
+
+RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
+TOKENS = 32  # a typical sentence or pair
+
+
+def estimate(plan: Mapping[str, Any], ledger: Ledger | None, missing: int, workers: int) -> str:
+    """A sentence on the time that `missing` runs would take."""
+    if not missing:
+        return "time: nothing is missing"
+    seconds: list[float] = []
+    for cell in plan["cells"]:
+        if ledger and not cell["refused"]:
+            found = progress(cell, plan["defaults"], ledger.read)
+            seconds += [float(run.record["seconds"]) for run in (*found.trials, *found.seeds[1:]) if run.score is not None]
+    how = f"mean of {len(seconds)} finished runs" if seconds else "from sizes alone: an order of magnitude"
+    seconds = seconds or [_arithmetic(cell, plan) for cell in plan["cells"] if not cell["refused"]]
+    return f"time: about {_words(mean(seconds) * missing / workers)} with {workers} workers ({how}), the teacher's own training aside"
+
+
+def _arithmetic(cell: Mapping[str, Any], plan: Mapping[str, Any]) -> float:
+    """Seconds of one run: 6 operations a parameter and token, for forward and backward."""
+    settings = cell["specification"]["settings"]
+    examples = settings["train_examples"] or plan["examples"].get(cell["task"], 0)
+    parameters = 12 * cell["size"]["layers"] * cell["size"]["width"] ** 2
+    tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell["stages"]
+    return float(6 * parameters * tokens / RATE)
+
+
+def _words(seconds: float) -> str:
+    for unit, name in ((3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.0f} seconds"

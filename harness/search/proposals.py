@@ -1,0 +1,74 @@
+"""Which hyperparameters a cell's next trial gets: a function of the cell, the trial's number and the trials before it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.ledger import derive_seed
+
+if TYPE_CHECKING:
+    import optuna
+
+# A search space as a plan holds it: a list of values (grid), or {"low": .., "high": .., "log": .., "whole": ..}.
+Space = Mapping[str, Any]
+
+
+def is_grid(space: Space) -> bool:
+    """True if every dimension lists its values, so that the space is tried in order and exactly."""
+    return all(isinstance(values, list) for values in space.values())
+
+
+def size(space: Space) -> int | None:
+    """How many settings a grid holds, or None if the space is not a grid."""
+    if not is_grid(space):
+        return None
+    count = 1
+    for values in space.values():
+        count *= len(values)
+    return count
+
+
+def propose(cell: str, space: Space, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
+            ) -> dict[str, Any] | None:
+    """The hyperparameters of trial `number` (0-based), or None when a grid is used up.
+
+    before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. A grid is walked
+    in its declared order, the last dimension fastest. Otherwise Optuna's TPE proposes, seeded by cell and number, so
+    that the proposal does not depend on when, where or in how many sessions the earlier trials ran.
+    """
+    if is_grid(space):
+        grid = list(itertools.product(*space.values()))
+        return dict(zip(space, grid[number], strict=True)) if number < len(grid) else None
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=derive_seed("tpe", cell, number) % 2**32, n_startup_trials=5)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for hyperparameters, score in before:
+        study.add_trial(frozen(space, hyperparameters, score))
+    trial = study.ask(distributions(space))
+    return {name: trial.params[name] for name in space}
+
+
+def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistribution]:
+    """The space in Optuna's terms."""
+    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+    def one(values: Any) -> BaseDistribution:
+        if isinstance(values, list):
+            return CategoricalDistribution(values)
+        kind = IntDistribution if values["whole"] else FloatDistribution
+        return kind(values["low"], values["high"], log=values["log"])
+
+    return {name: one(values) for name, values in space.items()}
+
+
+def frozen(space: Space, hyperparameters: Mapping[str, Any], score: float | None, **more: Any) -> optuna.trial.FrozenTrial:
+    """A finished trial in Optuna's terms; no score means that it failed."""
+    import optuna
+
+    state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
+    return optuna.trial.create_trial(params=dict(hyperparameters), distributions=distributions(space), value=score,
+                                     state=state, **more)

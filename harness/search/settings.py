@@ -1,0 +1,58 @@
+"""Merging a profile's settings with those of the command line, and checking every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.contracts import Hyperparameter
+from harness.errors import UserError, near
+from harness.training.settings import TRAINING
+
+
+def parse_set(pairs: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE words as a dictionary. Raises UserError for a word without "=" or a key given twice."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or not value:
+            raise UserError(f"--set takes KEY=VALUE, not {pair!r}")
+        if key in found:
+            raise UserError(f"--set gives {key} twice")
+        found[key] = value
+    return found
+
+
+def check_plain(overrides: Mapping[str, str]) -> None:
+    """Refuse unknown or badly typed settings of the training loop, without loading any plugin.
+
+    Settings of a plugin ("objective.setting", "student.setting", "teacher.setting") are checked when it is known.
+    """
+    for key, value in overrides.items():
+        if key.startswith("teacher."):
+            check(key, value, {f"teacher.{name}": declared for name, declared in TRAINING.items()})
+        elif "." not in key:
+            check(key, value, TRAINING)
+
+
+def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
+    """The value in its declared type. Raises UserError for an unknown key, a wrong type or a value out of range."""
+    if key not in declared:
+        qualified = [name for name in declared if name.rpartition(".")[2] == key]
+        hint = f"did you mean {' or '.join(qualified)}?" if qualified else near(key, declared)
+        raise UserError(f"unknown setting {key!r}: {hint}")
+    return declared[key].check(key, value)
+
+
+def space_of(search: Mapping[str, Any], declared: Mapping[str, Hyperparameter], fixed: Iterable[str]) -> dict[str, Any]:
+    """A study's search space as a plan holds it, without dimensions that are fixed or belong to no part of the cell."""
+    space: dict[str, Any] = {}
+    for key, values in search.items():
+        if key in fixed or key not in declared:
+            continue
+        if isinstance(values, Hyperparameter):
+            space[key] = {"low": values.low, "high": values.high, "log": values.log,
+                          "whole": isinstance(values.default, int)}
+        else:
+            space[key] = [check(key, value, declared) for value in values]
+    return space

@@ -1,0 +1,23 @@
+"""Where a run finds what it needs: never part of what the run is. Free of torch, for the driver makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """run: the run's own folder; runs: the folder of all runs; outputs: for each task the
+    teacher signals that the whole study asks for, stored in one pass."""
+
+    run: Path
+    runs: Path
+    cache: Path
+    source: str
+    teacher: str
+    argument: str
+    plugins: tuple[str, ...]
+    outputs: Mapping[str, Sequence[Sequence[Any]]]

@@ -1,0 +1,84 @@
+"""Shared fixtures: a small GLUE folder, a small teacher checkpoint, and the command line as a real process."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SUBJECTS = ("dog", "cat", "farmer", "nurse", "story", "song")
+GOOD, BAD = ("great", "lovely", "funny"), ("awful", "dull", "weak")
+VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "was", "not", "and", ".", *SUBJECTS, *GOOD, *BAD)
+
+# One small study: 2 objectives x 2 initialisations x 1 task, 2 trials, 2 seeds.
+SMALL_STUDY = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "vanilla_kd", "att_kl",
+               "--inits", "every", "random", "--set", "train_examples=64", "teacher.epochs=2", "max_length=16")
+
+Harness = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def harness() -> Harness:
+    """harness(*words, cwd=...) runs the command line and returns the finished process with its text."""
+
+    def run(*words: object, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "harness", *map(str, words)], cwd=cwd, env=environment(),
+                              capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+
+    return run
+
+
+def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        label = draw.randrange(2)
+        word = draw.choice(GOOD if label else BAD)
+        rows.append((f"the {draw.choice(SUBJECTS)} and the {draw.choice(SUBJECTS)} was {word} .", label))
+    return rows
+
+
+@pytest.fixture(scope="session")
+def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in GLUE's official layout with small SST-2, MRPC and RTE files."""
+    folder = tmp_path_factory.mktemp("glue")
+    for part, count, seed in (("train", 120, 0), ("dev", 40, 1)):
+        rows = _sentences(count, seed)
+        _write(folder / "SST-2" / f"{part}.tsv", ["sentence\tlabel", *(f"{text}\t{label}" for text, label in rows)])
+        pairs = [(a, b, int(x == y)) for (a, x), (b, y) in zip(rows, reversed(rows), strict=True)]
+        _write(folder / "MRPC" / f"{part}.tsv", ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+                                                 *(f"{same}\t1\t2\t{a}\t{b}" for a, b, same in pairs)])
+        _write(folder / "RTE" / f"{part}.tsv", ["index\tsentence1\tsentence2\tlabel", *(
+            f"{n}\t{a}\t{b}\t{'entailment' if same else 'not_entailment'}" for n, (a, b, same) in enumerate(pairs))])
+    return folder
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 4 layers, 32 wide, with random weights and a vocabulary for the `glue` fixture."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("teacher")
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
+                        intermediate_size=64, max_position_embeddings=40)
+    BertForMaskedLM(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    BertTokenizerFast(vocab=str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)
+    return folder

@@ -1,0 +1,70 @@
+"""Drivers and workers killed at random moments: the same table, and no finished run trained twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import SMALL_STUDY, Harness, environment
+
+KILLS = 20
+LONGER = ("epochs=8", "train_examples=100")  # long enough to be hit in the middle
+
+
+def _records(out: Path) -> dict[str, int]:
+    """Each finished run and when its record was written."""
+    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
+
+
+def _newest(out: Path) -> int:
+    return max((p.stat().st_mtime_ns for p in out.glob("ledger/*/*")), default=0)
+
+
+def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
+    study = [w for w in SMALL_STUDY if not w.startswith("train_examples")]
+    return ["run", *study, *LONGER, "--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "2"]
+
+
+def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, harness: Harness) -> None:
+    calm = harness(*_arguments(glue, checkpoint, tmp_path / "calm"))
+    assert calm.returncode == 0, calm.stderr
+    draw = random.Random(20)
+    out, kills, finished = tmp_path / "killed", 0, {}
+    process = None
+    while kills < KILLS:
+        if process is None or process.poll() is not None:
+            assert process is None or process.returncode == -signal.SIGKILL, "the study ended before all kills"
+            process = subprocess.Popen([sys.executable, "-m", "harness", *_arguments(glue, checkpoint, out)],
+                                       env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        before, deadline = _newest(out), time.monotonic() + 60
+        while _newest(out) == before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)  # until something was written: at least an epoch of progress a kill
+        time.sleep(draw.uniform(0, 0.15))
+        finished |= {run: when for run, when in _records(out).items() if run not in finished}
+        if draw.random() < 0.5:
+            process.kill()
+            process.wait()
+            kills += 1
+        else:
+            workers = [c for c in psutil.Process(process.pid).children() if "spawn_main" in " ".join(c.cmdline())]
+            if workers:
+                os.kill(draw.choice(workers).pid, signal.SIGKILL)
+                kills += 1
+    if process is not None and process.poll() is None:
+        process.kill()
+        process.wait()
+    last = harness(*_arguments(glue, checkpoint, out))
+    assert last.returncode == 0, last.stderr
+    after = _records(out)
+    assert {run: after[run] for run in finished} == finished, "a finished run was trained again"
+    assert set(after) == set(_records(tmp_path / "calm"))
+    for name in ("table.md", "table.tex", "table.csv", "table.json"):
+        place = Path("objectives_vs_init") / "quick" / name
+        assert (out / place).read_bytes() == (tmp_path / "calm" / place).read_bytes(), name

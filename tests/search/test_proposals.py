@@ -1,0 +1,118 @@
+"""Proposals depend on the cell, the trial's number and the trials before it, and on nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.ledger import identity
+from harness.search.progress import progress
+from harness.search.proposals import propose, size
+
+GRID = {"learning_rate": [1e-3, 5e-4], "batch_size": [16, 32, 64]}
+TPE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True, "whole": False}, "schedule": ["linear", "cosine"]}
+
+
+def test_a_grid_is_walked_in_order_once() -> None:
+    found = [propose("cell", GRID, n, []) for n in range(7)]
+    assert found[:3] == [{"learning_rate": 1e-3, "batch_size": b} for b in (16, 32, 64)]
+    assert found[5] == {"learning_rate": 5e-4, "batch_size": 64} and found[6] is None and size(GRID) == 6
+
+
+def test_no_search_is_a_grid_of_one() -> None:
+    assert propose("cell", {}, 0, []) == {} and propose("cell", {}, 1, []) is None
+
+
+def _score(hyperparameters: dict[str, Any]) -> float:
+    return -abs(hyperparameters["learning_rate"] - 3e-4) + (hyperparameters["schedule"] == "cosine")
+
+
+def _search(cell: str, count: int, before: list[Any]) -> list[Any]:
+    for number in range(len(before), count):
+        proposed = propose(cell, TPE, number, before)
+        assert proposed is not None
+        before = [*before, (proposed, _score(proposed))]
+    return before
+
+
+def test_resuming_proposes_what_an_uninterrupted_search_proposes() -> None:
+    whole = _search("cell", 10, [])
+    assert _search("cell", 10, _search("cell", 4, [])) == whole
+    assert _search("other", 10, []) != whole
+    assert len({p["learning_rate"] for p, _ in whole}) == 10  # a seed replayed would repeat points
+
+
+def test_tpe_learns_from_the_trials_before() -> None:
+    before = _search("cell", 10, [])
+    assert propose("cell", TPE, 10, [(p, -s) for p, s in before]) != propose("cell", TPE, 10, before)
+
+
+def test_a_failed_trial_is_told_as_failed() -> None:
+    proposed = propose("cell", TPE, 0, [])
+    assert proposed is not None and propose("cell", TPE, 1, [(proposed, None)]) is not None
+
+
+# ---------------------------------------------------------------- progress
+
+
+def _cell(trials: int, seeds: int, pruner: str = "none") -> dict[str, Any]:
+    return {"id": "c", "space": GRID, "trials": trials, "seeds": seeds,
+            "specification": {"kind": "student", "settings": {"pruner": pruner}}}
+
+
+def _run_to_the_end(cell: dict[str, Any], records: dict[str, Any], most: int = 100) -> list[dict[str, Any]]:
+    """Serve whatever is missing, one run at a time; the specifications in order."""
+    ran = []
+    while missing := progress(cell, {}, records.get).missing:
+        specification = missing[0]
+        ran.append(specification)
+        settings = specification["settings"]
+        score = settings["learning_rate"] * settings["batch_size"] + specification["seed"] / 1000
+        records[identity(specification, {})] = {"status": "finished", "selection": score, "metrics": {}, "curve": [
+            {"selection": score / 2}, {"selection": score}]}
+        if len(ran) == most:
+            break
+    return ran
+
+
+def test_trials_run_one_after_another_then_the_best_setting_over_the_seeds() -> None:
+    records: dict[str, Any] = {}
+    ran = _run_to_the_end(_cell(trials=3, seeds=3), records)
+    assert [s["seed"] for s in ran] == [0, 0, 0, 1, 2]
+    found = progress(_cell(3, 3), {}, records.get)
+    assert found.best is not None and found.best.hyperparameters == {"learning_rate": 1e-3, "batch_size": 64}
+    assert [f.specification["seed"] for f in found.seeds] == [0, 1, 2] and not found.missing
+
+
+def test_asking_for_more_trials_keeps_those_made() -> None:
+    records: dict[str, Any] = {}
+    first = _run_to_the_end(_cell(trials=2, seeds=1), records)
+    more = _run_to_the_end(_cell(trials=4, seeds=1), records)
+    at_once = _run_to_the_end(_cell(trials=4, seeds=1), {})
+    assert first + more == at_once
+
+
+def test_a_grid_smaller_than_the_budget_ends_the_search() -> None:
+    found = progress(_cell(trials=50, seeds=1), {}, {}.get)
+    assert found.wanted_trials == 50
+    records: dict[str, Any] = {}
+    assert len(_run_to_the_end(_cell(trials=50, seeds=1), records)) == 6
+    assert progress(_cell(50, 1), {}, records.get).wanted_trials == 6
+
+
+def test_failed_trials_never_win_and_equal_scores_take_the_earliest() -> None:
+    cell = _cell(trials=2, seeds=1)
+    first = progress(cell, {}, {}.get).missing[0]
+    records: dict[str, Any] = {identity(first, {}): {"status": "failed", "error": "nan", "selection": None}}
+    _run_to_the_end(cell, records)
+    best = progress(cell, {}, records.get).best
+    assert best is not None and best.hyperparameters["batch_size"] == 32
+    for record in records.values():
+        record |= {"status": "finished", "selection": -0.5}
+    best = progress(cell, {}, records.get).best
+    assert best is not None and best.hyperparameters["batch_size"] == 16
+
+
+def test_a_pruner_sees_the_curves_of_the_trials_before() -> None:
+    ran = _run_to_the_end(_cell(trials=2, seeds=2, pruner="median"), {})
+    assert "before" not in ran[0] and len(ran[1]["before"]) == 1 and len(ran[1]["before"][0]) == 2
+    assert "before" not in ran[2]  # seeds of the winner are never pruned

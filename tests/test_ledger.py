@@ -1,0 +1,127 @@
+"""The ledger: identity, atomic records, damage."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UserError
+from harness.ledger import Ledger, atomic_write, derive_seed, identity
+
+DEFAULTS = {"epochs": 3, "batch_size": 32}
+
+
+def spec(**settings: object) -> dict[str, object]:
+    return {"kind": "student", "task": "mrpc", "settings": settings, "seed": 0}
+
+
+def test_a_setting_at_its_default_does_not_enter_the_identity() -> None:
+    assert identity(spec(epochs=3), DEFAULTS) == identity(spec(), DEFAULTS)
+    assert identity(spec(epochs=3, added_later=7), {**DEFAULTS, "added_later": 7}) == identity(spec(epochs=3), DEFAULTS)
+    assert identity(spec(epochs=4), DEFAULTS) != identity(spec(), DEFAULTS)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+                       max_size=6))
+def test_identity_ignores_the_order_of_keys(settings: dict[str, object]) -> None:
+    backwards = dict(reversed(list(settings.items())))
+    assert identity(spec(**{"x": settings}), {}) == identity(spec(**{"x": backwards}), {})
+
+
+def test_identities_and_seeds_are_the_same_everywhere() -> None:
+    # Fixed values: a change here would orphan every result that users have.
+    assert identity(spec(epochs=4), DEFAULTS) == "6e24df2946f8eb0c"
+    assert derive_seed("training", 0) == 2534817931368935355
+
+
+def test_a_record_comes_back_with_its_predictions(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "out", create=True)
+    arrays = {"ids": np.arange(3), "predictions": np.array([1, 0, 1]), "labels": np.array([1, 1, 1])}
+    ledger.write("abc", {"status": "finished", "metrics": {"accuracy": 2 / 3}}, arrays)
+    again = Ledger(tmp_path / "out")
+    record = again.read("abc")
+    assert record is not None and record["metrics"] == {"accuracy": 2 / 3}
+    found = again.predictions("abc")
+    assert found is not None and all(np.array_equal(found[name], arrays[name]) for name in arrays)
+    assert again.read("nothing") is None and not again.damaged
+
+
+def test_a_record_cut_at_any_byte_is_lost_alone_and_named(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    ledger.write("first", {"status": "finished", "selection": 0.5}, None)
+    ledger.write("last", {"status": "finished", "selection": 0.75}, None)
+    path = ledger.folder("last") / "record.json"
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        opened = Ledger(tmp_path)
+        assert opened.read("first") == {"status": "finished", "selection": 0.5}
+        found = opened.read("last")
+        if size < len(whole) - 1:  # the last byte is a newline: without it nothing is lost
+            assert found is None and "last" in opened.damaged["last"]
+        else:
+            assert found is not None
+    path.write_bytes(whole.replace(b"0.75", b"0.95"))
+    opened = Ledger(tmp_path)
+    assert opened.read("last") is None and "checksum" in opened.damaged["last"]
+
+
+def test_damaged_predictions_are_ignored_and_named(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    ledger.write("run", {"status": "finished"}, {"ids": np.arange(4)})
+    path = ledger.folder("run") / "predictions.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert Ledger(tmp_path).read("run") is not None
+    opened = Ledger(tmp_path)
+    assert opened.predictions("run") is None and "run" in opened.damaged
+
+
+def test_folders_that_are_not_results_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no results"):
+        Ledger(tmp_path / "absent")
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(UserError, match="not results"):
+        Ledger(tmp_path, create=True)
+    (tmp_path / "thesis.tex").unlink()
+    Ledger(tmp_path, create=True)
+    (tmp_path / "harness.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(UserError, match="format 99"):
+        Ledger(tmp_path, create=True)
+    (tmp_path / "harness.json").write_text("{")
+    with pytest.raises(UserError, match="damaged"):
+        Ledger(tmp_path)
+
+
+def test_a_second_driver_is_refused_while_the_first_works(tmp_path: Path) -> None:
+    first, second = Ledger(tmp_path, create=True), Ledger(tmp_path)
+    with first.lock(), pytest.raises(UserError, match="another harness run"), second.lock():
+        pytest.fail("two drivers held one folder")
+    with second.lock():
+        pass
+
+
+def _write_until_full(folder: Path, results: multiprocessing.Queue[str]) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # the kernel refuses larger files, as a full disk does
+    try:
+        atomic_write(folder / "record.json", b"x" * 2000)
+    except UserError as error:
+        results.put(str(error))
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "record.json", b"old")
+    context = multiprocessing.get_context("spawn")
+    results: multiprocessing.Queue[str] = context.Queue()
+    process = context.Process(target=_write_until_full, args=(tmp_path, results))
+    process.start()
+    assert "disk is full" in results.get(timeout=60)
+    process.join()
+    assert (tmp_path / "record.json").read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["record.json"]
