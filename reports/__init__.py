@@ -1,0 +1,29 @@
+"""Reports: the table of a study, written for people and for machines, beside the published numbers.
+
+    table = build(study, "quick", cells, tasks, provenance, score)
+    print(render(with_published(table, study), "markdown"))
+"""
+
+from __future__ import annotations
+
+from harness.errors import unknown
+from reports.compare import with_published
+from reports.table import Provenance, Table, build
+
+FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
+
+__all__ = ["FORMATS", "Provenance", "Table", "build", "render", "with_published"]
+
+
+def render(table: Table, format: str) -> str:
+    """The table in one of FORMATS. The same table gives the same text, except on a terminal, whose width decides.
+
+    Raises UserError for an unknown format.
+    """
+    from reports import html, latex, writers
+
+    formats = {"terminal": writers.terminal, "markdown": writers.markdown, "csv": writers.csv, "json": writers.json,
+               "latex": latex.latex, "html": html.html}
+    if format not in formats:
+        raise unknown("report format", format, formats)
+    return formats[format](table)

@@ -1,0 +1,128 @@
+"""The table for LaTeX with booktabs: compiles on its own, and the same file can be \\input into a paper."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from reports.layout import Cell, Grid, Group, entry_text, grids
+from reports.table import Entry, Table
+
+# Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax.
+HEAD = r"""% Needs \usepackage{booktabs}. Compiles on its own; inside a document, \input it.
+\expandafter\ifx\csname @nodocument\endcsname\relax
+  \def\HarnessEnd{}
+\else
+  \documentclass{article}
+  \usepackage[utf8]{inputenc}
+  \usepackage{booktabs}
+  \usepackage[a4paper,margin=1.5cm]{geometry}
+  \begin{document}
+  \def\HarnessEnd{\end{document}}
+\fi
+"""
+
+ESCAPES = {
+    "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", "`": r"\textasciigrave{}", '"': "''", "[": "{[}", "]": "{]}", "*": "{*}",
+    "±": r"$\pm$", "–": "--", "—": "---", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$",
+    "†": r"\dag{}", "‡": r"\ddag{}", "§": r"\S{}", "¶": r"\P{}", "‖": r"$\Vert$", "’": "'", "…": r"\dots{}",
+    "\u2060": "{}",  # the word joiner, put between hyphens that must not become a dash
+}
+DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+PAGE = 52  # lines of one table on a page
+
+
+def latex(table: Table) -> str:
+    r"""Tables with their notes, then \newcommand macros that give every value of the main table to the prose."""
+    main, *rest = grids(table)
+    parts = [HEAD, *_macros(table)]
+    for grid in (main, *rest):
+        pages = _pages(grid)
+        parts += [_float(grid, page, first=i == 0, last=i == len(pages) - 1) for i, page in enumerate(pages)]
+    return "\n".join([*parts, r"\HarnessEnd", ""])
+
+
+def escape(text: str) -> str:
+    """Text as LaTeX prints it. What pdfLaTeX has no glyph for becomes its plain letters, or its code point."""
+    return "".join(map(_letter, re.sub("-(?=-)", "-\u2060", " ".join(text.split()))))
+
+
+def _letter(character: str) -> str:
+    if character in ESCAPES:
+        return ESCAPES[character]
+    latin = "À" <= character <= "ÿ" and character.isalpha() and character not in "ÐðÞþ"
+    if character.isprintable() and (character.isascii() or latin):
+        return character
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return "".join(ESCAPES.get(c, c) for c in plain if c.isprintable()) or f"U+{ord(character):04X}"
+
+
+def _cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    text = rf"\textbf{{{text}}}" if cell.bold else rf"\underline{{{text}}}" if cell.underline else text
+    return text + _mark(cell.mark)
+
+
+def _mark(mark: str) -> str:
+    return rf"\textsuperscript{{{escape(mark)}}}" if mark else ""
+
+
+def _pages(grid: Grid) -> list[list[Group]]:
+    """The groups, as many to a page as fit; one that is longer than a page is cut."""
+    pages: list[list[Group]] = [[]]
+    for group in grid.groups:
+        for start in range(0, len(group.lines), PAGE):
+            piece = Group(group.heading, group.lines[start:start + PAGE])
+            if pages[-1] and sum(len(g.lines) for g in (*pages[-1], piece)) > PAGE:
+                pages.append([])
+            pages[-1].append(piece)
+    return pages
+
+
+def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
+    width = 1 + len(grid.header)
+    sides = "l" + "".join("r" if label else "l" for label, _ in grid.header)
+    caption = f"{grid.title}. {grid.caption}" if first else f"{grid.title}, continued."
+    body = []
+    for group in groups:
+        body.append(r"\midrule")
+        if group.heading:
+            body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\textit{{{escape(group.heading)}}}}} \\")
+        indent = r"\quad " if group.heading else ""
+        body += [indent + " & ".join(map(_cell, line)) + r" \\" for line in group.lines]
+    notes = [rf"{_mark(mark)}{escape(sentence)}\par" for mark, sentence in grid.notes] if last else []
+    return "\n".join([
+        r"\begin{table*}[p]", r"\centering\setlength{\belowcaptionskip}{6pt}", rf"\caption{{{escape(caption)}}}",
+        (r"\small" if width <= 6 else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}",
+        rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}", r"\toprule",
+        " & ".join(["", *(escape(label) for label, _ in grid.header)]) + r" \\",
+        " & ".join(["", *(rf"\textit{{{escape(shown)}}}" for _, shown in grid.header)]) + r" \\",
+        *body, r"\bottomrule", r"\end{tabular}",
+        *([r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"] if notes
+          else []), r"\end{table*}"])
+
+
+def _macros(table: Table) -> list[str]:
+    """One \\newcommand for each value, named Result, profile, student, init, row and task, in letters alone."""
+    named: dict[str, str] = {}
+
+    def add(entries: tuple[Entry, ...], *where: str) -> None:
+        for entry, column in zip(entries, table.columns, strict=True):
+            if entry_text(entry):
+                name = "Result" + "".join(map(_letters, (table.profile, *where, column.task or "average")))
+                while name in named:
+                    name += "X"
+                named[name] = escape(entry_text(entry))
+
+    add(table.teacher, "teacher")
+    for block in table.blocks:
+        for line in block.lines:
+            add(line.entries, block.student, block.init, line.row.name)
+    return [rf"\newcommand{{\{name}}}{{{value}}}" for name, value in named.items()]
+
+
+def _letters(name: str) -> str:
+    spelled = re.sub(r"\d", lambda digit: f" {DIGITS[int(digit[0])]} ", name)
+    return "".join(part[0].upper() + part[1:] for part in re.findall("[A-Za-z]+", spelled))

@@ -1,0 +1,98 @@
+"""Which entries of a column are best, and which are not significantly worse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from harness.contracts import RunResult, Task
+from reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from reports.table import Column, Entry
+
+Key = tuple[str, str, str]  # student, init, row
+
+
+def standings(grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task],
+              score: Score) -> tuple[dict[tuple[Key, int], str], list[str]]:
+    """"best" or "tied" for each ((student, init, row), column), and the labels of the columns with untested entries.
+
+    Only complete entries compete, over the whole table. Tied: a paired bootstrap over examples does not find the best
+    better; on the average, the examples of each task are drawn apart. Equal values are all best.
+    """
+    import numpy as np
+
+    drawn = [_draw(tasks[c.task], _complete(grid, j), score) if c.task else {} for j, c in enumerate(columns)]
+    flags: dict[tuple[Key, int], str] = {}
+    untested = []
+    for j, column in enumerate(columns):
+        entries = _complete(grid, j)
+        if not entries:
+            continue
+        samples = drawn[j] if column.task else {
+            k: np.mean([d[k] for d in drawn[:j]], axis=0) for k in entries if all(k in d for d in drawn[:j])}
+        top = max(value for value, _ in entries.values())
+        best = [k for k, (value, _) in entries.items() if value > top - 1e-12]
+        for key in entries:
+            if key in best:
+                flags[key, j] = "best"
+            elif key not in samples or best[0] not in samples:
+                untested.append(column.label)
+            elif p_value(samples[best[0]], samples[key]) >= LEVEL:
+                flags[key, j] = "tied"
+    return flags, list(dict.fromkeys(untested))
+
+
+def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[float, tuple[RunResult, ...]]]:
+    found = {}
+    for key, entries in grid.items():
+        value = entries[j].value
+        if entries[j].status == "complete" and value is not None:
+            found[key] = (value, entries[j].runs)
+    return found
+
+
+def _draw(task: Task, entries: Mapping[Key, tuple[float, tuple[RunResult, ...]]],
+          score: Score) -> dict[Key, np.ndarray]:
+    """(RESAMPLES,) scores averaged over seeds of each entry whose runs all answer the same examples.
+
+    An entry is left out if predictions are missing or do not give the value that its run recorded (a metric of
+    another dev split than the predictions').
+    """
+    import numpy as np
+
+    samples: dict[Key, np.ndarray] = {}
+    reference: tuple[np.ndarray, ...] = ()
+    counts = np.empty(0)
+    for key, (_, runs) in entries.items() if len(entries) > 1 else ():
+        scores = []
+        for run in runs:
+            found = _predictions(run)
+            if found is None:
+                break
+            ids, predictions, labels = found
+            if not reference:
+                reference, counts = (ids, labels), resample(len(ids), task.name)
+            same = all(np.array_equal(a, b) for a, b in zip(reference, (ids, labels), strict=True))
+            if not same or abs(score(task, predictions, labels) - run.metrics[task.metric]) > 1e-4:
+                break
+            scores.append(resampled_scores(task, predictions, labels, counts, score))
+        else:
+            samples[key] = np.mean(scores, axis=0)
+    return samples
+
+
+def _predictions(run: RunResult) -> tuple[np.ndarray, ...] | None:
+    """(ids, predictions, labels) in the order of the ids, or None."""
+    import numpy as np
+
+    load = run.record.get("predictions")
+    found = load() if load else None
+    if found is None:
+        return None
+    arrays = [np.asarray(a) for a in found]
+    order = np.argsort(arrays[0], kind="stable")
+    return tuple(a[order] for a in arrays)

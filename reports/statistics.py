@@ -1,0 +1,80 @@
+"""Spread over seeds, the paired bootstrap over examples, and the agreement of two orderings."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import zlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from harness.contracts import Task
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Score = Callable[[Task, "np.ndarray", "np.ndarray"], float]  # (task, predictions, labels) -> the value of task.metric
+
+RESAMPLES = 1000
+LEVEL = 0.05
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean, and the sample standard deviation (n - 1) or None where n is 1. `values` is not empty."""
+    if not all(math.isfinite(v) for v in values):
+        return math.nan, None
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def resample(size: int, name: str) -> np.ndarray:
+    """(RESAMPLES, size) float32: how often each example is drawn, with replacement. The same for the same arguments."""
+    import numpy as np
+
+    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    counts = np.empty((RESAMPLES, size), dtype=np.float32)  # exact: whole numbers far below 2^24
+    for row in counts:
+        row[:] = np.bincount(generator.integers(0, size, size), minlength=size)
+    return counts
+
+
+def resampled_scores(task: Task, predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray,
+                     score: Score) -> np.ndarray:
+    """(RESAMPLES,) task.metric on every resample. predictions, labels: (N,); counts: (RESAMPLES, N).
+
+    Accuracy, F1 and Matthews correlation depend on few sums and are taken for all resamples at once; any other
+    metric asks `score` once a resample.
+    """
+    import numpy as np
+
+    if task.metric == "accuracy":
+        return (counts @ (predictions == labels).astype(np.float32)).astype(np.float64) / len(labels)
+    if task.metric in ("f1", "matthews") and task.outputs == 2:
+        pair = np.stack([(predictions == p) & (labels == y) for p, y in ((1, 1), (1, 0), (0, 1), (0, 0))], axis=1)
+        tp, fp, fn, tn = (counts @ pair.astype(np.float32)).astype(np.float64).T
+        if task.metric == "f1":
+            above, below = 2 * tp, 2 * tp + fp + fn
+        else:
+            above, below = tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+        return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    numbers = np.arange(len(labels))
+    drawn = (np.repeat(numbers, row.astype(np.int64)) for row in counts)
+    return np.array([score(task, predictions[i], labels[i]) for i in drawn])
+
+
+def p_value(best: np.ndarray, other: np.ndarray) -> float:
+    """One-sided paired bootstrap: how often `best` does not beat `other` on the same resample. Both (RESAMPLES,).
+
+    Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 16, with the usual one added to both counts.
+    """
+    import numpy as np
+
+    return float((1 + np.count_nonzero(~(best - other > 1e-12))) / (1 + len(best)))
+
+
+def rank_correlation(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """Kendall's tau-b and Spearman's rho; nan for fewer than 3 pairs or where one side is constant."""
+    if len(ours) < 3 or len(set(ours)) < 2 or len(set(theirs)) < 2:
+        return math.nan, math.nan
+    from scipy import stats
+
+    return float(stats.kendalltau(ours, theirs).statistic), float(stats.spearmanr(ours, theirs).statistic)

@@ -1,0 +1,214 @@
+"""Every format from the same table: exact text, escaping, and what a reader's tools make of it."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from harness.contracts import Row
+from harness.errors import UserError
+from reports import render, with_published
+from reports.latex import escape
+from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, table
+
+GOLDEN = """\
+## A toy study (toy)
+
+Which row is best? Profile quick. Dev scores × 100; mean ± sample standard deviation over n = 2 seeds.
+
+|                            |        SST-2 (accuracy) |        RTE (accuracy) |        Average |
+| -------------------------- | ----------------------: | --------------------: | -------------: |
+| Teacher: embedded          |                    95.0 |                  90.0 |           92.5 |
+| *transformer, init every*  |                         |                       |                |
+| Vanilla KD†                |              60.0 ± 0.0 |            52.0 ± 2.8 |     56.0 ± 1.4 |
+| Hid-Seq                    |   <ins>85.0 ± 1.4</ins> |            70.0 (1/2) |                |
+| Att-KL                     |          **86.0 ± 0.0** |        **81.0 ± 1.4** | **83.5 ± 0.7** |
+| Att-KL + Val-KL            |              72.0 ± 2.8 | <ins>80.5 ± 0.7</ins> |     76.2 ± 1.1 |
+| *transformer, init random* |                         |                       |                |
+| Vanilla KD†                |              99.0 (1/2) |                   0/2 |                |
+| Hid-Seq                    |                  failed |    60.0 (1/2, failed) |                |
+| Att-KL                     |           –<sup>1</sup> |         –<sup>1</sup> |                |
+| Att-KL + Val-KL            | 70.0 ± 0.0 (1/3 trials) |         –<sup>2</sup> |                |
+
+- † half the epochs of the others
+- <sup>1</sup> teacher and student split text differently
+- <sup>2</sup> no labels
+- Hyperparameters and epochs selected on a part held out of the training data (protocol held_out).
+- Search budget of every cell: 1 trial, 2 seeds.
+- Training of every cell: 2 + 2 epochs, batch 32.
+- Bold: best of its column. Underlined: not significantly worse (one-sided paired bootstrap over dev examples, \
+1000 resamples, p ≥ 0.05).
+- Unfinished cells, shown with their progress: 5.
+- Failed cells (harness show prints the traceback): hid_seq-random-sst2, hid_seq-random-rte.
+- 3 cells were made with an older att_kl.
+"""
+
+HOSTILE = r"""[*a_b* & 50% #1 $x^2$ {z} ~ \end{document} <script>alert("1")</script> --flag | `c` é ‖ 漢 ± † ×]"""
+pdflatex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not on the PATH")
+
+
+def hostile():
+    row = Row("hostile", "hostile", HOSTILE, mark=HOSTILE, published="Att-KL")
+    study = replace(STUDY, title=HOSTILE, question=HOSTILE)
+    made = table([cell(row, "sst2", (80, 82)), cell(row, "rte", (), refused=HOSTILE)], study,
+                 teacher=HOSTILE, recipe=HOSTILE, notes=(HOSTILE,))
+    return with_published(made, study)
+
+
+def test_markdown_is_this_text():
+    assert render(table(mixed(), older_code=("3 cells were made with an older att_kl",)), "markdown") == GOLDEN
+
+
+def test_the_protocol_is_named():
+    assert "selected on dev itself, as published" in render(table(mixed(), protocol="published"), "markdown")
+
+
+def test_a_pipe_gets_plain_text_with_signs_for_bold_and_underline():
+    text = render(table(mixed()), "terminal")
+    assert "\x1b" not in text and "_85.0 ± 1.4_" in text and "*86.0 ± 0.0*" in text and "–¹" in text
+
+
+def test_a_terminal_gets_bold_and_underline(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    text = render(table(mixed()), "terminal")
+    assert "\x1b[1m86.0 ± 0.0" in text and "\x1b[4m85.0 ± 1.4" in text and "*86.0" not in text
+
+
+def test_columns_that_do_not_fit_a_terminal_follow_below(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for columns, tables in (("100", 1), ("60", 2), ("55", 3)):
+        monkeypatch.setenv("COLUMNS", columns)
+        text = render(table(mixed()), "terminal")
+        assert text.count("init every") == tables
+        assert text.index("SST-2") < text.index("RTE") < text.index("Average")
+
+
+def test_csv_has_one_line_per_entry_with_the_published_number_beside():
+    lines = list(csv.DictReader(io.StringIO(render(with_published(table(mixed()), STUDY), "csv"))))
+    assert len(lines) == 3 * (1 + 8)
+    (one,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Hid-Seq", "every", "sst2")]
+    assert {k: one[k] for k in ("value", "std", "n", "wanted", "status", "tied", "published", "difference")} == {
+        "value": "85.0", "std": "1.414214", "n": "2", "wanted": "2", "status": "complete", "tied": "True",
+        "published": "87.4", "difference": "-2.4"}
+    (none,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Att-KL", "random", "rte")]
+    assert (none["value"], none["status"], none["reason"]) == (
+        "", "impossible", "teacher and student split text differently")
+
+
+def test_json_holds_each_run():
+    content = json.loads(render(with_published(table(mixed()), STUDY), "json"))
+    (one,) = [e for e in content["entries"] if (e["row"], e["init"], e["task"]) == ("Hid-Seq", "every", "sst2")]
+    assert [(r["seed"], r["metrics"]["accuracy"], r["hyperparameters"]) for r in one["runs"]] == [
+        (0, 84.0, {"learning_rate": 5e-4}), (1, 86.0, {"learning_rate": 5e-4})]
+    assert content["comparison"]["agreement"][0]["rows"] == 4
+
+
+def test_an_unknown_format_names_the_known_ones():
+    with pytest.raises(UserError, match="did you mean latex"):
+        render(table([]), "latx")
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("a_b % & # $ { }", r"a\_b \% \& \# \$ \{ \}"),
+    ("~ ^ \\", r"\textasciitilde{} \textasciicircum{} \textbackslash{}"),
+    ("< >", r"\textless{} \textgreater{}"), ("± – † ×", r"$\pm$ -- \dag{} $\times$"),
+    ("--flag ---", "-{}-flag -{}-{}-"), ("é 漢 ﬁ", "é U+6F22 fi"), ("[1] *", "{[}1{]} {*}"), ("a\nb\x00", "a bU+0000")])
+def test_latex_escapes(text, expected):
+    assert escape(text) == expected
+
+
+def test_latex_gives_each_value_a_macro_of_letters():
+    text = render(table(mixed()), "latex")
+    assert r"\newcommand{\ResultQuickTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
+    assert r"\newcommand{\ResultQuickTeacherAverage}{92.5}" in text
+    names = re.findall(r"\\newcommand\{\\(\w+)\}", text)
+    assert len(names) == len(set(names)) == 3 + 16 + 3 and all(name.isalpha() for name in names)
+    assert r"\textbf{86.0 $\pm$ 0.0}" in text and r"\underline{85.0 $\pm$ 1.4}" in text
+
+
+def test_macros_of_names_with_the_same_letters_stay_apart():
+    twins = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("a_b", 60), ("a+b", 70))]
+    text = render(table(twins), "latex")
+    assert text.count(r"\ResultQuickTransformerEveryABSstTwo}") == text.count(r"EveryABSstTwoX}") == 1
+
+
+@pdflatex
+@pytest.mark.parametrize("made", [lambda: table(mixed()), hostile, lambda: table([])], ids=["mixed", "odd", "empty"])
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside a paper"])
+def test_latex_compiles(made, inside, tmp_path):
+    (tmp_path / "table.tex").write_text(render(made(), "latex"), encoding="utf-8")
+    (tmp_path / "paper.tex").write_text(
+        "\\documentclass[twocolumn]{article}\\usepackage{booktabs}\\begin{document}Before.\\input{table}After.\n"
+        "\\end{document}", encoding="utf-8")
+    name = "paper" if inside else "table"
+    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"], cwd=tmp_path,
+                          capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+@pdflatex
+def test_a_long_latex_table_goes_on_to_the_next_page(tmp_path):
+    rows = [Row(f"row{i:03}", "x", f"Row {i}") for i in range(120)]
+    text = render(table([cell(row, "sst2", (60, 60)) for row in rows]), "latex")
+    assert text.count(r"\begin{tabular}") == 4 and text.count("continued.") == 3  # the teacher's line, then 52, 52, 16
+
+
+def test_markdown_leaves_hostile_text_without_effect():
+    text = render(hostile(), "markdown")
+    columns = {len(re.findall(r"(?<!\\)\|", line)) for line in text.split("## Beside")[0].splitlines()
+               if line.startswith("| ")}
+    assert columns == {5} and r"\<script\>" in text and "<script>" not in text
+
+
+class Page(HTMLParser):
+    """Collects tags, texts of table cells and tooltips."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.texts, self.tips, self.links = set(), [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.tips += [value for name, value in attrs if name == "title"]
+        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def parsed(made):
+    page = Page()
+    page.feed(render(made, "html"))
+    return page
+
+
+def test_html_needs_nothing_else_and_tells_the_hyperparameters():
+    page = parsed(with_published(table(mixed()), STUDY))
+    assert {"b", "u", "sup", "svg"} <= page.tags and not {"script", "img", "link"} & page.tags
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert "cell att_kl-every-sst2; learning_rate = 0.0005; seeds 0, 1" in page.tips
+    assert "86.0 ± 0.0" in page.texts and "Average by objective and initialisation" in page.texts
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_html_shows_hostile_text_as_text():
+    page = parsed(hostile())
+    assert "script" not in page.tags and HOSTILE in page.texts
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_label_may_hold_what_any_format_uses(monkeypatch):
+    monkeypatch.setitem(TASKS, "sst2", replace(TASKS["sst2"], label=HOSTILE))
+    made = table([cell(ROWS[0], "sst2", (60, 60))])
+    (average, _) = [x for x in csv.DictReader(io.StringIO(render(made, "csv"))) if x["row"] == "Vanilla KD"]
+    assert average["value"] == "60.0"
+    assert HOSTILE in parsed(made).texts
