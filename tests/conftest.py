@@ -17,8 +17,22 @@ GOOD, BAD = ("great", "lovely", "funny"), ("awful", "dull", "weak")
 VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "was", "not", "and", ".", *SUBJECTS, *GOOD, *BAD)
 
 # One small study: 2 objectives x 2 initialisations x 1 task, 2 trials, 2 seeds.
-SMALL_STUDY = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "vanilla_kd", "att_kl",
-               "--inits", "every", "random", "--set", "train_examples=64", "teacher.epochs=2", "max_length=16")
+SMALL_STUDY = (
+    "--study",
+    "objectives_vs_init",
+    "--tasks",
+    "sst2",
+    "--objectives",
+    "vanilla_kd",
+    "att_kl",
+    "--inits",
+    "every",
+    "random",
+    "--set",
+    "train_examples=64",
+    "teacher.epochs=2",
+    "max_length=16",
+)
 
 Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -32,8 +46,15 @@ def harness() -> Harness:
     """harness(*words, cwd=...) runs the command line and returns the finished process with its text."""
 
     def run(*words: object, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "harness", *map(str, words)], cwd=cwd, env=environment(),
-                              capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [sys.executable, "-m", "harness", *map(str, words)],
+            cwd=cwd,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
 
     return run
 
@@ -56,10 +77,20 @@ def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = _sentences(count, seed)
         _write(folder / "SST-2" / f"{part}.tsv", ["sentence\tlabel", *(f"{text}\t{label}" for text, label in rows)])
         pairs = [(a, b, int(x == y)) for (a, x), (b, y) in zip(rows, reversed(rows), strict=True)]
-        _write(folder / "MRPC" / f"{part}.tsv", ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-                                                 *(f"{same}\t1\t2\t{a}\t{b}" for a, b, same in pairs)])
-        _write(folder / "RTE" / f"{part}.tsv", ["index\tsentence1\tsentence2\tlabel", *(
-            f"{n}\t{a}\t{b}\t{'entailment' if same else 'not_entailment'}" for n, (a, b, same) in enumerate(pairs))])
+        _write(
+            folder / "MRPC" / f"{part}.tsv",
+            ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *(f"{same}\t1\t2\t{a}\t{b}" for a, b, same in pairs)],
+        )
+        _write(
+            folder / "RTE" / f"{part}.tsv",
+            [
+                "index\tsentence1\tsentence2\tlabel",
+                *(
+                    f"{n}\t{a}\t{b}\t{'entailment' if same else 'not_entailment'}"
+                    for n, (a, b, same) in enumerate(pairs)
+                ),
+            ],
+        )
     return folder
 
 
@@ -76,8 +107,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("teacher")
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
-                        intermediate_size=64, max_position_embeddings=40)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=40,
+    )
     BertForMaskedLM(config).save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
     BertTokenizerFast(vocab=str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)

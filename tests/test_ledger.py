@@ -28,8 +28,11 @@ def test_a_setting_at_its_default_does_not_enter_the_identity() -> None:
     assert identity(spec(epochs=4), DEFAULTS) != identity(spec(), DEFAULTS)
 
 
-@given(st.dictionaries(st.text(min_size=1, max_size=8), st.integers() | st.floats(allow_nan=False, allow_infinity=False),
-                       max_size=6))
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=8), st.integers() | st.floats(allow_nan=False, allow_infinity=False), max_size=6
+    )
+)
 def test_identity_ignores_the_order_of_keys(settings: dict[str, object]) -> None:
     backwards = dict(reversed(list(settings.items())))
     assert identity(spec(**{"x": settings}), {}) == identity(spec(**{"x": backwards}), {})

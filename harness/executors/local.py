@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 from collections import deque
@@ -76,10 +77,8 @@ class LocalExecutor:
 
     def _give(self, worker: Worker) -> None:
         worker.job = self._queue.popleft()
-        try:
+        with contextlib.suppress(OSError):  # it died while idle: `next` notices, and gives the run to another
             worker.connection.send(worker.job)
-        except (BrokenPipeError, OSError):
-            pass  # it died while idle; its closed connection is noticed by the next wait, which gives the run away again
 
     def _replace(self, worker: Worker) -> tuple[Any, ...] | None:
         """Put a new worker in a dead one's place. Returns the failure of its run if it died too often."""
@@ -93,8 +92,10 @@ class LocalExecutor:
             if self._deaths[run] < DEATHS:
                 self._queue.appendleft(worker.job)
             else:
-                why = (f"its worker died {DEATHS} times (exit code {worker.process.exitcode}; -9 is a kill, often for want "
-                       "of memory)")
+                why = (
+                    f"its worker died {DEATHS} times (exit code {worker.process.exitcode}; -9 is a kill, often for want "
+                    "of memory)"
+                )
                 failed = ("failed", run, why, why)
         self._start_waiting()
         return failed

@@ -27,7 +27,9 @@ def serve(connection: Connection) -> None:
             run, specification, place = connection.recv()
         except EOFError:
             return
-        connection.send(attempt(run, specification, place, lambda entry, run=run: connection.send(("epoch", run, entry))))
+        connection.send(
+            attempt(run, specification, place, lambda entry, run=run: connection.send(("epoch", run, entry)))
+        )
 
 
 def attempt(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, ...]:
@@ -50,6 +52,7 @@ def _end_with_parent() -> None:
     """Exit as soon as the driver is gone, so that nobody trains a run that a new driver starts again."""
     parent = parent_process()
     if parent is not None:
+
         def watch() -> None:
             parent.join()
             os._exit(1)

@@ -1,4 +1,4 @@
-"""The bases of plugins that are torch modules. They stand apart from `harness.contracts` so that it stays torch-free."""
+"""The bases of plugins that are torch modules; apart from `harness.contracts`, so that it stays torch-free."""
 
 from __future__ import annotations
 
@@ -55,8 +55,14 @@ class StudentConfig(PreTrainedConfig):
 
     model_type = "harness_student"
 
-    def __init__(self, student: str = "", settings: dict[str, Any] | None = None, source: dict[str, Any] | None = None,
-                 outputs: int = 2, **kwargs: Any):
+    def __init__(
+        self,
+        student: str = "",
+        settings: dict[str, Any] | None = None,
+        source: dict[str, Any] | None = None,
+        outputs: int = 2,
+        **kwargs: Any,
+    ):
         self.student = student
         self.settings = settings or {}
         self.source = source or {}  # the teacher's Hugging Face configuration, as a dictionary
@@ -133,4 +139,3 @@ class Teacher(ABC):
     def pretraining(self) -> Mapping[str, Any] | None:
         """Settings of a masked-language-model pre-training that must come first, or None where weights exist."""
         return None
-

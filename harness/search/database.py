@@ -33,12 +33,17 @@ def synchronise(plan: Mapping[str, Any], ledger: Ledger, path: Path) -> str:
             number = known.get(name)
             if number is None:
                 number = storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
-            told = {t.user_attrs.get("run") for t in storage.get_all_trials(number, deepcopy=False)} if name in known else set()
+            told = (
+                {t.user_attrs.get("run") for t in storage.get_all_trials(number, deepcopy=False)}
+                if name in known
+                else set()
+            )
             for trial in trials:
                 if trial.run not in told:
                     attributes = {"run": trial.run, "metrics": trial.record.get("metrics", {})}
-                    storage.create_new_trial(number, frozen(cell["space"], trial.hyperparameters, trial.score,
-                                                            user_attrs=attributes))
+                    storage.create_new_trial(
+                        number, frozen(cell["space"], trial.hyperparameters, trial.score, user_attrs=attributes)
+                    )
         storage.remove_session()
         storage.engine.dispose()
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError, optuna.exceptions.DuplicatedStudyError) as error:

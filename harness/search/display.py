@@ -15,7 +15,7 @@ class Display:
     def __init__(self, plan: Mapping[str, Any], bar: Any = None):
         self.plan, self.bar = plan, bar
         self.done = self.wanted = self.told = self.here = 0
-        self.began = time.monotonic()
+        self.began = 0.0  # when the first student run began, for the time left
         self.bar_task = bar.add_task("starting", total=None) if bar else None
 
     def started(self, done: int, wanted: int) -> None:
@@ -23,15 +23,23 @@ class Display:
         self._line(f"{wanted - done} student runs to do, {done} done before")
 
     def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+        if specification["kind"] == "student":
+            self.began = self.began or time.monotonic()
         if self.bar:
-            self.bar.update(self.bar_task, description=f"{_name(specification)}: {entry['stage']} {entry['epoch']}, "
-                                                       f"loss {entry['loss']:.4g}")
+            self.bar.update(
+                self.bar_task,
+                description=f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}",
+            )
 
     def ended(self, specification: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         if record["status"] == "failed":
             self._line(f"FAILED {_name(specification)}, seed {specification['seed']}: {record['error']}")
         elif specification["kind"] != "student":
-            score = f", {specification['metric']} {record['metrics'][specification['metric']]:.3f}" if "metrics" in record else ""
+            score = (
+                f", {specification['metric']} {record['metrics'][specification['metric']]:.3f}"
+                if "metrics" in record
+                else ""
+            )
             self._line(f"{_name(specification)} ready in {record['seconds']:.0f} s{score}")
         if specification["kind"] == "student":
             self.done += 1
@@ -41,7 +49,9 @@ class Display:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
             elif self.done * 20 // max(self.wanted, 1) > self.told:
                 self.told = self.done * 20 // max(self.wanted, 1)
-                self._line(f"{self.done} of {self.wanted} runs done, about {left:.0f} s left; last {_name(specification)}")
+                self._line(
+                    f"{self.done} of {self.wanted} runs done, about {left:.0f} s left; last {_name(specification)}"
+                )
 
     def _line(self, text: str) -> None:
         if self.bar:

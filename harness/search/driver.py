@@ -68,8 +68,11 @@ class Driver:
                 continue
             if kind == "refused":
                 raise UserError(rest[0])
-            record = rest[0] if kind == "finished" else {
-                "status": "failed", "error": rest[0], "traceback": rest[1], "specification": specification}
+            record = (
+                rest[0]
+                if kind == "finished"
+                else {"status": "failed", "error": rest[0], "traceback": rest[1], "specification": specification}
+            )
             self.ledger.write(run, record, rest[1] if kind == "finished" else None)
             trained += 1
             del self._flying[run]
@@ -131,5 +134,13 @@ def place(plan: Mapping[str, Any], out: Path, run: str) -> Any:
     """Where a run of the plan finds what it needs."""
     from harness.training.place import Place
 
-    return Place(run=out / "ledger" / run, runs=out / "ledger", cache=out / "cache", source=plan["source"],
-                 teacher=plan["teacher"], argument=plan["argument"], plugins=tuple(plan["plugins"]), outputs=plan["outputs"])
+    return Place(
+        run=out / "ledger" / run,
+        runs=out / "ledger",
+        cache=out / "cache",
+        source=plan["source"],
+        teacher=plan["teacher"],
+        argument=plan["argument"],
+        plugins=tuple(plan["plugins"]),
+        outputs=plan["outputs"],
+    )

@@ -21,10 +21,12 @@ def estimate(plan: Mapping[str, Any], ledger: Ledger | None, missing: int, worke
     for cell in plan["cells"]:
         if ledger and not cell["refused"]:
             found = progress(cell, plan["defaults"], ledger.read)
-            seconds += [float(run.record["seconds"]) for run in (*found.trials, *found.seeds[1:]) if run.score is not None]
+            seconds += [
+                float(run.record["seconds"]) for run in (*found.trials, *found.seeds[1:]) if run.score is not None
+            ]
     how = f"mean of {len(seconds)} finished runs" if seconds else "from sizes alone: an order of magnitude"
     seconds = seconds or [_arithmetic(cell, plan) for cell in plan["cells"] if not cell["refused"]]
-    return f"time: about {_words(mean(seconds) * missing / workers)} with {workers} workers ({how}), the teacher's own training aside"
+    return f"time: about {_words(mean(seconds) * missing / workers)} with {workers} workers ({how}), teachers aside"
 
 
 def _arithmetic(cell: Mapping[str, Any], plan: Mapping[str, Any]) -> float:

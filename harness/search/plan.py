@@ -16,9 +16,7 @@ from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Profile, Row,
 from harness.errors import UserError
 from harness.ledger import digest, identity
 from harness.search import settings as merging
-from harness.training.settings import TRAINING
-
-PREDICTION = "vanilla_kd"  # what the second stage of two_stage trains (wang2023, section 4)
+from harness.training.settings import PREDICTION, TRAINING
 
 
 @dataclass(frozen=True)
@@ -98,20 +96,31 @@ class Planner:
         for key in sorted(set(self.overrides) - self.used):
             raise UserError(f"setting {key!r} has no effect: no selected cell uses it")
         return {
-            "study": self.study.name, "profile": request.profile, "teacher": self.teacher.name,
-            "argument": self.teacher.argument, "source": self.source, "plugins": [str(Path(p).resolve()) for p in request.plugins],
-            "tasks": [task.name for task in tasks], "students": [s.name for s in students], "inits": inits,
+            "study": self.study.name,
+            "profile": request.profile,
+            "teacher": self.teacher.name,
+            "argument": self.teacher.argument,
+            "source": self.source,
+            "plugins": [str(Path(p).resolve()) for p in request.plugins],
+            "tasks": [task.name for task in tasks],
+            "students": [s.name for s in students],
+            "inits": inits,
             "examples": {task.name: self._examples(task) for task in tasks},
-            "rows": [dataclasses.asdict(row) for row in rows], "defaults": self.defaults, "teachers": teachers,
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "defaults": self.defaults,
+            "teachers": teachers,
             "outputs": {task.name: want.parts() for task in tasks if (want := wants[task.name]).parts()},
-            "cells": cells, "notices": self.notices, "origins": self._origins(combine, rows, students),
+            "cells": cells,
+            "notices": self.notices,
+            "origins": self._origins(combine, rows, students),
         }
 
     def _origins(self, combine: Any, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, str]:
         """The file of every objective and student of the plan, for telling when its code has changed since."""
         names = {name for row in rows for _, name in combine.parse(row.objective)}
         return {name: registry.OBJECTIVES.origin(name) for name in sorted(names)} | {
-            s.name: registry.STUDENTS.origin(s.name) for s in students}
+            s.name: registry.STUDENTS.origin(s.name) for s in students
+        }
 
     def _rows(self, combine: Any) -> list[Row]:
         if not self.request.objectives:
@@ -120,7 +129,11 @@ class Planner:
         rows = []
         for asked in dict.fromkeys(self.request.objectives):
             if asked not in known:
-                same = [r for r in self.study.rows if not r.equal_epochs and r.objective == _canonical(combine, asked, known)]
+                same = [
+                    r
+                    for r in self.study.rows
+                    if not r.equal_epochs and r.objective == _canonical(combine, asked, known)
+                ]
                 rows.append(same[0] if same else Row(asked, combine.canonical(asked), asked))
             else:
                 rows.append(known[asked])
@@ -156,19 +169,31 @@ class Planner:
         answers = not self.lenient and self.teacher.answers(task)
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
         shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **self.overrides}
-        given = {"max_length": shared.get("max_length"), "protocol": shared.get("protocol"), "threads": shared.get("threads")}
+        given = {
+            "max_length": shared.get("max_length"),
+            "protocol": shared.get("protocol"),
+            "threads": shared.get("threads"),
+        }
         given = {k: v for k, v in given.items() if v is not None} | dict(self.teacher.recipe(task))
         given |= {key[8:]: value for key, value in self.overrides.items() if key.startswith("teacher.") and not answers}
         self.used |= {key for key in self.overrides if key.startswith("teacher.") and not answers}
         settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
-        specification = {"kind": "teacher", "task": task.name, "teacher": who, "metric": self._metric(task),
-                         "data": self._data(task), "settings": settings, "seed": 0}
+        specification = {
+            "kind": "teacher",
+            "task": task.name,
+            "teacher": who,
+            "metric": self._metric(task),
+            "data": self._data(task),
+            "settings": settings,
+            "seed": 0,
+        }
         if answers:
             specification["evaluate_only"] = True
         return [*runs, specification]
 
-    def _cell(self, combine: Any, student: Any, init: str, row: Row, task: Task, teacher_run: dict[str, Any]
-              ) -> tuple[dict[str, Any], Want]:
+    def _cell(
+        self, combine: Any, student: Any, init: str, row: Row, task: Task, teacher_run: dict[str, Any]
+    ) -> tuple[dict[str, Any], Want]:
         declared = self._declared(combine, student, row)
         terms = combine.parse(row.objective)
         fixed = {key: value for key, value in self.overrides.items() if key in declared}
@@ -181,24 +206,41 @@ class Planner:
         encodings = student.pair_encodings
         teacher = self.teacher.info(task)
         described: ModelInfo = student.describe(
-            {name: settings[f"{student.name}.{name}"] for name in student.hyperparameters}, teacher, task)
+            {name: settings[f"{student.name}.{name}"] for name in student.hyperparameters}, teacher, task
+        )
         layers: LayerMap = student.layer_map(init, described, teacher)
         from harness import pairing
 
         refused = pairing.refusal(row.objective, self.study.procedure, described, teacher, task)
         specification = {
-            "kind": "student", "task": task.name, "data": self._data(task), "teacher": identity(teacher_run, self.defaults),
-            "student": student.name, "init": init, "objective": combine.canonical(row.objective),
-            "procedure": self.study.procedure, "pair_encoding": encodings[0], "metric": self._metric(task),
+            "kind": "student",
+            "task": task.name,
+            "data": self._data(task),
+            "teacher": identity(teacher_run, self.defaults),
+            "student": student.name,
+            "init": init,
+            "objective": combine.canonical(row.objective),
+            "procedure": self.study.procedure,
+            "pair_encoding": encodings[0],
+            "metric": self._metric(task),
             "settings": settings,
         }
         space = merging.space_of(self.profile.search, declared, fixed)
         cell = {
-            "id": digest([identity(specification, self.defaults), space])[:16], "row": row.name, "student": student.name,
-            "init": init, "task": task.name, "metric": specification["metric"], "refused": refused, "stages": stages,
-            "specification": specification, "space": space, "layers": [list(pair) for pair in layers.pairs],
+            "id": digest([identity(specification, self.defaults), space])[:16],
+            "row": row.name,
+            "student": student.name,
+            "init": init,
+            "task": task.name,
+            "metric": specification["metric"],
+            "refused": refused,
+            "stages": stages,
+            "specification": specification,
+            "space": space,
+            "layers": [list(pair) for pair in layers.pairs],
             "size": {"layers": described.layers, "width": described.width},
-            "trials": self.request.trials or self.profile.trials, "seeds": self.request.seeds or self.profile.seeds,
+            "trials": self.request.trials or self.profile.trials,
+            "seeds": self.request.seeds or self.profile.seeds,
         }
         want = Want()
         if not refused:
@@ -251,4 +293,6 @@ def runs_of(plan: dict[str, Any]) -> int:
     """How many runs a plan's cells ask for at most: trials, then the remaining seeds."""
     from harness.search.proposals import size
 
-    return sum(min(c["trials"], size(c["space"]) or c["trials"]) + c["seeds"] - 1 for c in plan["cells"] if not c["refused"])
+    return sum(
+        min(c["trials"], size(c["space"]) or c["trials"]) + c["seeds"] - 1 for c in plan["cells"] if not c["refused"]
+    )

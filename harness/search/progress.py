@@ -63,7 +63,9 @@ def progress(cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Looku
         return Finished(run, specification, hyperparameters, record)
 
     for number in range(cell["trials"]):
-        hyperparameters = propose(cell["id"], cell["space"], number, [(t.hyperparameters, t.score) for t in found.trials])
+        hyperparameters = propose(
+            cell["id"], cell["space"], number, [(t.hyperparameters, t.score) for t in found.trials]
+        )
         if hyperparameters is None:
             found.wanted_trials = number
             break
@@ -81,12 +83,19 @@ def progress(cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Looku
     return found
 
 
-def specify(cell: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]
-            ) -> dict[str, Any]:
+def specify(
+    cell: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]
+) -> dict[str, Any]:
     """The specification of one run of a cell. With a pruner, the curves it is compared with are part of what it is."""
-    specification = {**cell["specification"], "seed": seed,
-                     "settings": {**cell["specification"]["settings"], **hyperparameters}}
+    specification = {
+        **cell["specification"],
+        "seed": seed,
+        "settings": {**cell["specification"]["settings"], **hyperparameters},
+    }
     if specification["settings"]["pruner"] != "none" and before:
-        specification["before"] = [[e["selection"] for e in t.record.get("curve", ()) if e["selection"] is not None]
-                                   for t in before if t.score is not None]
+        specification["before"] = [
+            [e["selection"] for e in t.record.get("curve", ()) if e["selection"] is not None]
+            for t in before
+            if t.score is not None
+        ]
     return specification

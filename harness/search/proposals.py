@@ -1,4 +1,4 @@
-"""Which hyperparameters a cell's next trial gets: a function of the cell, the trial's number and the trials before it."""
+"""Which hyperparameters a cell's next trial gets: decided by the cell, the trial's number and the trials before."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def size(space: Space) -> int | None:
     return count
 
 
-def propose(cell: str, space: Space, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
-            ) -> dict[str, Any] | None:
+def propose(
+    cell: str, space: Space, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
+) -> dict[str, Any] | None:
     """The hyperparameters of trial `number` (0-based), or None when a grid is used up.
 
     before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. A grid is walked
@@ -65,10 +66,13 @@ def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistributi
     return {name: one(values) for name, values in space.items()}
 
 
-def frozen(space: Space, hyperparameters: Mapping[str, Any], score: float | None, **more: Any) -> optuna.trial.FrozenTrial:
+def frozen(
+    space: Space, hyperparameters: Mapping[str, Any], score: float | None, **more: Any
+) -> optuna.trial.FrozenTrial:
     """A finished trial in Optuna's terms; no score means that it failed."""
     import optuna
 
     state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
-    return optuna.trial.create_trial(params=dict(hyperparameters), distributions=distributions(space), value=score,
-                                     state=state, **more)
+    return optuna.trial.create_trial(
+        params=dict(hyperparameters), distributions=distributions(space), value=score, state=state, **more
+    )

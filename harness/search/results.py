@@ -22,8 +22,15 @@ def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
     broken = _failed_teachers(plan, ledger)
     results = []
     for cell in plan["cells"]:
-        common = {"cell": cell["id"], "row": rows[cell["row"]], "student": cell["student"], "init": cell["init"],
-                  "task": cell["task"], "metric": cell["metric"], "refused": cell["refused"]}
+        common = {
+            "cell": cell["id"],
+            "row": rows[cell["row"]],
+            "student": cell["student"],
+            "init": cell["init"],
+            "task": cell["task"],
+            "metric": cell["metric"],
+            "refused": cell["refused"],
+        }
         if cell["refused"]:
             results.append(CellResult(**common))
             continue
@@ -31,17 +38,29 @@ def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
         seeds = [f for f in found.seeds if f.score is not None]
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
         failures |= broken.get(cell["task"], {})
-        results.append(CellResult(
-            **common, seeds=tuple(_result(f, ledger) for f in seeds),
-            trials=tuple(_result(f, ledger) for f in found.trials if f.score is not None),
-            wanted_seeds=cell["seeds"], wanted_trials=found.wanted_trials, failures=failures))
+        results.append(
+            CellResult(
+                **common,
+                seeds=tuple(_result(f, ledger) for f in seeds),
+                trials=tuple(_result(f, ledger) for f in found.trials if f.score is not None),
+                wanted_seeds=cell["seeds"],
+                wanted_trials=found.wanted_trials,
+                failures=failures,
+            )
+        )
     return results
 
 
 def _result(finished: Finished, ledger: Ledger) -> RunResult:
     record = {**finished.record, "predictions": _predictions(ledger, finished.run)}
-    return RunResult(finished.run, finished.specification["seed"], finished.hyperparameters, finished.record["metrics"],
-                     float(finished.record["selection"]), record)
+    return RunResult(
+        finished.run,
+        finished.specification["seed"],
+        finished.hyperparameters,
+        finished.record["metrics"],
+        float(finished.record["selection"]),
+        record,
+    )
 
 
 def _predictions(ledger: Ledger, run: str) -> Callable[[], Any]:
@@ -107,11 +126,15 @@ def recipe(plan: Plan) -> str:
             if name not in searched and name not in ("protocol", "cache_gib"):
                 varied.setdefault(name, set()).add(value)
     double = {row["name"] for row in plan["rows"] if row["equal_epochs"]}
-    varied["epochs"] = {c["specification"]["settings"]["epochs"] for c in _cells(plan) if c["row"] not in double} or varied["epochs"]
+    varied["epochs"] = {
+        c["specification"]["settings"]["epochs"] for c in _cells(plan) if c["row"] not in double
+    } or varied["epochs"]
     shared = [f"{name} {_number(next(iter(values)))}" for name, values in sorted(varied.items()) if len(values) == 1]
     tasks = []
     for name in sorted(n for n, values in varied.items() if len(values) > 1):
-        by_task = {c["task"]: _number(c["specification"]["settings"].get(name)) for c in _cells(plan) if c["row"] not in double}
+        by_task = {
+            c["task"]: _number(c["specification"]["settings"].get(name)) for c in _cells(plan) if c["row"] not in double
+        }
         tasks.append(f"{name} " + ", ".join(f"{value} ({task})" for task, value in by_task.items()))
     return "; ".join([f"procedure {_cells(plan)[0]['specification']['procedure']}", *shared, *tasks])
 
@@ -128,10 +151,14 @@ def older_code(plan: Plan, ledger: Ledger, origins: Mapping[str, str]) -> list[s
     changed: Counter[str] = Counter()
     for cell in _cells(plan):
         found = progress(cell, plan["defaults"], ledger.read)
-        made = {(name, code) for run in (*found.trials, *found.seeds) for name, code in run.record.get("code", {}).items()}
+        made = {
+            (name, code) for run in (*found.trials, *found.seeds) for name, code in run.record.get("code", {}).items()
+        }
         changed.update({name for name, code in made if name in origins and fingerprint(origins[name]) != code})
-    return [f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {name}"
-            for name, count in sorted(changed.items())]
+    return [
+        f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {name}"
+        for name, count in sorted(changed.items())
+    ]
 
 
 def _cells(plan: Plan) -> list[dict[str, Any]]:

@@ -51,8 +51,12 @@ def space_of(search: Mapping[str, Any], declared: Mapping[str, Hyperparameter], 
         if key in fixed or key not in declared:
             continue
         if isinstance(values, Hyperparameter):
-            space[key] = {"low": values.low, "high": values.high, "log": values.log,
-                          "whole": isinstance(values.default, int)}
+            space[key] = {
+                "low": values.low,
+                "high": values.high,
+                "log": values.log,
+                "whole": isinstance(values.default, int),
+            }
         else:
             space[key] = [check(key, value, declared) for value in values]
     return space

@@ -1,4 +1,4 @@
-"""Fingerprints of the code a run was made with: recorded with it, compared when a table is written, never part of it."""
+"""Fingerprints of the code a run was made with: recorded, compared when a table is written, never its identity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def fingerprint(path: str) -> str:
     """12 hexadecimal digits of a Python file's syntax tree: comments, docstrings and layout do not count."""
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
@@ -18,7 +18,11 @@ def fingerprint(path: str) -> str:
         body = getattr(node, "body", None)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(body, list) and body:
             first = body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 node.body = body[1:] or [ast.Pass()]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
 

@@ -60,9 +60,20 @@ TeacherOutputs = Callable[[Batch, Want], Outputs]
 Tell = Callable[[dict[str, Any]], None]
 
 
-def train(model: nn.Module, stages: Sequence[Stage], data: Encoded, teacher: TeacherOutputs, settings: dict[str, Any],
-          seed: int, device: torch.device, select: Callable[[nn.Module], float], checkpoint: Path, clock: Clock,
-          should_prune: Callable[[list[float]], bool], tell: Tell) -> History:
+def train(
+    model: nn.Module,
+    stages: Sequence[Stage],
+    data: Encoded,
+    teacher: TeacherOutputs,
+    settings: dict[str, Any],
+    seed: int,
+    device: torch.device,
+    select: Callable[[nn.Module], float],
+    checkpoint: Path,
+    clock: Clock,
+    should_prune: Callable[[list[float]], bool],
+    tell: Tell,
+) -> History:
     """Train `model` in place through the stages and leave it with the weights of the best epoch.
 
     data: the training examples, whose ids are 0..size-1. select scores the model on what epochs are chosen by (higher
@@ -96,8 +107,19 @@ def train(model: nn.Module, stages: Sequence[Stage], data: Encoded, teacher: Tea
         for epoch in range(begin, stage.epochs):
             if _stopped_early(history, stage, settings["patience"]):
                 break
-            loss = _epoch(model, stage, data, teacher, settings, derive_seed("order", seed, number), epoch, device, optimiser,
-                          scheduler, clock)
+            loss = _epoch(
+                model,
+                stage,
+                data,
+                teacher,
+                settings,
+                derive_seed("order", seed, number),
+                epoch,
+                device,
+                optimiser,
+                scheduler,
+                clock,
+            )
             entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
             if stage.selects:
                 entry["selection"] = select(model)
@@ -110,19 +132,39 @@ def train(model: nn.Module, stages: Sequence[Stage], data: Encoded, teacher: Tea
                 history.pruned = True
                 return history
             if (number, epoch + 1) != (len(stages) - 1, stage.epochs):
-                _write_checkpoint(checkpoint, {
-                    "stage": number, "epoch": epoch, "curve": history.curve, "best": history.best,
-                    "model": model.state_dict(), "objective": stage.objective.state_dict(),
-                    "optimiser": optimiser.state_dict(), "scheduler": scheduler.state_dict(),
-                    "best_weights": best_weights, "random": _random_state(device)})
+                _write_checkpoint(
+                    checkpoint,
+                    {
+                        "stage": number,
+                        "epoch": epoch,
+                        "curve": history.curve,
+                        "best": history.best,
+                        "model": model.state_dict(),
+                        "objective": stage.objective.state_dict(),
+                        "optimiser": optimiser.state_dict(),
+                        "scheduler": scheduler.state_dict(),
+                        "best_weights": best_weights,
+                        "random": _random_state(device),
+                    },
+                )
         if best_weights is not None:
             model.load_state_dict(best_weights)
     return history
 
 
-def _epoch(model: nn.Module, stage: Stage, data: Encoded, teacher: TeacherOutputs, settings: dict[str, Any],
-           order_seed: int, epoch: int, device: torch.device, optimiser: torch.optim.Optimizer, scheduler: Any,
-           clock: Clock) -> float:
+def _epoch(
+    model: nn.Module,
+    stage: Stage,
+    data: Encoded,
+    teacher: TeacherOutputs,
+    settings: dict[str, Any],
+    order_seed: int,
+    epoch: int,
+    device: torch.device,
+    optimiser: torch.optim.Optimizer,
+    scheduler: Any,
+    clock: Clock,
+) -> float:
     """One pass over the data; the mean loss over its steps."""
     model.train()
     total = 0.0
@@ -136,8 +178,10 @@ def _epoch(model: nn.Module, stage: Stage, data: Encoded, teacher: TeacherOutput
         value = loss.item()
         if not torch.isfinite(loss):
             bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
-            raise TrainingFailure(f"the loss became {value} at step {epoch * len(batches) + step + 1} of stage {stage.name} "
-                                  f"in term {' and '.join(bad or terms)}")
+            raise TrainingFailure(
+                f"the loss became {value} at step {epoch * len(batches) + step + 1} of stage {stage.name} "
+                f"in term {' and '.join(bad or terms)}"
+            )
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, settings["gradient_clip"])
@@ -170,8 +214,10 @@ def predict(model: nn.Module, data: Encoded, batch_size: int, device: torch.devi
 def _optimiser(model: nn.Module, objective: nn.Module, settings: dict[str, Any]) -> torch.optim.Optimizer:
     """AdamW over the model and the objective's own parameters; vectors (biases, norms) do not decay."""
     parameters = [p for module in (model, objective) for p in module.parameters() if p.requires_grad]
-    groups = [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings["weight_decay"]},
-              {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings["weight_decay"]},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
     return torch.optim.AdamW(groups, lr=settings["learning_rate"], fused=True)
 
 

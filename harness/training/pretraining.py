@@ -14,8 +14,9 @@ from harness.data import embedded
 from harness.training.loop import Clock, Tell, TrainingFailure
 
 
-def mask_tokens(tokens: Tensor, special: Tensor, mask_token: int, vocabulary: int, probability: float,
-                generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def mask_tokens(
+    tokens: Tensor, special: Tensor, mask_token: int, vocabulary: int, probability: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Choose tokens to predict: of those, 80% become the mask, 10% a random token, 10% stay.
 
     tokens: (B, L) ids; special: (B, L) bool, never chosen. Returns (inputs, targets), (B, L) each, targets -100
@@ -29,32 +30,41 @@ def mask_tokens(tokens: Tensor, special: Tensor, mask_token: int, vocabulary: in
     return inputs, tokens.masked_fill(~chosen, -100)
 
 
-def pretrain(source: Any, settings: Mapping[str, Any], seed: int, device: torch.device, clock: Clock, tell: Tell
-             ) -> tuple[PreTrainedModel, dict[str, Any]]:
+def pretrain(
+    source: Any, settings: Mapping[str, Any], seed: int, device: torch.device, clock: Clock, tell: Tell
+) -> tuple[PreTrainedModel, dict[str, Any]]:
     """Train the source's masked language model on the grammar's corpus for settings["steps"] steps.
 
     Returns the model and a record with the curve of its loss. Raises TrainingFailure when a loss is not finite.
     """
     model = source.masked_language_model().to(device)
     tokenizer = source.tokenizer()
-    first, second = embedded.corpus(settings["examples"])
-    encoded = tokenizer(first, second, truncation=True, max_length=settings["max_length"], padding="max_length",
-                        return_tensors="pt", return_special_tokens_mask=True)
+    texts = embedded.corpus(settings["examples"])
+    encoded = tokenizer(
+        [text if len(text) == 2 else text[0] for text in texts],
+        truncation=True,
+        max_length=settings["max_length"],
+        padding="max_length",
+        return_tensors="pt",
+        return_special_tokens_mask=True,
+    )
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=settings["learning_rate"], fused=True,
-                                  weight_decay=settings["weight_decay"])
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=settings["learning_rate"], fused=True, weight_decay=settings["weight_decay"]
+    )
     steps = settings["steps"]
     scheduler = get_scheduler("linear", optimiser, int(settings["warmup_ratio"] * steps), steps)
     curve: list[dict[str, Any]] = []
     total = 0.0
     model.train()
     for step in range(1, steps + 1):
-        rows = torch.randint(len(first), (settings["batch_size"],), generator=generator)
+        rows = torch.randint(len(texts), (settings["batch_size"],), generator=generator)
         longest = int(encoded["attention_mask"][rows].sum(1).max())
         part = {name: tensor[rows, :longest] for name, tensor in encoded.items()}
         special = part.pop("special_tokens_mask").bool()
-        part["input_ids"], targets = mask_tokens(part["input_ids"], special, tokenizer.mask_token_id, len(tokenizer),
-                                                 settings["mask_probability"], generator)
+        part["input_ids"], targets = mask_tokens(
+            part["input_ids"], special, tokenizer.mask_token_id, len(tokenizer), settings["mask_probability"], generator
+        )
         began = time.perf_counter()
         logits = model(**{name: tensor.to(device) for name, tensor in part.items()}).logits
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().to(device))  # (B L, V), (B L)

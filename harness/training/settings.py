@@ -2,6 +2,8 @@
 
 from harness.contracts import Hyperparameter
 
+PREDICTION = "vanilla_kd"  # what the second stage of two_stage trains (wang2023, section 4)
+
 TRAINING: dict[str, Hyperparameter] = {
     "epochs": Hyperparameter(3, low=1),  # of each stage
     "batch_size": Hyperparameter(32, low=1),

@@ -35,7 +35,9 @@ class TeacherCache:
         self.keys, first = np.unique(data.keys, return_index=True)  # repeated texts share a row
         self.data = data.subset(torch.from_numpy(first))
         self.length = self.data.lengths.numpy().astype(np.int64)
-        self.folder = folder / digest([teacher, tokenizer, max_length, hashlib.sha256(self.keys.tobytes()).hexdigest()])[:16]
+        self.folder = (
+            folder / digest([teacher, tokenizer, max_length, hashlib.sha256(self.keys.tobytes()).hexdigest()])[:16]
+        )
         self._verified: set[tuple[str, int]] = set()
         self._open: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, tuple[int, ...]]] = {}
 
@@ -46,16 +48,18 @@ class TeacherCache:
             raise LookupError("an example is not among those whose teacher outputs were stored")
         return found
 
-    def fits(self, part: tuple[str, int], shape: tuple[int, ...], gib: float) -> bool:
-        """Whether a signal is stored, from sizes alone: the same answer whatever the disk holds at the moment."""
-        name, _ = part
-        per_token = int(np.prod(shape, dtype=np.int64))
-        numbers = per_token * int((self.length ** RAGGED.get(name, 0)).sum())
-        return name not in RAGGED or numbers * 4 <= gib * 2**30
+    def fits(self, signal: str, numbers: int, gib: float) -> bool:
+        """Whether a signal with this many numbers a token (for attention scores: a pair of tokens) is to be stored.
+
+        Decided by sizes alone, so the same whatever the disk holds at the moment.
+        """
+        if signal not in RAGGED:
+            return True
+        return 4 * numbers * int((self.length ** RAGGED[signal]).sum()) <= gib * 2**30
 
     def index(self) -> dict[str, Any]:
         path = self.folder / "index.json"
-        return json.loads(path.read_bytes()) if path.exists() else {}
+        return json.loads(path.read_bytes()) if path.exists() else {"files": {}, "passes": 0, "calls": 0}
 
     def fill(self, parts: list[tuple[str, int]], compute: Compute, batch_size: int, device: torch.device) -> int:
         """Store the parts that are missing, in one pass over the examples. Returns the number of teacher calls made."""
@@ -84,20 +88,20 @@ class TeacherCache:
                     arrays[part] = _create(self.folder / f".{_name(part)}.tmp", int(offsets[part][-1]))
                 for row, values in zip(rows.tolist(), signal, strict=True):
                     cut = _cut(part[0], values, int(self.length[row]))
-                    arrays[part][offsets[part][row]:offsets[part][row + 1]] = cut.ravel()
+                    arrays[part][offsets[part][row] : offsets[part][row + 1]] = cut.ravel()
         for part, array in arrays.items():
             array.flush()  # type: ignore[attr-defined]
-            index[_name(part)] = {"sha256": _checksum(self.folder / f".{_name(part)}.tmp"), "shape": list(shapes[part])}
+            index["files"][_name(part)] = {"sha256": _checksum(self.folder / f".{_name(part)}.tmp"), "shape": list(shapes[part])}
             os.replace(self.folder / f".{_name(part)}.tmp", self.folder / _name(part))
+        index |= {"passes": index["passes"] + 1, "calls": index["calls"] + calls}
         atomic_write(self.folder / "index.json", canonical(index).encode())
         return calls
 
     def _whole(self, part: tuple[str, int], index: dict[str, Any]) -> bool:
         """True if the part is stored and its checksum holds; checked once a process."""
         path = self.folder / _name(part)
-        if part not in self._verified and _name(part) in index and path.exists():
-            if _checksum(path) == index[_name(part)]["sha256"]:
-                self._verified.add(part)
+        if part not in self._verified and _name(part) in index["files"] and path.exists():
+            self._verified |= {part} if _checksum(path) == index["files"][_name(part)]["sha256"] else set()
         return part in self._verified
 
     def read(self, part: tuple[str, int], rows: np.ndarray, length: int) -> Tensor:
@@ -109,7 +113,7 @@ class TeacherCache:
         padded = np.zeros((len(rows), *_with_length(part[0], shape, length)), np.float32)
         for place, row in enumerate(rows):
             n = int(self.length[row])
-            cut = array[offsets[row]:offsets[row + 1]].reshape(_with_length(part[0], shape, n))
+            cut = array[offsets[row] : offsets[row + 1]].reshape(_with_length(part[0], shape, n))
             if part[0] == "attention_scores":
                 padded[place, :, :n, :n] = cut
             elif part[0] == "values":
@@ -120,7 +124,7 @@ class TeacherCache:
 
     def _opened(self, part: tuple[str, int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
         if part not in self._open:
-            entry = self.index().get(_name(part))
+            entry = self.index()["files"].get(_name(part))
             path = self.folder / _name(part)
             if entry is None or not path.exists():
                 raise LookupError(f"teacher output {_name(part)} is not in {self.folder}")
@@ -165,14 +169,19 @@ def _signal(outputs: Outputs, part: tuple[str, int]) -> Tensor:
 def _row_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The sizes of one example's signal that do not depend on its length."""
     # hidden_states (B, L, D) -> (D,); values (B, H, L, d) -> (H, d); attention_scores (B, H, L, L) -> (H,)
-    return {"hidden_states": shape[2:], "mlm_logits": shape[2:], "values": (shape[1], *shape[3:]),
-            "attention_scores": shape[1:2]}.get(name, shape[1:])
+    return {
+        "hidden_states": shape[2:],
+        "mlm_logits": shape[2:],
+        "values": (shape[1], *shape[3:]),
+        "attention_scores": shape[1:2],
+    }.get(name, shape[1:])
 
 
 def _with_length(name: str, shape: tuple[int, ...], length: int) -> tuple[int, ...]:
     """The shape of one example's signal at `length` tokens."""
     return {"values": (shape[0], length, *shape[1:]), "attention_scores": (*shape, length, length)}.get(
-        name, (length, *shape))
+        name, (length, *shape)
+    )
 
 
 def _cut(name: str, values: np.ndarray, length: int) -> np.ndarray:

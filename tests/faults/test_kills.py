@@ -29,7 +29,19 @@ def _newest(out: Path) -> int:
 
 def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
     study = [w for w in SMALL_STUDY if not w.startswith("train_examples")]
-    return ["run", *study, *LONGER, "--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "2"]
+    return [
+        "run",
+        *study,
+        *LONGER,
+        "--data",
+        str(glue),
+        "--teacher",
+        str(checkpoint),
+        "--out",
+        str(out),
+        "--workers",
+        "2",
+    ]
 
 
 def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, harness: Harness) -> None:
@@ -41,8 +53,12 @@ def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Pat
     while kills < KILLS:
         if process is None or process.poll() is not None:
             assert process is None or process.returncode == -signal.SIGKILL, "the study ended before all kills"
-            process = subprocess.Popen([sys.executable, "-m", "harness", *_arguments(glue, checkpoint, out)],
-                                       env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "harness", *_arguments(glue, checkpoint, out)],
+                env=environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         before, deadline = _newest(out), time.monotonic() + 60
         while _newest(out) == before and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)  # until something was written: at least an epoch of progress a kill

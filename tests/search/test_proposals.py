@@ -55,8 +55,13 @@ def test_a_failed_trial_is_told_as_failed() -> None:
 
 
 def _cell(trials: int, seeds: int, pruner: str = "none") -> dict[str, Any]:
-    return {"id": "c", "space": GRID, "trials": trials, "seeds": seeds,
-            "specification": {"kind": "student", "settings": {"pruner": pruner}}}
+    return {
+        "id": "c",
+        "space": GRID,
+        "trials": trials,
+        "seeds": seeds,
+        "specification": {"kind": "student", "settings": {"pruner": pruner}},
+    }
 
 
 def _run_to_the_end(cell: dict[str, Any], records: dict[str, Any], most: int = 100) -> list[dict[str, Any]]:
@@ -67,8 +72,12 @@ def _run_to_the_end(cell: dict[str, Any], records: dict[str, Any], most: int = 1
         ran.append(specification)
         settings = specification["settings"]
         score = settings["learning_rate"] * settings["batch_size"] + specification["seed"] / 1000
-        records[identity(specification, {})] = {"status": "finished", "selection": score, "metrics": {}, "curve": [
-            {"selection": score / 2}, {"selection": score}]}
+        records[identity(specification, {})] = {
+            "status": "finished",
+            "selection": score,
+            "metrics": {},
+            "curve": [{"selection": score / 2}, {"selection": score}],
+        }
         if len(ran) == most:
             break
     return ran

@@ -1,0 +1,111 @@
+"""Sums of objectives written as a string: "att_kl+hid_seq", "0.5*att_kl+val_kl"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Task, Want
+from harness.errors import UserError
+from harness.modeling.bases import Objective
+from harness.registry import OBJECTIVES
+
+Terms = tuple[tuple[float, str], ...]  # (weight, objective), sorted by objective
+
+
+def parse(expression: str) -> Terms:
+    """The weighted objectives of a sum, sorted by name.
+
+    Raises UserError for an empty term, an unknown or repeated objective and a weight that is no positive number.
+    """
+    terms: dict[str, float] = {}
+    for term in expression.split("+"):
+        before, times, name = (part.strip() for part in term.rpartition("*"))
+        if not name or (times and not before):
+            raise UserError(f"objective {expression!r} has an empty term; write a sum like 'att_kl+0.5*hid_seq'")
+        weight = _weight(before, expression) if times else 1.0
+        OBJECTIVES.get(name)
+        if name in terms:
+            raise UserError(f"objective {name!r} stands twice in {expression!r}; give it once, with one weight")
+        terms[name] = weight
+    return tuple((terms[name], name) for name in sorted(terms))
+
+
+def _weight(text: str, expression: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        raise UserError(f"weight {text!r} in objective {expression!r} is not a number; "
+                        "write the weight first, as in '0.5*att_kl'") from None
+    if not (math.isfinite(weight) and weight > 0):
+        raise UserError(f"weight {text} in objective {expression!r} must be finite and greater than zero")
+    return weight
+
+
+def canonical(expression: str) -> str:
+    """The one spelling of a sum: sorted by name, without spaces and without weights of 1. Raises as `parse` does."""
+    # "1e+20" would read as two terms
+    return "+".join(name if weight == 1 else f"{repr(weight).replace('e+', 'e').removesuffix('.0')}*{name}"
+                    for weight, name in parse(expression))
+
+
+def stage(terms: Terms) -> str:
+    """The stage that all terms share, "intermediate" or "prediction"; "mixed" where they differ."""
+    stages = {OBJECTIVES.get(name).stage for _, name in terms}
+    return stages.pop() if len(stages) == 1 else "mixed"
+
+
+def declared(terms: Terms) -> dict[str, Hyperparameter]:
+    """Every term's hyperparameters as "objective.setting"."""
+    return {f"{name}.{setting}": hyperparameter for _, name in terms
+            for setting, hyperparameter in OBJECTIVES.get(name).hyperparameters.items()}
+
+
+def refuse(terms: Terms, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+    """The first term's reason not to train this student from this teacher on this task, or ""."""
+    return next(filter(None, (OBJECTIVES.get(name).refuse(student, teacher, task) for _, name in terms)), "")
+
+
+def wants(terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
+    """What to ask of (student, teacher): everything that any term asks for."""
+    asked = [OBJECTIVES.get(name).wants(student, teacher, layers) for _, name in terms]
+    return reduce(or_, (ours for ours, _ in asked)), reduce(or_, (theirs for _, theirs in asked))
+
+
+class Sum(nn.Module):
+    """The weighted sum of objectives, as one module to train and to checkpoint.
+
+    hyperparameters are "objective.setting" of the terms, already checked; what is missing takes its default.
+    """
+
+    def __init__(self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap,
+                 hyperparameters: Mapping[str, Any]):
+        super().__init__()
+        self.terms = terms
+        self._wants = wants(terms, student, teacher, layers)
+        self.objectives = nn.ModuleList()  # a ModuleDict would not take an objective called "values"
+        for _, name in terms:
+            kind = OBJECTIVES.get(name)
+            settings = {setting: hyperparameters.get(f"{name}.{setting}", hyperparameter.default)
+                        for setting, hyperparameter in kind.hyperparameters.items()}
+            self.objectives.append(kind(student, teacher, layers, **settings))
+
+    def wants(self) -> tuple[Want, Want]:
+        """What to ask of (student, teacher)."""
+        return self._wants
+
+    def prepare(self, labels: Tensor, size: int) -> None:
+        """Prepare every term: see `Objective.prepare`."""
+        for objective in self.objectives:
+            cast(Objective, objective).prepare(labels, size)
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss to train, and each term's weighted part of it by name, detached."""
+        parts = {name: weight * objective(student, teacher, batch)
+                 for (weight, name), objective in zip(self.terms, self.objectives, strict=True)}
+        return sum(parts.values()), {name: part.detach() for name, part in parts.items()}

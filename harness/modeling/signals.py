@@ -1,0 +1,133 @@
+"""Takes signals out of Hugging Face encoders: just the layers asked for, scores before softmax.
+
+Attention is captured by an attention function of our own, registered with transformers' `AttentionInterface`: it runs
+the fast kernel unless scores are asked of that layer. What is asked travels as a keyword of the call, so no state is
+shared between calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from harness.contracts import Outputs, Want
+from harness.errors import UserError
+
+IMPLEMENTATION = "harness_signals"
+
+
+@dataclass
+class _Request:
+    """What one call asks of the attention layers, and what they gave. Layers are 1-based."""
+
+    scores: frozenset[int]
+    values: frozenset[int]
+    explicit: bool  # every layer without the fused kernel
+    found_scores: dict[int, Tensor] = field(default_factory=dict)
+    found_values: dict[int, Tensor] = field(default_factory=dict)
+
+
+def _attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+               scaling: float | None = None, dropout: float = 0.0, signal_request: _Request | None = None,
+               **kwargs: Any) -> tuple[Tensor, None]:
+    """Attention as transformers calls it. query, key, value: (B, H, L, D / H); the mask is bool, True = attend."""
+    kwargs |= {"dropout": dropout, "scaling": scaling}
+    if signal_request is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    layer = int(getattr(module, "signal_layer"))  # noqa: B009 - set by `prepare`, unknown to type checkers
+    if layer in signal_request.values:
+        signal_request.found_values[layer] = value
+    if not (signal_request.explicit or layer in signal_request.scores):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    scores = query @ key.transpose(-1, -2) * (query.size(-1) ** -0.5 if scaling is None else scaling)  # (B, H, L, L)
+    if layer in signal_request.scores:
+        signal_request.found_scores[layer] = scores
+    masked = scores if attention_mask is None else scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    attention = nn.functional.dropout(masked.softmax(-1), dropout, module.training)
+    return (attention @ value).transpose(1, 2).contiguous(), None  # (B, L, H, D / H)
+
+
+AttentionInterface.register(IMPLEMENTATION, _attention)
+# Without a mask function of the same name transformers passes no mask at all, silently.
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+
+
+def layers_path(model: PreTrainedModel) -> str:
+    """The name, within `model.base_model`, of the list that holds the encoder's layers ("encoder.layer").
+
+    Raises UserError for a model that keeps its layers otherwise.
+    """
+    depth = getattr(model.config, "num_hidden_layers", None)
+    for name, module in model.base_model.named_modules():  # outermost first
+        if isinstance(module, nn.ModuleList) and len(module) == depth:
+            return name
+    raise UserError(f"a model of type {model.config.model_type} has no list of its {depth} encoder layers, so it "
+                    "can be neither teacher nor student; BERT, RoBERTa, DistilBERT and ELECTRA have one")
+
+
+def prepare(model: PreTrainedModel) -> None:
+    """Make the model able to emit signals; a second call does nothing.
+
+    Raises UserError for a decoder, whose first token sees no other, or a model without a list of layers.
+    """
+    if getattr(model, "signals_prepared", False):
+        return
+    layers = model.base_model.get_submodule(layers_path(model))
+    for number, layer in enumerate(layers.children(), start=1):
+        for module in layer.modules():
+            if getattr(module, "is_causal", False):
+                raise UserError(f"a model of type {model.config.model_type} is a decoder; the harness needs an "
+                                "encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA")
+            setattr(module, "signal_layer", number)  # noqa: B010
+    model.set_attn_implementation(IMPLEMENTATION)
+    setattr(model, "signals_prepared", True)  # noqa: B010
+
+
+def emit(model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact: bool = False) -> Outputs:
+    """Run an encoder with a sequence-classification or masked-language-model head; return the signals asked for.
+
+    encoding: input_ids, attention_mask and possibly token_type_ids, each (B, L). Shapes of the signals are those of
+    `harness.contracts.Signal`; `sentence` is the last layer's first-token state, before any pooler. The head runs only
+    for logits. With `exact` no layer uses the fused kernel, so that asking for more never changes a bit of the rest.
+    Raises UserError for a layer the model does not have, and for attention signals of a model whose attention does not
+    go through transformers' attention interface.
+    """
+    prepare(model)
+    depth = model.config.num_hidden_layers
+    _check_layers(type(model).__name__, depth, want)
+    arguments: dict[str, Any] = {}
+    request = _Request(want.attention_scores, want.values, exact)
+    if exact or want.attention_scores or want.values:
+        arguments["signal_request"] = request
+    states = want.hidden_states | ({depth} if want.sentence else set())
+    if states:
+        arguments["output_hidden_states"] = sorted(states)
+    if getattr(model.config, "type_vocab_size", 0) < 2:  # DistilBERT takes none, RoBERTa only zeros
+        encoding = {name: tensor for name, tensor in encoding.items() if name != "token_type_ids"}
+    network = model if want.logits or want.mlm_logits else model.base_model
+    output = network(**encoding, **arguments)
+    if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
+        raise UserError(f"{type(model).__name__} does not use transformers' attention interface, so its attention "
+                        "scores and values cannot be had; choose an objective that needs neither")
+    return Outputs(
+        logits=output.logits if want.logits else None,
+        sentence=output.hidden_states[depth][:, 0] if want.sentence else None,
+        mlm_logits=output.logits if want.mlm_logits else None,
+        hidden_states={layer: output.hidden_states[layer] for layer in sorted(want.hidden_states)},
+        attention_scores=request.found_scores,
+        values=request.found_values,
+    )
+
+
+def _check_layers(model: str, depth: int, want: Want) -> None:
+    for signal, lowest, asked in (("hidden_states", 0, want.hidden_states), ("values", 1, want.values),
+                                  ("attention_scores", 1, want.attention_scores)):
+        wrong = sorted(layer for layer in asked if not lowest <= layer <= depth)
+        if wrong:
+            raise UserError(f"{signal} of layer {wrong[0]} were asked of {model}, whose layers are {lowest} to {depth}")

@@ -1,0 +1,46 @@
+"""The machine a run is on: its device, its memory, the versions of what runs there."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from accelerate import PartialState
+
+
+@functools.cache
+def device() -> torch.device:
+    """The device that accelerate gives this process."""
+    found: torch.device = PartialState().device
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that numbers depend on."""
+    return {name: version(name) for name in ("torch", "transformers", "numpy")} | {"python": sys.version.split()[0]}
+
+
+def reset_peak_memory() -> None:
+    """Start measuring `peak_memory` anew where the system can."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return  # not Linux: the peak is then that of the worker's whole life
+
+
+def peak_memory() -> float:
+    """Largest resident memory of this process in MiB since the last reset; of the accelerator where there is one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 1024

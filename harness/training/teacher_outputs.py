@@ -1,0 +1,114 @@
+"""What the teacher says of a training batch: read from the cache, or computed when a signal is too wide for it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from harness.contracts import Batch, Outputs, Signal, Want
+from harness.data.encoding import Encoded, tokenizer_fingerprint
+from harness.data.tasks import get_task
+from harness.modeling import signals
+from harness.training.examples import teacher_source
+from harness.training.place import Place
+from harness.training.teacher_cache import TeacherCache
+
+BATCH = 32  # examples a teacher call when filling the cache
+
+
+class Encoder(nn.Module):
+    """A Hugging Face model that answers to (batch, want). exact: a signal has the same bits whatever else is asked."""
+
+    def __init__(self, model: PreTrainedModel, exact: bool = False):
+        super().__init__()
+        signals.prepare(model)
+        self.model = model
+        self.exact = exact
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        return signals.emit(self.model, batch.encodings[0], want, exact=self.exact)
+
+
+class TeacherOutputs:
+    """Called with (batch, want) of the run's training examples. how says of each signal: stored or computed."""
+
+    def __init__(self, specification: Mapping[str, Any], place: Place, train: Encoded, device: torch.device):
+        """Fill the cache with what the whole study asks for, unless it is there."""
+        self.folder = place.runs / specification["teacher"] / "weights"
+        self.task, self.place, self.device = get_task(specification["task"]), place, device
+        self.gib = specification["settings"]["cache_gib"]
+        self.cache = _cache(place, self.folder, specification["settings"]["max_length"], train)
+        self.rows = self.cache.rows(train.keys)
+        self.how: dict[str, str] = {}
+        union = Want.of_parts(place.outputs.get(specification["task"], ()))
+        self.cache.fill([p for p in union.parts() if self._stored(p)], self._compute, BATCH, device)
+
+    def model(self) -> PreTrainedModel:
+        """The teacher's model, loaded once a process."""
+        return self._encoder().model
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        stored = [p for p in want.parts() if self._stored(p)]
+        computed = [p for p in want.parts() if p not in stored]
+        self.how |= {p[0]: "stored" for p in stored} | {p[0]: "computed" for p in computed}
+        outputs = self._compute(batch, Want.of_parts(computed)) if computed else Outputs()
+        rows = self.rows[batch.ids.cpu().numpy()]
+        length = batch.encodings[0]["attention_mask"].shape[1]
+        for name, layer in stored:
+            signal = self.cache.read((name, layer), rows, length).to(self.device)
+            if layer < 0:
+                setattr(outputs, name, signal)
+            else:
+                getattr(outputs, name)[layer] = signal
+        return outputs
+
+    def _stored(self, part: tuple[str, int]) -> bool:
+        info = teacher_source(self.place.teacher, self.place.argument).info(self.task)
+        per_token = {
+            Signal.HIDDEN_STATES: info.width,
+            Signal.VALUES: info.width,
+            Signal.MLM_LOGITS: info.vocabulary,
+            Signal.ATTENTION_SCORES: info.heads,
+        }
+        return self.cache.fits(part[0], per_token.get(Signal(part[0]), 1), self.gib)
+
+    @torch.no_grad()  # not inference mode: the losses save these tensors for backward
+    def _compute(self, batch: Batch, want: Want) -> Outputs:
+        return self._encoder()(batch, want)
+
+    def _encoder(self) -> Encoder:
+        return _teacher_model(self.place.teacher, self.place.argument, self.task.name, self.folder, self.device)
+
+
+@functools.lru_cache(maxsize=4)
+def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device: torch.device) -> Encoder:
+    model = teacher_source(teacher, argument).model(get_task(task), folder)
+    return Encoder(model.requires_grad_(False), exact=True).to(device).eval()
+
+
+_CACHES: dict[Any, TeacherCache] = {}
+
+
+def _cache(place: Place, weights: Path, max_length: int, train: Encoded) -> TeacherCache:
+    """One TeacherCache a process and set of examples, so that files are verified and opened once."""
+    key = (place.cache, weights, max_length, train.keys.tobytes())
+    if key not in _CACHES:
+        fingerprint = tokenizer_fingerprint(teacher_source(place.teacher, place.argument).tokenizer())
+        _CACHES[key] = TeacherCache(place.cache, weights_hash(weights), fingerprint, max_length, train)
+    return _CACHES[key]
+
+
+@functools.lru_cache(maxsize=16)
+def weights_hash(folder: Path) -> str:
+    """SHA-256 of the weight files in a folder."""
+    checksum = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        checksum.update(path.read_bytes())
+    return checksum.hexdigest()

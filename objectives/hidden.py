@@ -1,0 +1,45 @@
+"""Transfer of hidden states through a learned transformation (wang2023, section 3, Hidden States Transfer)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal
+from harness.modeling.bases import Objective
+from harness.registry import objective
+
+
+class _Transformed(Objective):
+    """Holds one W_h (d x d') for each mapped layer: the identity at first where d = d', orthogonal otherwise."""
+
+    def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap):
+        super().__init__(student, teacher, layers)
+        self.pairs = layers.pairs
+        self.transformations = nn.ModuleList(nn.Linear(student.width, teacher.width, bias=False) for _ in self.pairs)
+        start = nn.init.eye_ if student.width == teacher.width else nn.init.orthogonal_
+        for weight in self.parameters():
+            start(weight)
+
+
+@objective("hid_cls", needs={Signal.HIDDEN_STATES})
+class HiddenCLS(_Transformed):
+    """MSE(h_S W_h, h_T) of the first token, mean over batch and width, summed over the mapped layers."""
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+        losses = [F.mse_loss(transform(student.hidden_states[ours][:, 0]), teacher.hidden_states[theirs][:, 0].detach())
+                  for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)]
+        return torch.stack(losses).sum()
+
+
+@objective("hid_seq", needs={Signal.HIDDEN_STATES}, token_level=True)
+class HiddenSequence(_Transformed):
+    """MSE(H_S W_h, H_T) of the real tokens, mean over tokens and width, summed over the mapped layers."""
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+        mask = batch.mask
+        # (B, L, D) -> (real tokens, D): padding is neither transformed nor counted
+        losses = [F.mse_loss(transform(student.hidden_states[ours][mask]), teacher.hidden_states[theirs][mask].detach())
+                  for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)]
+        return torch.stack(losses).sum()

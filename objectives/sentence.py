@@ -1,0 +1,28 @@
+"""The objective of sentence representation approximation."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from harness.contracts import Batch, ModelInfo, Outputs, Signal, Task
+from harness.modeling.bases import Objective
+from harness.registry import objective
+
+
+@objective("cosine", needs={Signal.SENTENCE})
+class Cosine(Objective):
+    """1/2 (1 - cos(T_x, S_x)) of the sentence vectors, mean over the batch: wu2020, Eq. 1. Between 0 and 1."""
+
+    @classmethod
+    def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+        if student.width == teacher.width:
+            return ""
+        return (f"{cls.name} compares sentence vectors of one width, but the student's is {student.width} "
+                f"and that of teacher {teacher.name} is {teacher.width}")
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+        theirs = cast(Tensor, teacher.sentence).detach()
+        return 0.5 * (1 - F.cosine_similarity(cast(Tensor, student.sentence), theirs, dim=-1)).mean()

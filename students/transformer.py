@@ -1,0 +1,60 @@
+"""A transformer of the teacher's kind and width with fewer layers (Wang et al. 2023, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
+
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.errors import UserError
+from harness.modeling import layer_maps
+from harness.modeling.bases import Student, StudentConfig
+from harness.modeling.initialisation import copy_layers
+from harness.modeling.signals import emit
+from harness.registry import student
+
+LAYERS = Hyperparameter(3, low=1)
+
+
+@student("transformer", hyperparameters={"layers": LAYERS},
+         emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
+class Transformer(Student):
+    """`layers` encoder layers of the teacher's kind, with the teacher's head on top; pairs are read jointly.
+
+    `config.source` is the teacher's Hugging Face configuration. Raises UserError if it does not say its model_type.
+    """
+
+    def __init__(self, config: StudentConfig):
+        super().__init__(config)
+        source = dict(config.source)
+        kind = source.pop("model_type", None)
+        if kind is None:
+            raise UserError("a transformer student is built from its teacher's configuration; this has no model_type")
+        inner = AutoConfig.for_model(kind, **source)
+        inner.num_hidden_layers = LAYERS.check("layers", config.settings.get("layers", LAYERS.default))
+        inner.num_labels = config.outputs
+        self.model: PreTrainedModel = AutoModelForSequenceClassification.from_config(inner, dtype=torch.float32)
+        self.post_init()
+
+    @classmethod
+    def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
+        return ModelInfo(
+            name=cls.name, layers=LAYERS.check("layers", settings.get("layers", LAYERS.default)), width=teacher.width,
+            heads=teacher.heads, vocabulary=teacher.vocabulary, labels=task.outputs, emits=cls.emits,
+            tokenizer=teacher.tokenizer)
+
+    @classmethod
+    def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
+        return layer_maps.layer_map(init, student.layers, teacher.layers)
+
+    def initialise(self, init: str, teacher: PreTrainedModel) -> None:
+        init = layer_maps.canonical_init(init)
+        if init != "random":
+            depths = self.model.config.num_hidden_layers, teacher.config.num_hidden_layers
+            copy_layers(self.model, teacher, layer_maps.layers_of(init, *depths), embeddings=True)
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        return emit(self.model, batch.encodings[0], want)

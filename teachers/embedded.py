@@ -1,0 +1,100 @@
+"""A small BERT made here from nothing: pre-trained on the embedded grammar, then fine-tuned. No files, no network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from harness.contracts import ModelInfo, Task
+from harness.data.embedded import vocabulary
+from harness.errors import UserError
+from harness.modeling.bases import Teacher
+from harness.registry import teacher
+from teachers.huggingface import describe, fingerprint_of, has_classifier, load_classifier, read_config
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ARCHITECTURE: dict[str, Any] = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+                                "intermediate_size": 256, "max_position_embeddings": 64}
+PRETRAINING: dict[str, Any] = {"corpus": "grammar", "examples": 20000, "steps": 2000, "batch_size": 64,
+                               "learning_rate": 1e-3, "warmup_ratio": 0.1, "weight_decay": 0.01, "max_length": 64,
+                               "mask_probability": 0.15}
+RECIPE: dict[str, Any] = {"learning_rate": 5e-4, "batch_size": 32, "epochs": 10, "warmup_ratio": 0.1,
+                          "weight_decay": 0.01}
+
+
+@teacher("embedded")
+class EmbeddedTeacher(Teacher):
+    """BERT of 4 layers and width 64 over the grammar's words; weights start random."""
+
+    def __init__(self, argument: str = ""):
+        if argument:
+            raise UserError(f"teacher embedded takes no argument, but was given {argument!r}")
+        super().__init__(argument)
+
+    def info(self, task: Task) -> ModelInfo:
+        return describe(self.name, _config(), self.fingerprint, task)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.tokenizer())
+
+    def content(self) -> str:
+        made_of = {"architecture": ARCHITECTURE, "vocabulary": vocabulary(), "pretraining": PRETRAINING}
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Lower-cased whole words; a word that is not the grammar's is [UNK]."""
+        ids = {word: i for i, word in enumerate((*SPECIAL, *vocabulary()))}
+        words = Tokenizer(WordLevel(ids, unk_token="[UNK]"))
+        words.normalizer = BertNormalizer(lowercase=True)
+        words.pre_tokenizer = BertPreTokenizer()
+        words.post_processor = TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])])
+        return PreTrainedTokenizerFast(
+            tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+            mask_token="[MASK]", model_max_length=ARCHITECTURE["max_position_embeddings"],
+            model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+
+    def answers(self, task: Task) -> bool:
+        return False
+
+    def recipe(self, task: Task) -> Mapping[str, Any]:
+        return RECIPE
+
+    def pretraining(self) -> Mapping[str, Any]:
+        return PRETRAINING
+
+    def masked_language_model(self) -> PreTrainedModel:
+        """The encoder with random weights and the head it is pre-trained with."""
+        return BertForMaskedLM(_config())
+
+    def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
+        """The classifier with random weights, or from the folder of a pre-trained encoder or a tuned classifier."""
+        if weights is None:
+            config = _config()
+            config.num_labels = task.outputs
+            return BertForSequenceClassification(config)
+        return load_classifier(weights, task, fresh_head=not has_classifier(read_config(weights)))
+
+
+def _config() -> BertConfig:
+    return BertConfig(vocab_size=len(SPECIAL) + len(vocabulary()), pad_token_id=0, **ARCHITECTURE)

@@ -1,0 +1,314 @@
+"""Any Hugging Face encoder with a classification head, from a local folder or by its name on the hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors import SafetensorError, safe_open
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from harness.contracts import ModelInfo, Signal, Task
+from harness.errors import UserError
+from harness.modeling.bases import Teacher
+from harness.registry import teacher
+
+EMITS = frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+DESCRIPTION = (*VOCABULARIES, "config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+               "merges.txt")
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
+
+# The published studies' teacher is planned with where the hub is out of reach; its weights are not.
+KNOWN: Mapping[str, Mapping[str, Any]] = {
+    "roberta-base": {"model_type": "roberta", "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1,
+                     "layer_norm_eps": 1e-5},
+}
+
+
+@teacher("huggingface")
+class HuggingFaceTeacher(Teacher):
+    """A hub name ("roberta-base") or a folder with config.json, tokenizer files and safetensors weights.
+
+    Constructing reads nothing from the hub and of a folder only its configuration and the weights' headers. Raises
+    UserError for a folder that is missing, has no config.json or no sound safetensors weights.
+    """
+
+    def __init__(self, argument: str = ""):
+        super().__init__(argument)
+        if not argument:
+            raise UserError("teacher huggingface needs a hub name or a folder, as in huggingface:roberta-base")
+        folder = Path(argument).expanduser()
+        self.local = folder if folder.is_dir() else None
+        if self.local is None and (argument[0] in "./~" or argument.count("/") > 1 or folder.exists()):
+            raise UserError(f"teacher folder {argument} does not exist or is no folder")
+        if self.local is not None:
+            check_weights(self.local)
+            self.config  # noqa: B018 - a folder's configuration is read at once, so that its mistakes are told at once
+
+    @cached_property
+    def config(self) -> PreTrainedConfig:
+        if self.local is None and self.argument in KNOWN:
+            shape = dict(KNOWN[self.argument])
+            return AutoConfig.for_model(shape.pop("model_type"), **shape)
+        return read_config(self._folder(*DESCRIPTION))
+
+    def info(self, task: Task) -> ModelInfo:
+        return describe(self.argument or self.name, self.config, self.fingerprint, task)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        known = self.local is None and self.argument in KNOWN
+        return f"hub:{self.argument}" if known else fingerprint_of(self.tokenizer())
+
+    def content(self) -> str:
+        return content_of(self.weights())
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return read_tokenizer(self._folder(*DESCRIPTION))
+
+    def answers(self, task: Task) -> bool:
+        """True if the configuration records that the head was trained for this very task.
+
+        That is: a sequence-classification architecture, `finetuning_task` naming the task ("rte" or "glue:rte") and
+        as many labels. Label names prove nothing (RTE and QNLI share theirs), but where they are the task's in another
+        order the head is not used. Without such a record the teacher is fine-tuned with a fresh head.
+        """
+        recorded = str(getattr(self.config, "finetuning_task", None) or "").lower().rsplit(":")[-1]
+        if not has_classifier(self.config) or recorded != task.name or self.config.num_labels != task.outputs:
+            return False
+        names = tuple(str(name).lower() for _, name in sorted(dict(self.config.id2label or {}).items()))
+        expected = tuple(label.lower() for label in task.labels)
+        return names == expected or set(names) != set(expected)
+
+    def recipe(self, task: Task) -> Mapping[str, Any]:
+        return recipe_of(self.config, task)
+
+    def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
+        if weights is not None:
+            return load_classifier(weights, task, fresh_head=not has_classifier(read_config(weights)))
+        return load_classifier(self.weights(), task, fresh_head=not self.answers(task))
+
+    def masked_language_model(self) -> PreTrainedModel:
+        """The teacher with its masked-language-model head; a fresh one where the weights hold none."""
+        model, _ = _load(AutoModelForMaskedLM, self.weights())
+        return model
+
+    def weights(self) -> Path:
+        """The folder of the base weights, fetched from the hub if need be. Raises UserError if they are not sound."""
+        folder = self._folder(*DESCRIPTION, *WEIGHTS, "*.safetensors")
+        check_weights(folder)
+        return folder
+
+    def _folder(self, *patterns: str) -> Path:
+        """The local folder, or the hub's files that match. Raises UserError if the hub cannot give them."""
+        if self.local is not None:
+            return self.local
+        try:
+            return Path(snapshot_download(self.argument, allow_patterns=list(patterns)))
+        except (OSError, ValueError) as error:
+            raise UserError(f"teacher {self.argument} is no folder here and cannot be fetched from the hub "
+                            f"({_line(error)}); give a local folder, or minilm or embedded, which need no network"
+                            ) from error
+
+
+# ---------------------------------------------------------------- what a checkpoint is
+
+
+def read_config(folder: Path) -> PreTrainedConfig:
+    """The configuration of a checkpoint. Raises UserError if it is missing, unreadable or not an encoder's."""
+    if not (folder / "config.json").is_file():
+        raise UserError(f"teacher folder {folder} has no config.json")
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # the library raises anything from KeyError to its own
+        raise UserError(f"{folder / 'config.json'} cannot be read: {_line(error)}") from error
+    needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+    missing = [name for name in needed if not hasattr(config, name)]
+    if missing:
+        raise UserError(f"teacher {folder} is a {config.model_type}, which is no text encoder: it has no {missing[0]}")
+    return config
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint. Raises UserError if it is missing, unreadable or larger than the vocabulary."""
+    if not any((folder / name).is_file() for name in VOCABULARIES):  # the library would make an empty one
+        raise UserError(f"teacher folder {folder} has no tokenizer: none of {', '.join(VOCABULARIES)} is there")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # the library raises anything from KeyError to its own
+        raise UserError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from error
+    size = read_config(folder).vocab_size
+    if len(tokenizer) > size:
+        raise UserError(f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the model knows only {size}")
+    return tokenizer
+
+
+def describe(name: str, config: PreTrainedConfig, tokenizer: str, task: Task) -> ModelInfo:
+    return ModelInfo(
+        name=name, layers=config.num_hidden_layers, width=config.hidden_size, heads=config.num_attention_heads,
+        vocabulary=config.vocab_size, labels=task.outputs, emits=EMITS, tokenizer=tokenizer)
+
+
+def fingerprint_of(tokenizer: PreTrainedTokenizerBase) -> str:
+    # Here, so that listing teachers does not load the data room.
+    from harness.data.encoding import tokenizer_fingerprint
+
+    return tokenizer_fingerprint(tokenizer)
+
+
+def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:
+    """Fine-tuning settings as the models' authors recommend them for GLUE: Liu et al. 2019 (RoBERTa), table 10;
+    Devlin et al. 2019 (BERT), appendix A.3, with the highest of its rates for models narrower than its own."""
+    if "roberta" in config.model_type:
+        size = 32 if task.name in BIG_TASKS else 16
+        return {"learning_rate": 2e-5, "batch_size": size, "epochs": 10, "warmup_ratio": 0.06, "weight_decay": 0.1}
+    rate = 5e-5 if config.hidden_size <= 512 else 3e-5
+    return {"learning_rate": rate, "batch_size": 32, "epochs": 3, "warmup_ratio": 0.1, "weight_decay": 0.01}
+
+
+def has_classifier(config: PreTrainedConfig) -> bool:
+    return any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+
+
+# ---------------------------------------------------------------- weight files
+
+
+def check_weights(folder: Path) -> list[Path]:
+    """The weight files of a checkpoint. Raises UserError if there are none, only pickles, or one is broken.
+
+    Reads headers and lengths only. Pickles are refused, never opened: they can run any code.
+    """
+    whole, index = (folder / name for name in WEIGHTS)
+    if whole.is_file():
+        files = [whole]
+    elif index.is_file():
+        try:
+            parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            files = [folder / name for name in sorted(set(parts))]
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise UserError(f"{index} is no index of weight files: {_line(error)}") from error
+    elif pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt")):
+        raise UserError(f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights must be safetensors")
+    else:
+        raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{file} is no whole safetensors file: {_line(error)}") from error
+    return files
+
+
+_hashes: dict[tuple[str, int, int], str] = {}
+
+
+def sha256_of(file: Path) -> str:
+    """The file's SHA-256, computed once per process for the same path, time of change and size."""
+    status = file.stat()
+    key = (str(file.resolve()), status.st_mtime_ns, status.st_size)
+    if key not in _hashes:
+        digest = hashlib.sha256()
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        _hashes[key] = digest.hexdigest()
+    return _hashes[key]
+
+
+def content_of(folder: Path) -> str:
+    """A hash of a checkpoint's weights, configuration and tokenizer files, whatever else is in the folder."""
+    described = [folder / name for name in DESCRIPTION if (folder / name).is_file()]
+    files = sorted({*described, *check_weights(folder)}, key=lambda file: file.name)
+    return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in files).encode()).hexdigest()
+
+
+# ---------------------------------------------------------------- loading
+
+
+def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedModel:
+    """The sequence classifier in `folder`, or its encoder under a new head drawn from torch's random state.
+
+    The configuration records the task, so that the model, once saved, is known to answer it.
+    Raises UserError if weights are missing or do not fit.
+    """
+    config = read_config(folder)
+    if not fresh_head:
+        if config.num_labels != task.outputs:
+            raise UserError(f"the classifier in {folder} has {config.num_labels} outputs, "
+                            f"but {task.name} needs {task.outputs}")
+        return _load(AutoModelForSequenceClassification, folder, allow_missing=False)[0]
+    config.num_labels = task.outputs
+    if task.labels:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: i for i, label in enumerate(task.labels)}
+    config.finetuning_task = task.name
+    try:
+        model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+    except ValueError as error:
+        raise UserError(f"teacher {folder} is a {config.model_type}, for which there is no classifier") from error
+    encoder, missing = _load(AutoModel, folder)
+    loaded = {name: tensor for name, tensor in encoder.state_dict().items() if name not in missing}
+    model.base_model.load_state_dict(loaded, strict=False)
+    return model
+
+
+def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrainedModel, set[str]]:
+    """(model, names of weights left random). Those may be the pooler's or the head's, with `allow_missing`."""
+    check_weights(folder)
+    with _quiet():
+        try:
+            model, found = kind.from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True, output_loading_info=True,
+                ignore_mismatched_sizes=True)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(f"the weights in {folder} cannot be loaded: {_line(error)}") from error
+    if found["mismatched_keys"]:
+        name, here, wanted = min(found["mismatched_keys"])
+        raise UserError(f"weight {name} in {folder} has shape {tuple(here)}, but config.json asks for {tuple(wanted)}")
+    missing = set(found["missing_keys"])
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    needed = sorted(name for name in missing
+                    if not allow_missing or (name.startswith(prefix) and not name.startswith(f"{prefix}pooler.")))
+    if needed:
+        more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
+        raise UserError(f"the weights in {folder} lack {', '.join(needed[:3])}{more}")
+    return model, missing
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences transformers' report of missing weights: they are checked here."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _line(error: Exception) -> str:
+    """The error's first line, which is what fits in a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

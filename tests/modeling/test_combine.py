@@ -1,0 +1,161 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.contracts import Outputs, Want
+from harness.errors import UserError
+from harness.modeling.combine import Sum, canonical, declared, parse, refuse, stage, wants
+from harness.registry import OBJECTIVES
+from tests.objectives.builders import (
+    CLASSES,
+    LAYERS,
+    SCORES,
+    STUDENT,
+    TEACHER,
+    make,
+    make_batch,
+    make_outputs,
+)
+
+
+def build(expression: str, **hyperparameters: Any) -> Sum:
+    return Sum(parse(expression), STUDENT, TEACHER, LAYERS, {k.replace("__", "."): v for k, v in
+                                                            hyperparameters.items()})
+
+
+def outputs_for(combined: Sum) -> tuple[Outputs, Outputs]:
+    student, teacher = combined.wants()
+    return make_outputs(STUDENT, student, make_batch(), 1), make_outputs(TEACHER, teacher, make_batch(), 2)
+
+
+def test_a_sum_is_sorted_by_name_with_its_weights() -> None:
+    assert parse("hid_seq + 0.5*att_kl") == ((0.5, "att_kl"), (1.0, "hid_seq"))
+    assert parse("vanilla_kd") == ((1.0, "vanilla_kd"),)
+
+
+@pytest.mark.parametrize(("expression", "expected"), [
+    ("hid_seq+att_kl", "att_kl+hid_seq"),
+    ("1.0*att_kl + hid_seq", "att_kl+hid_seq"),
+    (" 0.50 * val_kl ", "0.5*val_kl"),
+    ("2*hid_cls", "2*hid_cls"),
+    ("1e20*hid_cls+att_mse", "att_mse+1e20*hid_cls"),
+])
+def test_canonical_spelling(expression: str, expected: str) -> None:
+    assert canonical(expression) == expected
+
+
+@pytest.mark.parametrize(("expression", "message"), [
+    ("", "empty term"),
+    ("att_kl+", "empty term"),
+    ("att_kl++hid_seq", "empty term"),
+    ("0.5*", "empty term"),
+    ("*att_kl", "empty term"),
+    ("att_kl+att_kll", "unknown objective 'att_kll': did you mean att_kl"),
+    ("att_kl+0.5*att_kl", "'att_kl' stands twice"),
+    ("half*att_kl", "'half' .* is not a number"),
+    ("0*att_kl", "greater than zero"),
+    ("-1*att_kl", "greater than zero"),
+    ("nan*att_kl", "finite"),
+    ("inf*att_kl", "finite"),
+    ("1e999*att_kl", "finite"),
+    ("att_kl*0.5", "unknown objective '0.5'|'att_kl' .* is not a number"),
+])
+def test_a_wrong_sum_is_refused_in_one_sentence(expression: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        parse(expression)
+    assert "\n" not in str(caught.value)
+
+
+weighted = st.dictionaries(st.sampled_from(OBJECTIVES.names()),
+                           st.floats(min_value=1e-300, max_value=1e300), min_size=1)
+spaces = st.sampled_from(["", " ", "  "])
+
+
+@settings(deadline=None)
+@given(terms=weighted, data=st.data())
+def test_order_spaces_and_spelling_of_weights_do_not_matter(terms: dict[str, float], data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(list(terms)))
+    written = "+".join(f"{data.draw(spaces)}{repr(terms[name]).replace('+', '')}{data.draw(spaces)}*{name}"
+                       for name in shuffled)
+    assert {name: weight for weight, name in parse(written)} == terms
+    assert canonical(written) == canonical("+".join(f"{repr(terms[name]).replace('+', '')}*{name}" for name in terms))
+    assert parse(canonical(written)) == parse(written)
+    assert canonical(canonical(written)) == canonical(written)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ahid_seqkl+*.01e- ", max_size=30))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    try:
+        terms = parse(text)
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert terms and all(math.isfinite(weight) and weight > 0 for weight, _ in terms)
+
+
+def test_the_loss_is_the_weighted_sum_of_its_terms_and_names_them() -> None:
+    combined, batch = build("0.5*att_kl+val_kl+hid_seq"), make_batch()
+    student, teacher = outputs_for(combined)
+    alone = {name: make(name)(student, teacher, batch).item() for name in ("att_kl", "hid_seq", "val_kl")}
+    total, parts = combined(student, teacher, batch)
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(
+        {"att_kl": 0.5 * alone["att_kl"], "hid_seq": alone["hid_seq"], "val_kl": alone["val_kl"]})
+    assert total.item() == pytest.approx(0.5 * alone["att_kl"] + alone["hid_seq"] + alone["val_kl"])
+    assert total.requires_grad and not any(part.requires_grad for part in parts.values())
+
+
+def test_wants_are_the_union_of_the_terms() -> None:
+    expected = (Want(hidden_states=frozenset({1, 2}), attention_scores=frozenset({1, 2})),
+                Want(hidden_states=frozenset({2, 4}), attention_scores=frozenset({2, 4})))
+    assert build("att_kl+hid_seq").wants() == expected == wants(parse("hid_seq+att_kl"), STUDENT, TEACHER, LAYERS)
+    assert wants(parse("hid_cls_contrast+hid_cls"), STUDENT, TEACHER, LAYERS)[1].hidden_states == set(range(5))
+
+
+def test_hyperparameters_reach_their_objective_and_no_other() -> None:
+    batch = make_batch()
+    combined = build("vanilla_kd+logit_mse", vanilla_kd__temperature=5.0)
+    student, teacher = outputs_for(combined)
+    _, parts = combined(student, teacher, batch)
+    assert parts["vanilla_kd"] == make("vanilla_kd", temperature=5.0)(student, teacher, batch)
+    assert parts["vanilla_kd"] != make("vanilla_kd")(student, teacher, batch)
+    assert parts["logit_mse"] == make("logit_mse")(student, teacher, batch)
+
+
+def test_stage_is_that_of_all_terms_or_mixed() -> None:
+    assert stage(parse("att_kl+hid_seq")) == "intermediate"
+    assert stage(parse("vanilla_kd+logit_mse")) == "prediction"
+    assert stage(parse("vanilla_kd+att_kl")) == "mixed"
+
+
+def test_declared_hyperparameters_carry_their_objectives_name() -> None:
+    found = declared(parse("att_kl+vanilla_kd"))
+    assert set(found) == {"vanilla_kd.temperature", "vanilla_kd.alpha"}
+    assert found["vanilla_kd.alpha"].default == 0.5
+
+
+def test_one_terms_refusal_refuses_the_sum() -> None:
+    assert refuse(parse("att_kl+hid_cls_contrast"), STUDENT, TEACHER, CLASSES) == ""
+    assert "hid_cls_contrast" in refuse(parse("att_kl+hid_cls_contrast"), STUDENT, TEACHER, SCORES)
+
+
+def test_learned_parts_and_memories_of_all_terms_are_saved_and_restored() -> None:
+    labels = torch.arange(6) % 3
+    torch.manual_seed(0)
+    saved, restored = build("hid_seq+hid_cls_contrast"), build("hid_seq+hid_cls_contrast")
+    for combined in (saved, restored):
+        combined.prepare(labels, len(labels))
+    student, teacher = outputs_for(saved)
+
+    def loss(combined: Sum) -> torch.Tensor:
+        torch.manual_seed(1)
+        return combined(student, teacher, make_batch())[0]
+
+    loss(saved)
+    restored.load_state_dict(saved.state_dict())
+    assert torch.equal(loss(saved), loss(restored))
+    assert len(list(saved.parameters())) == 2 + 4  # W_h of two layers; two projections with bias

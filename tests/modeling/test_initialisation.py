@@ -1,0 +1,100 @@
+"""Weights arrive where they should, unchanged; everything else stays; what does not fit is told before any change."""
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from harness.contracts import Want
+from harness.errors import UserError
+from harness.modeling.initialisation import copy_layers
+from harness.modeling.signals import emit
+from tests.modeling.small_models import FAMILIES, small_batch, small_model
+
+
+def state(model: PreTrainedModel) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+class TestFamilies:
+    def test_all_layers_make_the_encoders_equal(self, family: str) -> None:
+        student, teacher = small_model(family, seed=1), small_model(family, seed=2)
+        copy_layers(student, teacher, (1, 2, 3, 4), embeddings=True)
+        want = Want(sentence=True, hidden_states=frozenset({0, 2}))
+        ours, theirs = emit(student, small_batch(family), want), emit(teacher, small_batch(family), want)
+        assert torch.equal(ours.sentence, theirs.sentence)
+        assert torch.equal(ours.hidden_states[0], theirs.hidden_states[0])
+
+    def test_chosen_layers_and_nothing_else(self, family: str) -> None:
+        student, teacher = small_model(family, seed=1, layers=2), small_model(family, seed=2)
+        before, source = state(student), state(teacher)
+        copied = copy_layers(student, teacher, (4, 2), embeddings=False)
+        prefix = student.base_model_prefix + "."
+        path = "transformer.layer" if family == "distilbert" else "encoder.layer"
+        for name, tensor in state(student).items():
+            short = name.removeprefix(prefix)
+            origin = name.replace(f"{path}.0.", f"{path}.3.") if f"{path}.0." in name else name
+            assert (short in copied) == (path in name), name
+            assert torch.equal(tensor, source[origin] if path in name else before[name]), name
+
+    def test_embeddings_only(self, family: str) -> None:
+        student, teacher = small_model(family, seed=1), small_model(family, seed=2)
+        before, source = state(student), state(teacher)
+        copied = copy_layers(student, teacher, (), embeddings=True)
+        assert all(name.startswith("embeddings") for name in copied)
+        assert {"embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight",
+                "embeddings.LayerNorm.weight"} <= set(copied)
+        for name, tensor in state(student).items():
+            expected = source if name.removeprefix(student.base_model_prefix + ".") in copied else before
+            assert torch.equal(tensor, expected[name]), name
+
+    def test_the_teacher_is_left_alone(self, family: str) -> None:
+        student, teacher = small_model(family, seed=1, layers=1), small_model(family, seed=2)
+        before = state(teacher)
+        copy_layers(student, teacher, (3,), embeddings=True)
+        with torch.no_grad():
+            for parameter in student.parameters():
+                parameter.zero_()
+        assert all(torch.equal(tensor, before[name]) for name, tensor in teacher.state_dict().items())
+
+
+def test_pooler_and_head_stay_random() -> None:
+    student, teacher = small_model("bert", seed=1), small_model("bert", seed=2)
+    before = state(student)
+    copied = copy_layers(student, teacher, (1, 2, 3, 4), embeddings=True)
+    assert not [name for name in copied if name.startswith(("pooler", "classifier"))]
+    for name in ("bert.pooler.dense.weight", "classifier.weight"):
+        assert torch.equal(student.state_dict()[name], before[name])
+
+
+def test_another_kind() -> None:
+    with pytest.raises(UserError, match="a bert student cannot take layers of a roberta teacher"):
+        copy_layers(small_model("bert"), small_model("roberta"), (1,), embeddings=True)
+
+
+def test_number_of_layers() -> None:
+    with pytest.raises(UserError, match="2 teacher layers were given for a student of 4"):
+        copy_layers(small_model("bert"), small_model("bert"), (1, 2), embeddings=True)
+
+
+def test_another_width_names_the_weight_and_changes_nothing() -> None:
+    student, teacher = small_model("bert", seed=1), small_model("bert", seed=2, width=16)
+    before = state(student)
+    with pytest.raises(UserError, match=r"layer.0.attention.self.query.weight of shape \(32, 32\) .* shape \(16, 16\)"):
+        copy_layers(student, teacher, (1, 2, 3, 4), embeddings=True)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in student.state_dict().items())
+
+
+def test_another_vocabulary() -> None:
+    with pytest.raises(UserError, match=r"embeddings.word_embeddings.weight of shape \(40, 32\) .* shape \(41, 32\)"):
+        copy_layers(small_model("bert"), small_model("bert", vocabulary=41), (), embeddings=True)
+
+
+def test_weights_that_only_one_side_has() -> None:
+    plain, odd = small_model("bert"), small_model("bert")
+    odd.base_model.encoder.layer[1].register_parameter("gate", torch.nn.Parameter(torch.zeros(1)))
+    with pytest.raises(UserError, match="the teacher's encoder.layer.1.gate has no counterpart"):
+        copy_layers(plain, odd, (1, 2, 3, 4), embeddings=False)
+    with pytest.raises(UserError, match="the student's encoder.layer.1.gate cannot be initialised"):
+        copy_layers(odd, plain, (1, 2, 3, 4), embeddings=False)

@@ -1,0 +1,97 @@
+"""Small random models, outputs and batches for testing objectives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.modeling.bases import Objective
+from harness.registry import OBJECTIVES
+
+CLASSES = Task("classes", "Classes", "accuracy", ("accuracy",), labels=("a", "b", "c"))
+SCORES = Task("scores", "Scores", "pearson", ("pearson",))
+
+STUDENT = ModelInfo("student", layers=2, width=8, heads=2, vocabulary=11, labels=3, emits=frozenset(Signal),
+                    tokenizer="words")
+TEACHER = replace(STUDENT, name="teacher", layers=4)
+LAYERS = LayerMap(((1, 2), (2, 4)))
+LENGTHS = (5, 2, 4, 1, 5, 3)
+
+TOKEN_DIMENSIONS = {"mlm_logits": (1,), "hidden_states": (1,), "attention_scores": (2, 3), "values": (2,)}
+
+
+def make(name: str, student: ModelInfo = STUDENT, teacher: ModelInfo = TEACHER, layers: LayerMap = LAYERS,
+         **settings: Any) -> Objective:
+    """The objective with its defaults, or with `settings` in their place."""
+    kind = OBJECTIVES.get(name)
+    defaults = {setting: hyperparameter.default for setting, hyperparameter in kind.hyperparameters.items()}
+    return kind(student, teacher, layers, **defaults | settings)
+
+
+def make_batch(labels: Tensor | None = None, lengths: tuple[int, ...] = LENGTHS) -> Batch:
+    """A joint batch whose example i has lengths[i] real tokens; labels 0, 1, 2, 0, ... unless given."""
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    encoding = {"input_ids": mask * 3, "attention_mask": mask}
+    labels = torch.arange(len(lengths)) % 3 if labels is None else labels
+    return Batch(torch.arange(len(lengths)), labels, (encoding,))
+
+
+def make_outputs(model: ModelInfo, want: Want, batch: Batch, seed: int, dtype: torch.dtype = torch.float32,
+                 requires_grad: bool = False) -> Outputs:
+    """Exactly the signals of `want`, normally distributed; padded positions hold noise too."""
+    generator = torch.Generator().manual_seed(seed)
+    size, length = batch.mask.shape
+    shapes = {"logits": (size, model.labels), "sentence": (size, model.width),
+              "mlm_logits": (size, length, model.vocabulary), "hidden_states": (size, length, model.width),
+              "attention_scores": (size, model.heads, length, length),
+              "values": (size, model.heads, length, model.width // model.heads)}
+
+    def one(signal: str) -> Tensor:
+        # drawn in float64, so that both precisions see the same numbers
+        drawn = torch.randn(shapes[signal], generator=generator, dtype=torch.float64)
+        return drawn.to(dtype).requires_grad_(requires_grad)
+
+    made = Outputs()
+    for signal, layer in want.parts():
+        if layer < 0:
+            setattr(made, signal, one(signal))
+        else:
+            getattr(made, signal)[layer] = one(signal)
+    return made
+
+
+def tensors(outputs: Outputs) -> dict[tuple[str, int], Tensor]:
+    """Every tensor in `outputs` by (signal, layer); layer -1 where there are no layers."""
+    found: dict[tuple[str, int], Tensor] = {}
+    for signal, value in vars(outputs).items():
+        if isinstance(value, dict):
+            found |= {(signal, layer): tensor for layer, tensor in value.items()}
+        elif value is not None:
+            found[signal, -1] = value
+    return found
+
+
+def padded(outputs: Outputs, extra: int, noise: float) -> Outputs:
+    """`outputs` with `extra` positions of large random numbers after the last of every token dimension."""
+    grown = Outputs()
+    for (signal, layer), tensor in tensors(outputs).items():
+        for dimension in TOKEN_DIMENSIONS.get(signal, ()):
+            shape = list(tensor.shape)
+            shape[dimension] = extra
+            tensor = torch.cat([tensor, noise * torch.randn(shape, dtype=tensor.dtype)], dimension)
+        if layer < 0:
+            setattr(grown, signal, tensor)
+        else:
+            getattr(grown, signal)[layer] = tensor
+    return grown
+
+
+def padded_batch(batch: Batch, extra: int) -> Batch:
+    """`batch` with `extra` padded positions more."""
+    longer = tuple({key: torch.nn.functional.pad(value, (0, extra)) for key, value in encoding.items()}
+                   for encoding in batch.encodings)
+    return replace(batch, encodings=longer)

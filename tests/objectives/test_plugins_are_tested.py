@@ -1,0 +1,109 @@
+"""The conformance suite takes in a plugin file unseen, passes a right one and catches each kind of wrong one."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+PLUGINS = '''
+from torch import nn
+
+from harness.contracts import Hyperparameter, Signal
+from harness.modeling.bases import Objective
+from harness.registry import objective
+
+
+@objective("outside_right", needs={Signal.LOGITS}, hyperparameters={"power": Hyperparameter(2.0, low=1.0, high=4.0)})
+def right(student, teacher, batch, *, power):
+    return (student.logits - teacher.logits.detach()).abs().pow(power).mean()
+
+
+@objective("outside_teacher_gradient", needs={Signal.LOGITS})
+def teacher_gradient(student, teacher, batch):
+    return (student.logits - teacher.logits).square().mean()
+
+
+@objective("outside_padding", needs={Signal.HIDDEN_STATES}, token_level=True)
+def padding(student, teacher, batch, *, layers):
+    return sum(student.hidden_states[s].square().mean() for s in layers.student_layers)
+
+
+@objective("outside_dead_setting", needs={Signal.LOGITS}, hyperparameters={"dead": Hyperparameter(1.0, low=0.0)})
+def dead_setting(student, teacher, batch, *, dead):
+    return student.logits.square().mean()
+
+
+@objective("outside_vector", needs={Signal.LOGITS})
+def vector(student, teacher, batch):
+    return student.logits.square().mean(-1)
+
+
+@objective("outside_in_place", needs={Signal.LOGITS})
+def in_place(student, teacher, batch):
+    return (student.logits - teacher.logits.detach().mul_(2)).square().mean()
+
+
+@objective("outside_no_student", needs={Signal.LOGITS})
+def no_student(student, teacher, batch):
+    return (student.logits.detach().requires_grad_() - teacher.logits.detach()).square().mean()
+
+
+@objective("outside_idle_parameter", needs={Signal.LOGITS})
+class IdleParameter(Objective):
+    def __init__(self, student, teacher, layers):
+        super().__init__(student, teacher, layers)
+        self.idle = nn.Linear(2, 2)
+
+    def forward(self, student, teacher, batch):
+        return student.logits.square().mean()
+
+
+@objective("outside_hidden_state", needs={Signal.LOGITS})
+class HiddenState(Objective):
+    def __init__(self, student, teacher, layers):
+        super().__init__(student, teacher, layers)
+        self.steps = 0  # neither a parameter nor a buffer: lost with the process
+
+    def forward(self, student, teacher, batch):
+        self.steps += 1
+        return student.logits.square().mean() * self.steps
+
+
+@objective("outside_never", needs={Signal.LOGITS})
+class Never(Objective):
+    @classmethod
+    def refuse(cls, student, teacher, task):
+        return "no"
+
+    def forward(self, student, teacher, batch):
+        return student.logits.square().mean()
+'''
+
+EXPECTED = {
+    "outside_teacher_gradient": "test_gradient_reaches_the_student_and_never_the_teacher",
+    "outside_padding": "test_more_padding_changes_nothing",
+    "outside_dead_setting": "test_every_hyperparameter_changes_the_loss",
+    "outside_vector": "test_loss_is_a_finite_scalar",
+    "outside_in_place": "test_leaves_what_it_is_given_unchanged",
+    "outside_no_student": "test_gradient_reaches_the_student_and_never_the_teacher",
+    "outside_idle_parameter": "test_own_parameters_receive_a_gradient",
+    "outside_hidden_state": "test_state_goes_through_a_checkpoint",
+    "outside_never": "test_accepts_some_pairing_and_refuses_others_with_a_sentence",
+}
+
+
+def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wrong(tmp_path: Path) -> None:
+    plugin = tmp_path / "outside.py"
+    plugin.write_text(PLUGINS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/objectives/test_conformance.py", "-k", "outside", "-q", "-rfp",
+         "--tb=no", "-p", "no:cacheprovider", "-o", "addopts="],
+        cwd=ROOT, env={**os.environ, "HARNESS_TEST_PLUGINS": str(plugin)}, capture_output=True, text=True, timeout=300)
+    failed, passed = (set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
+                      for outcome in ("FAILED", "PASSED"))
+    assert {(test, name) for name, test in EXPECTED.items()} <= failed, done.stdout + done.stderr
+    assert {test for test, name in passed if name == "outside_right"} == {
+        test for test, _ in failed | passed}, "the right plugin passes every test there is"

@@ -1,0 +1,121 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness.contracts import Batch, Outputs, Want
+from harness.registry import OBJECTIVES
+from tests.objectives.builders import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch
+
+
+def loss(name: str, student: Tensor, teacher: Tensor, labels: Tensor, **settings: Any) -> Tensor:
+    batch = make_batch(labels, lengths=(1,) * len(labels))
+    return make(name, **settings)(Outputs(logits=student), Outputs(logits=teacher), batch)
+
+
+def softmax(row: list[float]) -> list[float]:
+    exponentials = [math.exp(z) for z in row]
+    return [e / sum(exponentials) for e in exponentials]
+
+
+OURS = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]]
+THEIRS = [[2.0, 0.0, 1.0], [-1.0, 3.0, 0.5]]
+LABELS = torch.tensor([2, 1])
+Z_S = torch.tensor(OURS, dtype=torch.float64)
+Z_T = torch.tensor(THEIRS, dtype=torch.float64)
+
+
+def test_labels_only_is_cross_entropy_for_classes() -> None:
+    # two classes with equal logits: log 2; logit ahead by log 3: log(4 / 3)
+    logits = torch.tensor([[1.0, 1.0], [0.0, math.log(3)]])
+    expected = (math.log(2) + math.log(4 / 3)) / 2
+    assert loss("labels_only", logits, logits, torch.tensor([0, 1])).item() == pytest.approx(expected)
+
+
+def test_labels_only_is_squared_error_for_scores() -> None:
+    logits = torch.tensor([[1.0], [4.0]])
+    assert loss("labels_only", logits, logits, torch.tensor([2.0, 1.0])).item() == pytest.approx((1 + 9) / 2)
+
+
+def test_labels_only_never_runs_the_teacher() -> None:
+    assert OBJECTIVES.get("labels_only").wants(STUDENT, TEACHER, LAYERS) == (Want(logits=True), Want())
+    batch = Batch(torch.arange(2), LABELS, make_batch().encodings)
+    assert make("labels_only")(Outputs(logits=Z_S), Outputs(), batch).isfinite()
+
+
+def test_labels_only_falls_towards_zero_as_the_right_class_wins() -> None:
+    right = torch.eye(3)[LABELS]
+    falling = [loss("labels_only", size * right, right, LABELS).item() for size in (0.0, 1.0, 5.0, 30.0)]
+    assert falling == sorted(falling, reverse=True) and falling[-1] < 1e-9
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_vanilla_kd_is_its_formula(temperature: float, alpha: float) -> None:
+    total = 0.0
+    for ours, theirs, label in zip(OURS, THEIRS, LABELS.tolist(), strict=True):
+        p_t = softmax([z / temperature for z in theirs])
+        p_s = softmax([z / temperature for z in ours])
+        soft = -sum(p * math.log(q) for p, q in zip(p_t, p_s, strict=True))
+        total += alpha * temperature**2 * soft - (1 - alpha) * math.log(softmax(ours)[label])
+    found = loss("vanilla_kd", Z_S, Z_T, LABELS, temperature=temperature, alpha=alpha)
+    assert found.item() == pytest.approx(total / 2, rel=1e-12)
+
+
+def test_vanilla_kd_defaults_are_temperature_2_and_equal_weights() -> None:
+    assert loss("vanilla_kd", Z_S, Z_T, LABELS) == loss("vanilla_kd", Z_S, Z_T, LABELS, temperature=2.0, alpha=0.5)
+
+
+def soft_gradient(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    student = student.clone().requires_grad_()
+    loss("vanilla_kd", student, teacher, LABELS, temperature=temperature, alpha=1.0).backward()
+    assert student.grad is not None
+    return student.grad
+
+
+def test_vanilla_kd_temperature_squared_keeps_the_gradients_size() -> None:
+    """Hinton et al. (2015), Eq. 4: T^2 dC/dz tends to (z_S - z_T) / classes, both centred, as T grows."""
+    centred = (Z_S - Z_S.mean(-1, keepdim=True)) - (Z_T - Z_T.mean(-1, keepdim=True))
+    limit = centred / 3 / 2  # three classes, mean over two examples
+    torch.testing.assert_close(soft_gradient(Z_S, Z_T, 1e4), limit, rtol=1e-3, atol=0)
+    sizes = [soft_gradient(Z_S / 10, Z_T / 10, t).norm().item() for t in (1.0, 2.0, 5.0, 10.0)]
+    assert max(sizes) / min(sizes) < 1.1  # without the square: 100
+
+
+def test_vanilla_kd_soft_loss_is_least_at_the_teachers_probabilities() -> None:
+    assert soft_gradient(Z_T + 3.0, Z_T, 2.0).abs().max() < 1e-12  # a shift of all logits is no difference
+    least = loss("vanilla_kd", Z_T, Z_T, LABELS, alpha=1.0)
+    assert all(loss("vanilla_kd", Z_T + 0.1 * torch.randn(2, 3), Z_T, LABELS, alpha=1.0) > least for _ in range(20))
+    assert soft_gradient(Z_T + torch.tensor([0.1, 0.0, 0.0]), Z_T, 2.0).norm() > 1e-3
+
+
+def test_vanilla_kd_at_temperature_1_is_least_at_the_mixture_of_teacher_and_labels() -> None:
+    mixture = 0.5 * Z_T.softmax(-1) + 0.5 * torch.eye(3, dtype=torch.float64)[LABELS]
+    logits = mixture.log().requires_grad_()
+    loss("vanilla_kd", logits, Z_T, LABELS, temperature=1.0, alpha=0.5).backward()
+    assert logits.grad is not None and logits.grad.abs().max() < 1e-12
+
+
+def test_vanilla_kd_for_scores_is_squared_error_and_has_no_temperature() -> None:
+    student, teacher, labels = torch.tensor([[1.0], [4.0]]), torch.tensor([[3.0], [4.5]]), torch.tensor([2.0, 1.0])
+    expected = 0.25 * (4 + 0.25) / 2 + 0.75 * (1 + 9) / 2
+    for temperature in (1.0, 10.0):
+        found = loss("vanilla_kd", student, teacher, labels, alpha=0.25, temperature=temperature)
+        assert found.item() == pytest.approx(expected)
+
+
+def test_logit_mse_is_the_mean_over_examples_and_classes() -> None:
+    expected = (1.5**2 + 1 + 1 + 2.5**2 + 2.75**2 + 1) / 6
+    assert loss("logit_mse", Z_S, Z_T, LABELS).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["vanilla_kd", "logit_mse"])
+def test_logits_of_different_widths_are_refused(name: str) -> None:
+    refuse = OBJECTIVES.get(name).refuse
+    assert refuse(STUDENT, TEACHER, CLASSES) == ""
+    reason = refuse(STUDENT, replace(TEACHER, labels=2), CLASSES)
+    assert "student has 3" in reason and "teacher has 2" in reason
+    assert refuse(replace(STUDENT, labels=1), replace(TEACHER, labels=1), SCORES) == ""

@@ -1,0 +1,147 @@
+"""The transformer student: what it is, what it copies, and that it survives saving."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.contracts import Batch, ModelInfo, Signal, Want
+from harness.errors import UserError
+from harness.modeling.bases import StudentConfig
+from harness.modeling.signals import emit
+from harness.registry import STUDENTS
+from students.transformer import Transformer
+from tests.modeling.small_models import FAMILIES, SCORE, THREE, small_batch, small_model
+
+TEACHER = ModelInfo("t", 4, 32, 4, 40, 3, frozenset(Signal), "fingerprint")
+EVERYTHING = Want(logits=True, sentence=True, hidden_states=frozenset({0, 2}), attention_scores=frozenset({1, 2}),
+                  values=frozenset({2}))
+
+
+def build(family: str, layers: int = 2, outputs: int = 3, seed: int = 0, **changes: Any) -> Transformer:
+    source = small_model(family).config.to_dict() | changes
+    torch.manual_seed(seed)
+    return Transformer(StudentConfig("transformer", {"layers": layers}, source, outputs)).eval()
+
+
+def batch(family: str) -> Batch:
+    return Batch(torch.arange(3), None, (small_batch(family),))
+
+
+def test_it_is_registered() -> None:
+    plugin = STUDENTS.get("transformer")
+    assert plugin is Transformer and plugin.pair_encodings == ("joint",)
+    assert plugin.emits == frozenset(Signal) - {Signal.MLM_LOGITS}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+class TestFamilies:
+    def test_it_is_what_it_describes(self, family: str) -> None:
+        described = Transformer.describe({"layers": 2}, TEACHER, THREE)
+        assert described == ModelInfo("transformer", 2, 32, 4, 40, 3, Transformer.emits, "fingerprint", "joint")
+        student = build(family)
+        outputs = student(batch(family), EVERYTHING)
+        assert outputs.logits.shape == (3, described.labels)
+        assert outputs.sentence.shape == (3, described.width)
+        assert outputs.hidden_states[2].shape == (3, 9, described.width)
+        assert outputs.attention_scores[2].shape == (3, described.heads, 9, 9)
+        assert torch.equal(outputs.sentence, outputs.hidden_states[2][:, 0])
+        assert student.model.get_input_embeddings().num_embeddings == described.vocabulary
+        with pytest.raises(UserError, match="layer 3"):
+            student(batch(family), Want(values=frozenset({3})))
+
+    def test_round_trip(self, family: str, tmp_path: Path) -> None:
+        student = build(family)
+        expected = student(batch(family), EVERYTHING)
+        student.save_pretrained(tmp_path)
+        again = Transformer.from_pretrained(tmp_path).eval()
+        got = again(batch(family), EVERYTHING)
+        assert torch.equal(got.logits, expected.logits)
+        assert torch.equal(got.attention_scores[1], expected.attention_scores[1])
+        assert again.config.settings == {"layers": 2}
+        assert again.config.source == json.loads(json.dumps(student.config.source))
+
+    def test_a_student_of_all_layers_is_the_teacher(self, family: str) -> None:
+        student, teacher = build(family, layers=4), small_model(family, seed=5)
+        student.initialise("every", teacher)
+        want = Want(sentence=True, values=frozenset({4}))
+        ours, theirs = student(batch(family), want), emit(teacher, small_batch(family), want)
+        assert torch.equal(ours.sentence, theirs.sentence) and torch.equal(ours.values[4], theirs.values[4])
+
+    @pytest.mark.parametrize(("init", "copied"), [
+        ("random", None), ("random:embeddings", ()), ("every", (2, 4)), ("first", (1, 2)), ("last", (3, 4)),
+        ("1, 4", (1, 4)), ("teacher_layers:every", (2, 4)),
+    ])
+    def test_initialisations(self, family: str, init: str, copied: tuple[int, ...] | None) -> None:
+        student, teacher = build(family), small_model(family, seed=5)
+        fresh = {name: tensor.clone() for name, tensor in student.model.state_dict().items()}
+        source = teacher.state_dict()
+        student.initialise(init, teacher)
+        for name, tensor in student.model.state_dict().items():
+            origin = name
+            for position, layer in enumerate(copied or ()):
+                if f".layer.{position}." in name:
+                    origin = name.replace(f".layer.{position}.", f".layer.{layer - 1}.")
+            from_teacher = (".embeddings" in name and copied is not None) or (".layer." in name and bool(copied))
+            assert torch.equal(tensor, (source[origin] if from_teacher else fresh[name])), name
+
+    def test_one_label(self, family: str, tmp_path: Path) -> None:
+        """A regression head, whatever the teacher's was."""
+        student = build(family, outputs=1, id2label={0: "x", 1: "y", 2: "z"}, label2id={"x": 0, "y": 1, "z": 2})
+        assert Transformer.describe({}, TEACHER, SCORE).labels == 1
+        logits = student(batch(family), Want(logits=True)).logits
+        assert logits.shape == (3, 1)
+        student.save_pretrained(tmp_path)
+        again = Transformer.from_pretrained(tmp_path).eval()
+        assert torch.equal(again(batch(family), Want(logits=True)).logits, logits)
+
+    def test_every_weight_trains(self, family: str) -> None:
+        student = build(family).train()
+        student(batch(family), Want(logits=True)).logits.square().sum().backward()
+        assert [name for name, p in student.named_parameters() if p.grad is None] == []
+
+
+def test_the_seed_decides_the_random_weights() -> None:
+    a, b, c = build("bert", seed=1), build("bert", seed=1), build("bert", seed=2)
+    key = "model.bert.encoder.layer.0.output.dense.weight"
+    assert torch.equal(a.state_dict()[key], b.state_dict()[key])
+    assert not torch.equal(a.state_dict()[key], c.state_dict()[key])
+
+
+def test_weights_are_float32_whatever_the_teacher_was_saved_in() -> None:
+    assert {p.dtype for p in build("bert", dtype="float16").parameters()} == {torch.float32}
+
+
+def test_the_teachers_configuration_is_not_changed() -> None:
+    teacher = small_model("bert")
+    Transformer(StudentConfig("transformer", {"layers": 1}, teacher.config.to_dict(), 3))
+    assert teacher.config.num_hidden_layers == 4 and teacher.config.num_labels == 2
+
+
+def test_default_depth() -> None:
+    assert Transformer.describe({}, TEACHER, THREE).layers == 3
+    student = Transformer(StudentConfig("transformer", {}, small_model("bert").config.to_dict(), 2))
+    assert student.model.config.num_hidden_layers == 3
+
+
+@pytest.mark.parametrize("layers", [0, -1, 1.5, "two"])
+def test_a_wrong_depth(layers: Any) -> None:
+    with pytest.raises(UserError, match="layers must be"):
+        Transformer.describe({"layers": layers}, TEACHER, THREE)
+
+
+def test_a_source_without_model_type() -> None:
+    with pytest.raises(UserError, match="this has no model_type"):
+        Transformer(StudentConfig("transformer", {"layers": 1}, {"hidden_size": 8}, 2))
+
+
+def test_layer_map_and_its_mistakes() -> None:
+    student = Transformer.describe({"layers": 2}, TEACHER, THREE)
+    assert Transformer.layer_map("last", student, TEACHER).pairs == ((1, 3), (2, 4))
+    assert Transformer.layer_map("random", student, TEACHER).pairs == ((1, 2), (2, 4))
+    with pytest.raises(UserError, match="names layer 5"):
+        Transformer.layer_map("1,5", student, TEACHER)
+    with pytest.raises(UserError, match="names layer 5"):
+        build("bert").initialise("1,5", small_model("bert"))

@@ -1,0 +1,281 @@
+"""Checkpoints of each family: read, refused, hashed, loaded and fine-tuned again as they should be."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+from harness.contracts import Signal, Want
+from harness.errors import UserError
+from harness.modeling.signals import emit
+from harness.registry import TEACHERS
+from teachers.huggingface import HuggingFaceTeacher
+from tests.modeling.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
+
+CLASSIFIER = AutoModelForSequenceClassification
+
+
+def batch(family: str) -> dict[str, torch.Tensor]:
+    return {name: tensor.clamp(max=len(WORDS) - 1) for name, tensor in small_batch(family).items()}
+
+
+def test_it_is_registered() -> None:
+    assert TEACHERS.get("huggingface") is HuggingFaceTeacher
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+class TestFamilies:
+    def test_info(self, family: str, tmp_path: Path) -> None:
+        info = HuggingFaceTeacher(str(checkpoint(tmp_path, family))).info(THREE)
+        assert (info.layers, info.width, info.heads, info.vocabulary, info.labels) == (4, 32, 4, len(WORDS), 3)
+        assert info.emits == frozenset(Signal) - {Signal.MLM_LOGITS} and info.pair_encoding == "joint"
+
+    @pytest.mark.parametrize("head", [AutoModel, AutoModelForMaskedLM, CLASSIFIER])
+    def test_the_encoder_is_loaded_under_a_fresh_head(self, family: str, head: type, tmp_path: Path) -> None:
+        """Whatever head the checkpoint has; the head is drawn from torch's seed and fits the task."""
+        folder = checkpoint(tmp_path, family, head)
+        teacher = HuggingFaceTeacher(str(folder))
+        models = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            models.append(teacher.model(THREE, None).eval())
+        encoder = AutoModel.from_pretrained(folder).eval()
+        want = Want(logits=True, sentence=True, hidden_states=frozenset({0, 2}))
+        a, b, c = (emit(model, batch(family), want) for model in models)
+        expected = emit(encoder, batch(family), Want(sentence=True))
+        assert torch.equal(a.sentence, expected.sentence) and torch.equal(c.sentence, expected.sentence)
+        assert a.logits.shape == (3, 3)
+        assert torch.equal(a.logits, b.logits) and not torch.equal(a.logits, c.logits)
+
+    def test_a_fine_tuned_folder(self, family: str, tmp_path: Path) -> None:
+        """What `model` gave, saved, comes back whole, and as a teacher of its own it answers its task."""
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path / "base", family)))
+        model = teacher.model(THREE, None).eval()
+        model.save_pretrained(tmp_path / "tuned")
+        again = teacher.model(THREE, tmp_path / "tuned").eval()
+        want = Want(logits=True)
+        assert torch.equal(emit(again, batch(family), want).logits, emit(model, batch(family), want).logits)
+        tuned = HuggingFaceTeacher(str(tmp_path / "tuned"))
+        assert tuned.answers(THREE) and not tuned.answers(replace(THREE, name="other"))
+        assert torch.equal(emit(tuned.model(THREE, None).eval(), batch(family), want).logits,
+                           emit(model, batch(family), want).logits)
+
+    def test_regression(self, family: str, tmp_path: Path) -> None:
+        model = HuggingFaceTeacher(str(checkpoint(tmp_path, family, CLASSIFIER, num_labels=3))).model(SCORE, None)
+        assert emit(model, batch(family), Want(logits=True)).logits.shape == (3, 1)
+
+    def test_masked_language_model(self, family: str, tmp_path: Path) -> None:
+        folder = checkpoint(tmp_path, family)
+        ours = HuggingFaceTeacher(str(folder)).masked_language_model().eval()
+        own = AutoModelForMaskedLM.from_pretrained(folder).eval()
+        want = Want(mlm_logits=True)
+        assert torch.equal(emit(ours, batch(family), want).mlm_logits, emit(own, batch(family), want).mlm_logits)
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(("changes", "answered"), [
+        ({"finetuning_task": "two"}, True), ({"finetuning_task": "glue:two"}, True),
+        ({"finetuning_task": "two", "id2label": {0: "no", 1: "yes"}}, True),
+        ({"finetuning_task": "two", "id2label": {0: "NO", 1: "YES"}}, True),
+        ({"finetuning_task": "two", "id2label": {0: "yes", 1: "no"}}, False),  # the logits' order would be wrong
+        ({"finetuning_task": "three"}, False), ({"id2label": {0: "no", 1: "yes"}}, False), ({}, False),
+        ({"finetuning_task": "two", "num_labels": 3}, False),
+    ])
+    def test_only_a_recorded_task_counts(self, changes: dict, answered: bool, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", CLASSIFIER, **changes)))
+        assert teacher.answers(TWO) is answered
+
+    def test_an_encoder_without_classifier_never_answers(self, tmp_path: Path) -> None:
+        assert not HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", finetuning_task="two"))).answers(TWO)
+
+    def test_a_head_that_does_not_answer_is_replaced(self, tmp_path: Path) -> None:
+        folder = checkpoint(tmp_path, "bert", CLASSIFIER)
+        own = load_file(folder / "model.safetensors")["classifier.weight"]
+        assert not torch.equal(HuggingFaceTeacher(str(folder)).model(TWO, None).classifier.weight, own)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"finetuning_task": "two"}))
+        assert torch.equal(HuggingFaceTeacher(str(folder)).model(TWO, None).classifier.weight, own)
+
+
+@pytest.mark.parametrize(("family", "task", "rate", "size", "epochs"), [
+    ("roberta", "rte", 2e-5, 16, 10), ("roberta", "qqp", 2e-5, 32, 10), ("bert", "rte", 5e-5, 32, 3),
+])
+def test_recipe(family: str, task: str, rate: float, size: int, epochs: int, tmp_path: Path) -> None:
+    recipe = HuggingFaceTeacher(str(checkpoint(tmp_path, family))).recipe(replace(TWO, name=task))
+    assert (recipe["learning_rate"], recipe["batch_size"], recipe["epochs"]) == (rate, size, epochs)
+    assert set(recipe) == {"learning_rate", "batch_size", "epochs", "warmup_ratio", "weight_decay"}
+
+
+class TestContent:
+    def test_it_is_what_the_files_hold(self, tmp_path: Path) -> None:
+        a, b = (HuggingFaceTeacher(str(checkpoint(tmp_path / name, "bert"))) for name in "ab")
+        first = a.content()
+        assert first == b.content() and len(first) == 64
+        (tmp_path / "a" / "README.md").write_text("notes")
+        assert a.content() == first
+
+    @pytest.mark.parametrize("name", ["config.json", "vocab.txt", "tokenizer_config.json"])
+    def test_any_file_that_counts_changes_it(self, name: str, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert")))
+        first = teacher.content()
+        with (tmp_path / name).open("a") as stream:
+            stream.write(" ")
+        assert teacher.content() != first
+
+    def test_one_weight_changes_it(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert")))
+        first = teacher.content()
+        weights = load_file(tmp_path / "model.safetensors")
+        weights["bert.embeddings.word_embeddings.weight"][3, 3] += 1e-3
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        os.utime(tmp_path / "model.safetensors", ns=(1, 1))
+        assert teacher.content() != first
+
+    def test_shards(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path / "whole", "bert")
+        model = AutoModelForMaskedLM.from_pretrained(tmp_path / "whole")
+        checkpoint(tmp_path / "shards", "bert")
+        (tmp_path / "shards" / "model.safetensors").unlink()
+        model.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+        shards = sorted((tmp_path / "shards").glob("model-*.safetensors"))
+        assert len(shards) > 1
+        teacher = HuggingFaceTeacher(str(tmp_path / "shards"))
+        assert len(teacher.content()) == 64
+        whole = HuggingFaceTeacher(str(tmp_path / "whole")).model(TWO, None)
+        assert torch.equal(teacher.model(TWO, None).bert.embeddings.word_embeddings.weight,
+                           whole.bert.embeddings.word_embeddings.weight)
+        shards[0].unlink()
+        with pytest.raises(UserError, match=f"{shards[0].name} is no whole safetensors file"):
+            HuggingFaceTeacher(str(tmp_path / "shards"))
+
+
+class TestMistakes:
+    def test_no_name(self) -> None:
+        with pytest.raises(UserError, match="needs a hub name or a folder"):
+            HuggingFaceTeacher("")
+
+    @pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "~/no-such-folder-here", "a/b/c"])
+    def test_no_folder(self, name: str) -> None:
+        with pytest.raises(UserError, match="does not exist"):
+            HuggingFaceTeacher(name)
+
+    def test_a_file_for_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "model").write_text("")
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(UserError, match="is no folder"):
+            HuggingFaceTeacher("model")
+
+    def test_no_weights(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        with pytest.raises(UserError, match="has no weights"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_a_pickle_is_never_opened(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        (tmp_path / "pytorch_model.bin").write_bytes(b"not even a pickle")
+        with pytest.raises(UserError, match="weights must be safetensors"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_no_config(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "config.json").unlink()
+        with pytest.raises(UserError, match="has no config.json"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize(("text", "words"), [
+        ("{", "cannot be read"), ('{"model_type": "no_such_kind"}', "cannot be read"), ("{}", "cannot be read"),
+        ('{"model_type": "resnet"}', "no text encoder"),
+    ])
+    def test_a_wrong_config(self, text: str, words: str, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "config.json").write_text(text)
+        with pytest.raises(UserError, match=words):
+            HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize("keep", [0, 4, 100, 1000, -1])
+    def test_truncated_weights(self, keep: int, tmp_path: Path) -> None:
+        file = checkpoint(tmp_path, "bert") / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:keep])
+        with pytest.raises(UserError, match="model.safetensors is no whole safetensors file"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_a_broken_index(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        (tmp_path / "model.safetensors.index.json").write_text('{"weights": []}')
+        with pytest.raises(UserError, match="is no index of weight files"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_weights_of_another_kind_are_named(self, tmp_path: Path) -> None:
+        weights = load_file(checkpoint(tmp_path, "bert") / "model.safetensors")
+        del weights["bert.encoder.layer.2.output.dense.weight"]
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(UserError, match=r"lack encoder.layer.2.output.dense.weight$"):
+            HuggingFaceTeacher(str(tmp_path)).model(TWO, None)
+        with pytest.raises(UserError, match="lack bert.encoder.layer.2.output.dense.weight$"):
+            HuggingFaceTeacher(str(tmp_path)).masked_language_model()
+
+    def test_weights_of_another_shape_are_named(self, tmp_path: Path) -> None:
+        config = json.loads((checkpoint(tmp_path, "bert") / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 99}))
+        with pytest.raises(UserError, match=r"word_embeddings.weight .* shape \(15, 32\), .* \(99, 32\)"):
+            HuggingFaceTeacher(str(tmp_path)).model(TWO, None)
+
+    def test_a_fine_tuned_folder_of_another_task(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path / "base", "bert")))
+        teacher.model(TWO, None).save_pretrained(tmp_path / "tuned")
+        with pytest.raises(UserError, match="has 2 outputs, but three needs 3"):
+            teacher.model(THREE, tmp_path / "tuned")
+
+    def test_no_tokenizer(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", tokenizer=False)))
+        with pytest.raises(UserError, match="has no tokenizer"):
+            teacher.tokenizer()
+
+    def test_a_broken_tokenizer(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "tokenizer.json").write_text("{")
+        with pytest.raises(UserError, match="the tokenizer in .* cannot be read"):
+            HuggingFaceTeacher(str(tmp_path)).tokenizer()
+
+    def test_a_tokenizer_of_another_model(self, tmp_path: Path) -> None:
+        config = json.loads((checkpoint(tmp_path, "bert") / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 9}))
+        with pytest.raises(UserError, match="has 15 tokens, but the model knows only 9"):
+            HuggingFaceTeacher(str(tmp_path)).tokenizer()
+
+
+class TestHub:
+    @pytest.fixture(autouse=True)
+    def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    def test_out_of_reach(self) -> None:
+        teacher = HuggingFaceTeacher("no-such-owner/no-such-model")
+        for ask in (teacher.content, teacher.tokenizer, lambda: teacher.info(TWO), lambda: teacher.model(TWO, None)):
+            with pytest.raises(UserError, match="no-such-owner/no-such-model is no folder here and cannot be fetched"):
+                ask()
+
+    def test_the_published_teacher_is_known_without_the_hub(self) -> None:
+        teacher = HuggingFaceTeacher("roberta-base")
+        info = teacher.info(THREE)
+        assert (info.layers, info.width, info.heads, info.vocabulary, info.labels) == (12, 768, 12, 50265, 3)
+        assert not teacher.answers(THREE) and teacher.recipe(THREE)["epochs"] == 10
+
+    def test_a_fetched_model_is_used_as_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = checkpoint(tmp_path, "electra")
+        asked: list[list[str]] = []
+
+        def snapshot(name: str, allow_patterns: list[str]) -> str:
+            assert name == "owner/model"
+            asked.append(allow_patterns)
+            return str(folder)
+
+        monkeypatch.setattr("teachers.huggingface.snapshot_download", snapshot)
+        teacher = HuggingFaceTeacher("owner/model")
+        assert asked == []
+        assert teacher.recipe(TWO)["epochs"] == 3
+        assert not any("safetensors" in pattern for patterns in asked for pattern in patterns)
+        assert teacher.content() == HuggingFaceTeacher(str(folder)).content()
+        assert teacher.model(TWO, None).config.num_labels == 2

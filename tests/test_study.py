@@ -1,0 +1,219 @@
+"""A whole study through the command line: what is trained, what is kept, and that nothing is trained again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SMALL_STUDY, Harness
+
+TABLE = Path("objectives_vs_init") / "quick"
+
+
+@pytest.fixture(scope="module")
+def finished(glue: Path, checkpoint: Path, harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small study, run to the end by two workers."""
+    out = tmp_path_factory.mktemp("results") / "out"
+    process = run(harness, glue, checkpoint, out, "--workers", "2")
+    assert "runs trained" in process.stdout
+    return out
+
+
+def run(harness: Harness, glue: Path, checkpoint: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    process = harness("run", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out, *more)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process
+
+
+def records(out: Path) -> dict[str, int]:
+    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
+
+
+def cells(out: Path) -> list[dict[str, object]]:
+    plan: dict[str, list[dict[str, object]]] = json.loads((out / TABLE / "plan.json").read_text())
+    return plan["cells"]
+
+
+def test_every_cell_has_its_budget(finished: Path) -> None:
+    kinds: dict[str, int] = {}
+    for path in finished.glob("ledger/*/record.json"):
+        record = json.loads(path.read_text())["record"]
+        kind = record["specification"]["kind"]
+        kinds[kind] = kinds.get(kind, 0) + 1
+        assert record["status"] == "finished" and record["seconds"] > 0 and record["peak_memory_mib"] > 0
+    assert kinds == {"teacher": 1, "student": 4 * (2 + 1)}  # per cell 2 trials, then the best again with seed 1
+
+
+def test_a_second_run_trains_nothing_and_prints_the_same(
+    finished: Path, glue: Path, checkpoint: Path, harness: Harness
+) -> None:
+    before, tables = records(finished), (finished / TABLE / "table.md").read_bytes()
+    process = run(harness, glue, checkpoint, finished)
+    assert "0 runs trained" in process.stdout
+    assert records(finished) == before and (finished / TABLE / "table.md").read_bytes() == tables
+
+
+def test_one_worker_and_reordered_axes_give_the_same_table(
+    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    run(harness, glue, checkpoint, tmp_path / "out", "--workers", "1")
+    for name in ("table.md", "table.tex", "table.csv", "table.json"):
+        assert (tmp_path / "out" / TABLE / name).read_bytes() == (finished / TABLE / name).read_bytes(), name
+    backwards = [*SMALL_STUDY]
+    first, second = backwards.index("vanilla_kd"), backwards.index("every")
+    backwards[first], backwards[first + 1] = backwards[first + 1], backwards[first]
+    backwards[second], backwards[second + 1] = backwards[second + 1], backwards[second]
+    before = records(finished)
+    process = harness("run", *backwards, "--data", glue, "--teacher", checkpoint, "--out", finished)
+    assert "0 runs trained" in process.stdout and records(finished) == before
+
+
+def test_the_table_survives_without_optunas_database(
+    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    import optuna
+
+    out = Path(shutil.copytree(finished, tmp_path / "out"))
+
+    def trials() -> dict[str, list[float]]:
+        storage = f"sqlite:///{out}/optuna.db"
+        found = {}
+        for name in optuna.get_all_study_names(storage):
+            study = optuna.load_study(study_name=name, storage=storage)
+            found[name] = [t.value or 0.0 for t in study.get_trials()]
+        return found
+
+    before = trials()
+    assert len(before) == 4 and all(len(values) == 2 for values in before.values())
+    (out / "optuna.db").unlink()
+    process = run(harness, glue, checkpoint, out)
+    assert "0 runs trained" in process.stdout and trials() == before
+    assert (out / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
+
+
+def test_more_trials_keep_those_made(
+    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    one = tmp_path / "in_steps"
+    run(harness, glue, checkpoint, one, "--trials", "1", "--seeds", "1")
+    first = records(one)
+    run(harness, glue, checkpoint, one, "--trials", "2", "--seeds", "2")
+    assert {name: when for name, when in records(one).items() if name in first} == first
+    assert (one / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
+
+
+def test_a_damaged_record_is_named_and_made_again(
+    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "out"))
+    victim = sorted(p for p in out.glob("ledger/*/record.json") if b'"student"' in p.read_bytes())[0]
+    victim.write_bytes(victim.read_bytes()[:100])
+    for command in ("report", "status"):
+        process = harness(command, "--study", "objectives_vs_init", "--out", out)
+        assert process.returncode == 0 and victim.parent.name in process.stdout + process.stderr
+    process = run(harness, glue, checkpoint, out)
+    assert victim.parent.name in process.stderr and "1 run trained" in process.stdout
+    assert (out / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
+
+
+def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
+    indexes = list(finished.glob("cache/*/index.json"))
+    assert len(indexes) == 1  # one task, one teacher, one set of examples
+    index = json.loads(indexes[0].read_text())
+    # att_kl asks for two layers under "every" (2 and 4), vanilla_kd for logits: one pass stored them all
+    assert set(index["files"]) == {"logits.f32", "attention_scores.2.f32", "attention_scores.4.f32"}
+    assert index["passes"] == 1 and index["calls"] == 2  # 64 examples, 32 a call
+
+
+def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
+    glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "mine.py"
+    formula = "    return (student.sentence - teacher.sentence).abs().mean()\n"
+    head = (
+        "from harness.contracts import Signal\nfrom harness.registry import objective\n"
+        "@objective('mine', needs={Signal.SENTENCE})\ndef mine(student, teacher, batch):\n"
+    )
+    plugin.write_text(head + formula)
+    words = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "mine", "--inits", "every", "--trials",
+             "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1", "--data", glue, "--teacher", checkpoint,
+             "--plugin", plugin, "--out", tmp_path / "out")  # fmt: skip
+    first = harness("run", *words)
+    assert first.returncode == 0 and "mine" in first.stdout, first.stderr
+    plugin.write_text("# a comment\n" + head + '    """A docstring."""\n' + formula)
+    again = harness("run", *words)
+    assert "0 runs trained" in again.stdout and "another version" not in again.stdout
+    plugin.write_text(head + formula.replace("abs()", "square()"))
+    changed = harness("run", *words)
+    assert "0 runs trained" in changed.stdout
+    assert "1 cell was made with another version of mine" in changed.stdout
+
+
+def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+    import sys
+
+    from tests.conftest import environment
+
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "harness", "run", *SMALL_STUDY, "--data", str(glue), "--teacher", str(checkpoint)]
+    first = subprocess.Popen([*words, "--out", str(out)], env=environment(), stdout=subprocess.PIPE, text=True)
+    while not (out / TABLE / "plan.json").exists() and first.poll() is None:
+        time.sleep(0.05)
+    second = run_second = harness("run", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out)
+    assert second.returncode == 2 and "another harness run" in run_second.stderr
+    first.communicate(timeout=200)
+    assert first.returncode == 0
+
+
+def test_status_show_and_plan(finished: Path, glue: Path, checkpoint: Path, harness: Harness) -> None:
+    status = harness("status", "--study", "objectives_vs_init", "--out", finished)
+    assert "4 of 4 complete" in status.stdout and "12 done, 0 failed, 0 left" in status.stdout
+    cell = cells(finished)[0]
+    shown = harness("show", str(cell["id"]), "--out", finished)
+    assert "trial 0" in shown.stdout and "<- best" in shown.stdout and "seed 1" in shown.stdout
+    plan = harness("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", finished)
+    assert plan.returncode == 0 and "12 runs, 0 missing" in plan.stdout, plan.stdout + plan.stderr
+
+
+def test_the_published_setting_is_planned_right(harness: Harness, tmp_path: Path) -> None:
+    process = harness("plan", "--study", "objectives_vs_init", "--profile", "paper", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    text = process.stdout
+    for task in ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"):
+        assert f" {task} " in text
+    assert "2 x 10 epochs" in text and "1 x 10 epochs" in text and "1 x 20 epochs" in text
+    assert "teacher roberta-base" in text and "4 seeds" in text
+    assert "learning_rate 1e-05 (qnli)" in text and "2e-05 (rte)" in text
+    assert "batch_size 32 (qnli)" in text and "16 (mrpc)" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plugin_is_one_file(harness: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Just as the README says: harness new, then --plugin; then the file moved into objectives/."""
+    written = harness("new", "objective", "sentence_l1", cwd=tmp_path)
+    assert written.returncode == 0 and (tmp_path / "sentence_l1.py").exists()
+    listed = harness("list", "objectives", "--plugin", "sentence_l1.py", cwd=tmp_path)
+    assert "sentence_l1" in listed.stdout
+    process = harness(
+        "run", "--study", "objectives_vs_init", "--plugin", "sentence_l1.py", "--objectives", "vanilla_kd",
+        "sentence_l1", "--tasks", "sst2", "--inits", "every", "--trials", "1", "--seeds", "1", "--set",
+        "train_examples=32", "teacher.epochs=1", "--data", glue, "--teacher", checkpoint, cwd=tmp_path,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert "sentence_l1" in (tmp_path / "results" / TABLE / "table.md").read_text().replace("\\_", "_")
+    refused = harness("new", "objective", "sentence_l1", cwd=tmp_path)
+    assert refused.returncode == 2 and "exists already" in refused.stderr
+    tree = tmp_path / "tree"
+    for folder in ("harness", "objectives", "students", "teachers", "studies", "reports"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(tmp_path / "sentence_l1.py", tree / "objectives" / "sentence_l1.py")
+    moved = subprocess.run(
+        ["python3", "-m", "harness", "list", "objectives"], cwd=tree, capture_output=True, text=True,
+        env={**__import__("os").environ, "PYTHONPATH": str(tree)},
+    )  # fmt: skip
+    assert "sentence_l1" in moved.stdout, moved.stderr
