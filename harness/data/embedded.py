@@ -80,7 +80,7 @@ def corpus(size: int) -> list[tuple[str, ...]]:
     texts: list[tuple[str, ...]] = []
     makers: tuple[Callable[[Random], tuple[str, str | None]], ...] = (
         lambda r: _acceptability(r)[0][:2], _review, lambda r: _paraphrase(r)[0][:2], lambda r: _entailment(r)[0][:2],
-        lambda r: _similarity(r, (3, 5, 6, 7))[0][:2])
+        lambda r: _similarity(r, (7,))[0][:2])
     while len(texts) < size:
         first, second = makers[len(texts) % len(makers)](rng)
         if (first, second) not in dev:

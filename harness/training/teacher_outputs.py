@@ -43,10 +43,18 @@ class TeacherOutputs:
         """Fill the cache with what the whole study asks for, unless it is there."""
         self.folder = place.runs / specification["teacher"] / "weights"
         self.task, self.place, self.device = get_task(specification["task"]), place, device
-        self.gib = specification["settings"]["cache_gib"]
         self.cache = _cache(place, self.folder, specification["settings"]["max_length"], train)
         self.rows = self.cache.rows(train.keys)
         self.how: dict[str, str] = {}
+        info = teacher_source(place.teacher, place.argument).info(self.task)
+        numbers = {
+            Signal.HIDDEN_STATES: info.width,
+            Signal.VALUES: info.width,
+            Signal.MLM_LOGITS: info.vocabulary,
+            Signal.ATTENTION_SCORES: info.heads,
+        }
+        gib = specification["settings"]["cache_gib"]
+        self.keeps = {s.value: self.cache.fits(s.value, numbers.get(s, 1), gib) for s in Signal}
         union = Want.of_parts(place.outputs.get(specification["task"], ()))
         self.cache.fill([p for p in union.parts() if self._stored(p)], self._compute, BATCH, device)
 
@@ -70,14 +78,7 @@ class TeacherOutputs:
         return outputs
 
     def _stored(self, part: tuple[str, int]) -> bool:
-        info = teacher_source(self.place.teacher, self.place.argument).info(self.task)
-        per_token = {
-            Signal.HIDDEN_STATES: info.width,
-            Signal.VALUES: info.width,
-            Signal.MLM_LOGITS: info.vocabulary,
-            Signal.ATTENTION_SCORES: info.heads,
-        }
-        return self.cache.fits(part[0], per_token.get(Signal(part[0]), 1), self.gib)
+        return self.keeps[part[0]]
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
