@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ Plan = dict[str, Any]
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
     request = _request(options)
+    from harness.executors.local import LocalExecutor
     from harness.search import plan as planning
 
     planning.check_early(request)
@@ -28,10 +30,10 @@ def run(options: Namespace) -> int:
     out = Path(options.out)
     _check_writable(out)
     ledger = Ledger(out, create=True)
-    with ledger.lock():
+    with ledger.lock(), closing(LocalExecutor(workers)) as executor:
         plan = planning.Planner(request).resolve()
         atomic_write(_plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
-        trained = _train(plan, ledger, workers)
+        trained = _train(plan, ledger, executor)
         for sentence in ledger.damaged.values():
             _say(sentence)
         table = _table(plan, ledger)
@@ -122,9 +124,8 @@ def status(options: Namespace) -> int:
     working = _is_locked(ledger)
     begun = ledger.interrupted()
     if begun:
-        print(
-            f"{'running' if working else 'interrupted (the same harness run command continues them)'}: {', '.join(begun)}"
-        )
+        what = "running" if working else "interrupted (the same harness run command continues them)"
+        print(f"{what}: {', '.join(begun)}")
     elif working:
         print("a harness run is working here")
     for sentence in ledger.damaged.values():
@@ -243,25 +244,22 @@ def _check_writable(out: Path) -> None:
         raise cannot_write(out, error) from error
 
 
-def _train(plan: Plan, ledger: Ledger, workers: int) -> int:
-    from harness.executors.local import LocalExecutor
+def _train(plan: Plan, ledger: Ledger, executor: Any) -> int:
     from harness.search.database import synchronise
     from harness.search.display import display
     from harness.search.driver import Driver
 
     for name in ledger.interrupted():
         _say(f"run {name} was interrupted: it continues from its last whole epoch if it is part of this study")
-    executor = LocalExecutor(workers)
     database = ledger.out / "optuna.db"
     try:
         with display(plan) as listener:
-            trained = Driver(plan, ledger, executor, listener).run()
+            return Driver(plan, ledger, executor, listener).run()
     finally:
         executor.close()
         trouble = synchronise(plan, ledger, database) if _changed(plan, ledger, database) else ""
-    if trouble:
-        _say(trouble)
-    return trained
+        if trouble:
+            _say(trouble)
 
 
 def _changed(plan: Plan, ledger: Ledger, database: Path) -> bool:
@@ -395,7 +393,7 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
         what = (
             f"failed: {one.record['error']}"
             if one.score is None
-            else f"dev {cell['metric']} {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
+            else f"dev {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
         )
         print(f"  seed {one.specification['seed']}: run {one.run}, {what}")
     if found.missing:

@@ -314,7 +314,8 @@ class CellResult:
     """What the ledger says of one cell of a plan.
 
     refused is the reason the cell cannot exist, or "". seeds are the finished runs of the chosen setting, by seed;
-    trials the finished search runs, pruned ones too; wanted_* how many of each the budget asks for; failures maps run to its error.
+    trials the finished search runs, pruned ones too; wanted_* how many of each the budget asks for; failures maps run
+    to its error.
     """
 
     cell: str

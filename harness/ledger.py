@@ -95,7 +95,7 @@ class Ledger:
     """The folder of run records. `out` holds `ledger/<run>/`, the teacher cache and a view of each study."""
 
     def __init__(self, out: Path, create: bool = False):
-        """Open the ledger under `out`. Raises UserError if it is absent (unless `create`), foreign or of another form."""
+        """Open the ledger under `out`. Raises UserError if it is absent (unless `create`) or foreign."""
         self.out = out
         self.damaged: dict[str, str] = {}  # run -> what is wrong with its record
         self._records: dict[str, dict[str, Any] | None] = {}

@@ -1,9 +1,9 @@
 """A small English grammar that generates five tasks in GLUE's shapes, and text to pre-train on, with no files at all.
 
-Examples come in twins: the same words in another order (or, for entailment, the same two sentences in the other
-order) with the other label. A bag of words therefore learns nothing from acceptability, paraphrase and entailment,
-nor, within a twin, from sentiment. Everything is drawn from `random.Random` seeded by a string, so every machine and
-every Python version generates the same text. Words are separated by spaces, punctuation too.
+Examples of acceptability, sentiment, paraphrase and entailment come in twins of opposite labels: the same words in
+another order, or, for entailment, the same two sentences in the other order. A bag of words therefore learns nothing
+from them. Everything is drawn from `random.Random` seeded by a string, so every machine and every Python version
+generates the same text. Words are separated by spaces, punctuation too.
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-Example = tuple[str, "str | None", float]  # first text, second text of a pair, class index or score
+Example = tuple[str, str | None, float]  # first text, second text of a pair, class index or score
 
 TRAIN_SIZE = 2000
 DEV_SIZE = 400
+POOL = 100
 
 ANIMALS = ("dog", "cat", "horse", "goat", "cow", "rabbit")
 PERSONS = ("farmer", "doctor", "teacher", "nurse", "sailor", "girl")
 NOUNS = ANIMALS + PERSONS
 ADJECTIVES = ("old", "young", "tall", "quiet", "happy", "brave")
-INTRANSITIVE = (("sleeps", "sleep", "slept"), ("runs", "run", "ran"), ("waits", "wait", "waited"),
-                ("sings", "sing", "sang"), ("smiles", "smile", "smiled"), ("rests", "rest", "rested"))
+INTRANSITIVE = (
+    ("sleeps", "sleep", "slept"),
+    ("runs", "run", "ran"),
+    ("waits", "wait", "waited"),
+    ("sings", "sing", "sang"),
+    ("smiles", "smile", "smiled"),
+    ("rests", "rest", "rested"),
+)
 TRANSITIVE = ("chased", "followed", "helped", "watched", "called", "pushed", "carried", "greeted")
 PLACES = ("in the garden", "near the river", "at the market", "on the hill", "behind the house", "in the kitchen")
 PARTS = ("story", "music", "cast", "ending", "plot", "acting")
@@ -33,8 +40,19 @@ DISLIKED = ("i disliked the film .", "i hated the film .", "i left the film earl
 
 def vocabulary() -> list[str]:
     """Every word and punctuation mark that the grammar can produce, sorted."""
-    listed = (*NOUNS, *(noun + "s" for noun in NOUNS), *ADJECTIVES, *(form for verb in INTRANSITIVE for form in verb),
-              *TRANSITIVE, *PLACES, *PARTS, *GOOD, *BAD, *LIKED, *DISLIKED)
+    listed = (
+        *NOUNS,
+        *(noun + "s" for noun in NOUNS),
+        *ADJECTIVES,
+        *(form for verb in INTRANSITIVE for form in verb),
+        *TRANSITIVE,
+        *PLACES,
+        *PARTS,
+        *GOOD,
+        *BAD,
+        *LIKED,
+        *DISLIKED,
+    )
     grammar = "the was were not but although by has all some no animals people yesterday today while . ,"
     return sorted({word for text in (*listed, grammar) for word in text.split()})
 
@@ -51,16 +69,14 @@ def generate(name: str, train: int = TRAIN_SIZE, dev: int = DEV_SIZE) -> tuple[l
 
 
 def _draw(name: str, part: str, size: int, seen: set[tuple[str, str | None]]) -> list[Example]:
-    """`size` examples in random order, none of them in `seen`, to which they are added. Twins stay side by side
-    in pools of 100, so that every prefix of whole pools is balanced."""
+    """`size` examples, none of them in `seen`, to which they are added; shuffled in pools that keep twins together."""
     rng = Random(f"{name}/{part}")
-    twins = TWINS[name]
     examples: list[Example] = []
     while len(examples) < size:
         pool: list[Example] = []
-        while len(pool) < 100:
-            drawn = twins(rng)
-            keys = {example[:2] for example in drawn}
+        while len(pool) < POOL:
+            drawn = TWINS[name](rng)
+            keys = {(first, second) for first, second, _ in drawn}
             if len(keys) == len(drawn) and not keys & seen:
                 seen |= keys
                 pool += drawn
@@ -72,17 +88,14 @@ def _draw(name: str, part: str, size: int, seen: set[tuple[str, str | None]]) ->
 def corpus(size: int) -> list[tuple[str, ...]]:
     """`size` unlabelled texts for masked-language-model pre-training, each one sentence or a pair of related ones.
 
-    The pairs have the tasks' shapes: a sentence and its paraphrase, a premise and what follows from it, a review and
-    its verdict, two similar scenes. No text of a dev split is among them.
+    In turn: a sentence; a review and its verdict; a sentence and its paraphrase; a premise and what follows from it;
+    the same scene twice, told of somebody old and young, say. No dev example of any task is among them.
     """
     rng = Random("corpus")
-    dev = {example[:2] for name in TWINS for example in generate(name, train=0)[1]}
+    dev = {(first, second) for name in TWINS for first, second, _ in generate(name, train=0)[1]}
     texts: list[tuple[str, ...]] = []
-    makers: tuple[Callable[[Random], tuple[str, str | None]], ...] = (
-        lambda r: _acceptability(r)[0][:2], _review, lambda r: _paraphrase(r)[0][:2], lambda r: _entailment(r)[0][:2],
-        lambda r: _similarity(r, (7,))[0][:2])
     while len(texts) < size:
-        first, second = makers[len(texts) % len(makers)](rng)
+        first, second = _TEXTS[len(texts) % len(_TEXTS)](rng)
         if (first, second) not in dev:
             texts.append((first,) if second is None else (first, second))
     return texts
@@ -119,10 +132,10 @@ def _passive_agreement(rng: Random) -> tuple[str, str]:
 
 def _coordination(rng: Random) -> tuple[str, str]:
     one, many = rng.sample(NOUNS, 2)
-    verb, other = rng.sample(INTRANSITIVE, 2)
+    (sings, sing, _), (waits, wait, _) = rng.sample(INTRANSITIVE, 2)
     if rng.random() < 0.5:
-        return f"the {one} {verb[0]} while the {many}s {other[1]} .", f"the {many}s {verb[0]} while the {one} {other[1]} ."
-    return f"the {many}s {verb[1]} while the {one} {other[0]} .", f"the {one} {verb[1]} while the {many}s {other[0]} ."
+        return f"the {one} {sings} while the {many}s {wait} .", f"the {many}s {sings} while the {one} {wait} ."
+    return f"the {many}s {sing} while the {one} {waits} .", f"the {one} {sing} while the {many}s {waits} ."
 
 
 def _word_order(rng: Random) -> tuple[str, str]:
@@ -131,11 +144,14 @@ def _word_order(rng: Random) -> tuple[str, str]:
     auxiliary = rng.choice(("has", "was"))
     by = " by" if auxiliary == "was" else ""
     good = f"the {adjective} {agent} {auxiliary} {verb}{by} the {patient} {place} ."
-    bad = rng.choice((
-        f"the {agent} {adjective} {auxiliary} {verb}{by} the {patient} {place} .",
-        f"the {adjective} {agent} {verb} {auxiliary}{by} the {patient} {place} .",
-        f"the {adjective} {agent} {auxiliary}{by} the {patient} {verb} {place} .",
-        f"{adjective} the {agent} {auxiliary} {verb}{by} the {patient} {place} ."))
+    bad = rng.choice(
+        (
+            f"the {agent} {adjective} {auxiliary} {verb}{by} the {patient} {place} .",
+            f"the {adjective} {agent} {verb} {auxiliary}{by} the {patient} {place} .",
+            f"the {adjective} {agent} {auxiliary}{by} the {patient} {verb} {place} .",
+            f"{adjective} the {agent} {auxiliary} {verb}{by} the {patient} {place} .",
+        )
+    )
     return good, bad
 
 
@@ -145,17 +161,19 @@ def _word_order(rng: Random) -> tuple[str, str]:
 def _sentiment(rng: Random) -> list[Example]:
     """Two clauses of opposite sentiment, of which one decides; and the same words with the sentiments exchanged."""
     first, second = rng.sample(PARTS, 2)
-    positive = rng.randrange(2)  # of the deciding clause
-    negated = (rng.random() < 0.5, rng.random() < 0.5)
-    adjectives = [rng.choice(GOOD if wanted != no else BAD) for wanted, no in zip((not positive, positive), negated)]
+    positive = rng.randrange(2)  # of the deciding clause, the second
+    nots = ["not " * (rng.random() < 0.5) for _ in range(2)]
+    words = [
+        rng.choice(GOOD if wanted != bool(no) else BAD)
+        for wanted, no in zip((1 - positive, positive), nots, strict=True)
+    ]
     form = rng.choice(("{0} but {1} .", "although {0} , {1} .", "{1} although {0} ."))
 
-    def sentence(negated: Sequence[bool], adjectives: Sequence[str]) -> str:
-        clauses = (f"the {part} was {'not ' * no}{word}" for part, no, word in zip((first, second), negated, adjectives))
-        return form.format(*clauses)
+    def sentence(nots: Sequence[str], words: Sequence[str]) -> str:
+        return form.format(f"the {first} was {nots[0]}{words[0]}", f"the {second} was {nots[1]}{words[1]}")
 
-    twin = sentence(negated, adjectives[::-1]) if negated[0] == negated[1] else sentence(negated[::-1], adjectives)
-    return [(sentence(negated, adjectives), None, positive), (twin, None, 1 - positive)]
+    twin = sentence(nots, words[::-1]) if nots[0] == nots[1] else sentence(nots[::-1], words)
+    return [(sentence(nots, words), None, positive), (twin, None, 1 - positive)]
 
 
 def _review(rng: Random) -> tuple[str, str]:
@@ -217,22 +235,39 @@ def _entailment(rng: Random) -> list[Example]:
 # ---------------------------------------------------------------- similarity: how much of two scenes agrees
 
 
-def _similarity(rng: Random, shared: Sequence[int] = range(8)) -> list[Example]:
-    """Two scenes; two points for the same agent, two for the same action, one for the same place.
+def _similarity(rng: Random) -> list[Example]:
+    """Two scenes; two points for the same agent, two for the same action, one for the same place."""
+    keep = rng.randrange(8)  # as bits: which parts are made the same; others can agree by chance
+    first = _scene(rng)
+    second = [old if keep >> i & 1 else new for i, (old, new) in enumerate(zip(first, _scene(rng), strict=True))]
+    score = sum(points for points, a, b in zip((2, 2, 1), first, second, strict=True) if a == b)
+    return [(_tell(rng, first), _tell(rng, second), float(score))]
 
-    `shared` lists which parts may be made the same, as bits of a number; others can agree by chance.
-    """
-    parts = (NOUNS, [past for *_, past in INTRANSITIVE], PLACES)
-    first, second = ([rng.choice(words) for words in parts] for _ in "ab")
-    same = rng.choice(shared)
-    for i in range(3):
-        if same >> i & 1:
-            second[i] = first[i]
-    score = sum(points * (a == b) for points, a, b in zip((2, 2, 1), first, second))
-    one, other = (f"the {rng.choice(ADJECTIVES)} {' '.join(scene)} ." for scene in (first, second))
-    return [(one, other, float(score))]
+
+def _scene(rng: Random) -> list[str]:
+    return [rng.choice(NOUNS), rng.choice(INTRANSITIVE)[2], rng.choice(PLACES)]
+
+
+def _tell(rng: Random, scene: Sequence[str]) -> str:
+    return f"the {rng.choice(ADJECTIVES)} {' '.join(scene)} ."
+
+
+def _same_scene(rng: Random) -> tuple[str, str]:
+    scene = _scene(rng)
+    return _tell(rng, scene), _tell(rng, scene)
 
 
 TWINS: dict[str, Callable[[Random], list[Example]]] = {
-    "acceptability": _acceptability, "sentiment": _sentiment, "paraphrase": _paraphrase, "entailment": _entailment,
-    "similarity": _similarity}
+    "acceptability": _acceptability,
+    "sentiment": _sentiment,
+    "paraphrase": _paraphrase,
+    "entailment": _entailment,
+    "similarity": _similarity,
+}
+_TEXTS: tuple[Callable[[Random], tuple[str, str | None]], ...] = (
+    lambda rng: _acceptability(rng)[0][:2],
+    _review,
+    lambda rng: _paraphrase(rng)[0][:2],
+    lambda rng: _entailment(rng)[0][:2],
+    _same_scene,
+)

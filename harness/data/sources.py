@@ -1,48 +1,221 @@
-"""temporary"""
+"""Where a task's examples come from: a folder in GLUE's official layout, the hub, or the embedded grammar."""
+
 from __future__ import annotations
+
 import hashlib
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
 import numpy as np
+
 from harness.contracts import Task
-from harness.errors import UserError
 from harness.data import embedded
+from harness.errors import UserError, near
+
+HUB = "nyu-mll/glue"
+
+# The columns of the official files (nyu-mll.github.io), (text, [second text,] label). CoLA has no header.
+_SENTENCES = ("sentence1", "sentence2")
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "SST-2": ("sentence", "label"),
+    "MRPC": ("#1 String", "#2 String", "Quality"),
+    "STS-B": (*_SENTENCES, "score"),
+    "QQP": ("question1", "question2", "is_duplicate"),
+    "MNLI": (*_SENTENCES, "gold_label"),
+    "QNLI": ("question", "sentence", "label"),
+    "RTE": (*_SENTENCES, "label"),
+    "WNLI": (*_SENTENCES, "label"),
+}
+COLA_POSITIONS = (3, 1)  # source, label, author's mark, sentence
+# Some questions of the official QQP files contain line breaks and tabs; every published reader drops those rows.
+BROKEN_LINES_DROPPED = ("QQP",)
+HUB_TEXTS = {"MNLI": ("premise", "hypothesis"), "MRPC": _SENTENCES}  # where its columns have other names
+
 
 @dataclass(frozen=True)
 class Split:
+    """Examples in the order of their source. labels: (N,) int64 class indices, or float32 scores for regression."""
+
     name: str
     text_a: list[str]
     text_b: list[str] | None
     labels: np.ndarray
 
+
 @dataclass(frozen=True)
 class TaskData:
+    """The labelled splits of a task; dev in the order of task.dev_splits. content: see `content`."""
+
     task: Task
     train: Split
     dev: tuple[Split, ...]
     content: str
 
-def _split(name, rows):
-    pair = rows[0][1] is not None
-    return Split(name, [r[0] for r in rows], [r[1] for r in rows] if pair else None, np.array([r[2] for r in rows]))
 
-def load(task, source):
+def load(task: Task, source: str) -> TaskData:
+    """Read a task from `source`: "embedded", "hub" or a folder in GLUE's official layout (FOLDER/MRPC/train.tsv).
+
+    Raises UserError, naming file and line, for whatever is missing or not as the layout says.
+    """
+    _check_source(task, source)
+    read = _read_embedded if source == "embedded" else _read_hub if source == "hub" else _read_folder
+    train, *dev = read(task, source)
+    return TaskData(task, train, tuple(dev), content(task, source))
+
+
+def content(task: Task, source: str) -> str:
+    """SHA-256, hexadecimal, of the train and dev data themselves: equal data anywhere, equal content."""
+    _check_source(task, source)
+    whole = hashlib.sha256()
     if source == "embedded":
-        tr, dv = embedded.generate(task.name)
+        whole.update(repr(embedded.generate(task.name)).encode())
+    elif source == "hub":
+        for split in _read_hub(task, source):
+            whole.update(repr((split.name, split.text_a, split.text_b)).encode() + split.labels.tobytes())
     else:
-        f = Path(source)/task.folder
-        def rd(p):
-            rows=[l.rstrip("\n").split("\t") for l in open(f/p, encoding="utf-8-sig")][1:]
-            if task.name=="sst2": return [(r[0],None,int(r[1])) for r in rows]
-            if task.name=="mrpc": return [(r[3],r[4],int(r[0])) for r in rows]
-        tr, dv = rd("train.tsv"), rd("dev.tsv")
-    dt = np.int64 if task.classification else np.float32
-    s=[_split("train",tr),_split("dev",dv)]
-    s=[Split(x.name,x.text_a,x.text_b,x.labels.astype(dt)) for x in s]
-    return TaskData(task,s[0],(s[1],),content(task,source))
+        for name in ("train", *task.dev_splits):
+            whole.update(hashlib.sha256(_bytes(_path(task, source, name))).digest())
+    return whole.hexdigest()
 
-def content(task, source):
-    if source=="embedded":
-        return hashlib.sha256(repr(embedded.generate(task.name)).encode()).hexdigest()
-    f = Path(source)/task.folder
-    return hashlib.sha256(b"".join((f/p).read_bytes() for p in ("train.tsv","dev.tsv"))).hexdigest()
+
+def _check_source(task: Task, source: str) -> None:
+    if not task.folder and source != "embedded":
+        raise UserError(f"task {task.name} exists in the embedded suite alone, not in {source}: leave out --data")
+    if task.folder and source == "embedded":
+        raise UserError(
+            f"task {task.name} is not in the embedded suite: give GLUE's folder with --data DIR (or --data hub)"
+        )
+
+
+def _label(task: Task, score: float) -> float:
+    """A score as the task wants it: itself, or the index of the nearest bin (of two equally near, the even one)."""
+    if not task.bins:
+        return score
+    per_point = round(1 / (task.bins[1] - task.bins[0]))
+    return min(max(round(score * per_point) - round(task.bins[0] * per_point), 0), len(task.bins) - 1)
+
+
+def _split(task: Task, name: str, examples: Sequence[embedded.Example]) -> Split:
+    return Split(
+        name,
+        [first for first, _, _ in examples],
+        [second or "" for _, second, _ in examples] if task.pair else None,
+        np.array([label for _, _, label in examples], np.int64 if task.classification else np.float32),
+    )
+
+
+def _read_embedded(task: Task, source: str) -> list[Split]:
+    train, dev = embedded.generate(task.name)
+    return [_split(task, "train", train), _split(task, "dev", dev)]
+
+
+# ---------------------------------------------------------------- a folder of TSV files
+
+
+def _read_folder(task: Task, source: str) -> list[Split]:
+    return [_split(task, name, list(_rows(task, _path(task, source, name)))) for name in ("train", *task.dev_splits)]
+
+
+def _path(task: Task, source: str, split: str) -> Path:
+    """The split's file. Raises UserError naming the first part of the path that is missing."""
+    root = Path(source)
+    folder, path = root / task.folder, root / task.folder / f"{split}.tsv"
+    if not root.is_dir():
+        raise UserError(f"data folder {root} does not exist")
+    if not folder.is_dir():
+        folders = [entry.name for entry in root.iterdir() if entry.is_dir()]
+        raise UserError(
+            f"data folder {root} has no folder {task.folder} for task {task.name}: {near(task.folder, folders)}"
+        )
+    if not path.is_file():
+        raise UserError(f"task {task.name} needs {path}, which does not exist")
+    return path
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    if not found.strip():
+        raise UserError(f"{path} is empty")
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    """The file's lines. Only line feeds end one: the texts hold other characters that `splitlines` would split at."""
+    found = _bytes(path)
+    try:
+        text = found.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # error.start counts from after a byte-order mark, which has no line break in it
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text ({error.reason})") from error
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def _rows(task: Task, path: Path) -> Iterator[embedded.Example]:
+    lines = _lines(path)
+    header: list[str] = []
+    needed: tuple[int, ...] = COLA_POSITIONS
+    if task.folder in COLUMNS:
+        header = lines.pop(0).split("\t")
+        for column in COLUMNS[task.folder]:
+            if column not in header:
+                raise UserError(f"{path}, line 1: the header has no column {column!r}: {near(column, header)}")
+        needed = tuple(header.index(column) for column in COLUMNS[task.folder])
+    if not lines:
+        raise UserError(f"{path} has a header but no examples")
+    width = max(needed) + 1
+    for number, line in enumerate(lines, 2 if header else 1):
+        fields = line.split("\t")
+        if len(fields) >= width:
+            *texts, label = (fields[position] for position in needed)
+            yield texts[0], texts[1] if task.pair else None, _parse(task, label, f"{path}, line {number}")
+        elif task.folder not in BROKEN_LINES_DROPPED:
+            raise UserError(
+                f"{path}, line {number}: {len(fields)} tab-separated columns where at least {width} are needed"
+            )
+
+
+def _parse(task: Task, label: str, where: str) -> float:
+    """The class index or score that a file prints as `label`."""
+    if task.labels:
+        if label not in task.labels:
+            raise UserError(f"{where}: label {label!r} is not one of {', '.join(task.labels)}")
+        return task.labels.index(label)
+    try:
+        score = float(label)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise UserError(f"{where}: score {label!r} is not a number")
+    return _label(task, score)
+
+
+# ---------------------------------------------------------------- the hub
+
+
+def _read_hub(task: Task, source: str) -> list[Split]:
+    """GLUE as the hub keeps it; class indices there are in the order of task.labels."""
+    import datasets
+
+    name = "stsb" if task.folder == "STS-B" else task.name
+    try:
+        found = datasets.load_dataset(HUB, name)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise UserError(
+            f"task {task.name} cannot be read from the hub ({HUB}): {error}; give a folder with --data DIR"
+        ) from error
+    texts = HUB_TEXTS.get(task.folder, COLUMNS.get(task.folder, ("sentence", "label"))[:-1])
+    splits = []
+    for split in ("train", *task.dev_splits):
+        part = found[split.replace("dev", "validation")]
+        seconds = part[texts[1]] if task.pair else [None] * len(part)
+        labels = (_label(task, label) for label in part["label"]) if not task.labels else part["label"]
+        splits.append(_split(task, split, list(zip(part[texts[0]], seconds, labels, strict=True))))
+        if task.labels and not set(splits[-1].labels.tolist()) <= set(range(len(task.labels))):
+            raise UserError(f"task {task.name} on the hub ({HUB}) has unlabelled examples in {split}")
+    return splits

@@ -19,8 +19,15 @@ _ALL = (
     # Scores rounded to steps of 0.2 and clipped to 1..5: 21 classes, as in Raffel et al. (2020), appendix, for T5.
     Task("stsb_classes", "STS-B", *_SIMILARITY, pair=True, folder="STS-B", bins=tuple(k / 5 for k in range(5, 26))),
     Task("qqp", "QQP", *_PARAPHRASE, labels=("0", "1"), pair=True, folder="QQP"),
-    Task("mnli", "MNLI", *_ACCURACY, labels=("entailment", "neutral", "contradiction"), pair=True, folder="MNLI",
-         dev_splits=("dev_matched", "dev_mismatched")),
+    Task(
+        "mnli",
+        "MNLI",
+        *_ACCURACY,
+        labels=("entailment", "neutral", "contradiction"),
+        pair=True,
+        folder="MNLI",
+        dev_splits=("dev_matched", "dev_mismatched"),
+    ),
     Task("qnli", "QNLI", *_ACCURACY, labels=_ENTAILMENT, pair=True, folder="QNLI"),
     Task("rte", "RTE", *_ACCURACY, labels=_ENTAILMENT, pair=True, folder="RTE"),
     Task("wnli", "WNLI", *_ACCURACY, labels=("0", "1"), pair=True, folder="WNLI"),

@@ -1,8 +1,89 @@
-"""temporary"""
+"""Task metrics from predictions. scikit-learn and SciPy are loaded on first use: they take a second to import.
+
+Predictions and labels of a classification task are class indices; of a regression task, scores; of a task of binned
+scores, predictions are scores and labels are class indices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
-def predictions_of(task, logits):
-    return logits.argmax(1) if task.classification else logits[:,0]
-def score(task, predictions, labels):
-    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-    a,f=float(accuracy_score(labels,predictions)),float(f1_score(labels,predictions))
-    return {"accuracy":a,"f1":f,"accuracy_f1_mean":(a+f)/2,"matthews":float(matthews_corrcoef(labels,predictions))}
+
+from harness.contracts import Task
+
+
+def predictions_of(task: Task, logits: np.ndarray) -> np.ndarray:
+    """What a model predicts. logits: (N, C). Returns (N,) int64 classes, or float64 scores (a bin's value)."""
+    if not task.classification:
+        return logits[:, 0].astype(np.float64)
+    classes = logits.argmax(1)
+    return np.array(task.bins)[classes] if task.bins else classes
+
+
+def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
+    """Every metric of task.metrics, as a fraction or correlation.
+
+    predictions, labels: (N,), N at least 1. Where a metric is undefined it is 0, never NaN: Matthews, Pearson and
+    Spearman of constant predictions or labels, F1 (of class 1) without any true positive.
+    Raises ValueError if a prediction is not finite or the lengths differ.
+    """
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if task.bins:
+        labels = np.array(task.bins)[labels]
+    if predictions.shape != labels.shape or predictions.ndim != 1 or not len(labels):
+        raise ValueError(f"one prediction a label is needed, not {predictions.shape} for {labels.shape}")
+    if not np.isfinite(predictions).all():
+        raise ValueError("a prediction is not finite")
+    names = set(task.metrics)
+    found = {name: METRICS[name](predictions, labels) for name in task.metrics if name in METRICS}
+    for mean in names & set(MEANS):
+        found[mean] = sum(found[part] for part in MEANS[mean]) / 2
+    return {name: found[name] for name in task.metrics}
+
+
+def majority_score(task: Task, labels: Any) -> float:
+    """task.metric of always predicting the commonest class; of a constant score for regression: 0."""
+    labels = np.asarray(labels)
+    if task.bins or not task.classification:
+        return 0.0
+    return score(task, np.full_like(labels, np.bincount(labels).argmax()), labels)[task.metric]
+
+
+def _accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
+    return float((predictions == labels).mean())
+
+
+def _f1(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, predictions, pos_label=1, zero_division=0))
+
+
+def _matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(labels, predictions))
+
+
+def _pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from scipy.stats import pearsonr
+
+    return _correlation(pearsonr, predictions, labels)
+
+
+def _spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from scipy.stats import spearmanr
+
+    return _correlation(spearmanr, predictions, labels)
+
+
+def _correlation(function: Any, predictions: np.ndarray, labels: np.ndarray) -> float:
+    predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
+    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        return 0.0
+    return float(function(predictions, labels).statistic)
+
+
+METRICS = {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews, "pearson": _pearson, "spearman": _spearman}
+MEANS = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}

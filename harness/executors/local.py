@@ -7,11 +7,14 @@ import multiprocessing
 import os
 from collections import deque
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from harness.executors.worker import serve
 
+# Workers are forked from a server that has imported torch and transformers once and done nothing with them.
+CONTEXT: Any = multiprocessing.get_context("forkserver")
 DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
 
 
@@ -34,6 +37,8 @@ class LocalExecutor:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        CONTEXT.set_forkserver_preload(["harness.training.jobs"])
+        forkserver.ensure_running()  # its imports go on while the driver plans
 
     def submit(self, run: str, specification: Any, place: Any) -> None:
         """Queue a run; runs start in the order they were submitted."""
@@ -72,7 +77,7 @@ class LocalExecutor:
             if worker.job is None and self._queue:
                 self._give(worker)
         while self._queue and len(self._workers) < self.most:
-            self._workers.append(_spawn())
+            self._workers.append(_start())
             self._give(self._workers[-1])
 
     def _give(self, worker: Worker) -> None:
@@ -93,18 +98,17 @@ class LocalExecutor:
                 self._queue.appendleft(worker.job)
             else:
                 why = (
-                    f"its worker died {DEATHS} times (exit code {worker.process.exitcode}; -9 is a kill, often for want "
-                    "of memory)"
+                    f"its worker died {DEATHS} times (exit code {worker.process.exitcode}; "
+                    "-9 is a kill, often for want of memory)"
                 )
                 failed = ("failed", run, why, why)
         self._start_waiting()
         return failed
 
 
-def _spawn() -> Worker:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs,), daemon=True)
+def _start() -> Worker:
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=serve, args=(theirs,), daemon=True)
     process.start()
     theirs.close()
     return Worker(process, ours)

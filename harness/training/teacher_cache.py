@@ -91,8 +91,9 @@ class TeacherCache:
                     arrays[part][offsets[part][row] : offsets[part][row + 1]] = cut.ravel()
         for part, array in arrays.items():
             array.flush()  # type: ignore[attr-defined]
-            index["files"][_name(part)] = {"sha256": _checksum(self.folder / f".{_name(part)}.tmp"), "shape": list(shapes[part])}
-            os.replace(self.folder / f".{_name(part)}.tmp", self.folder / _name(part))
+            temporary = self.folder / f".{_name(part)}.tmp"
+            index["files"][_name(part)] = {"sha256": _checksum(temporary), "shape": list(shapes[part])}
+            os.replace(temporary, self.folder / _name(part))
         index |= {"passes": index["passes"] + 1, "calls": index["calls"] + calls}
         atomic_write(self.folder / "index.json", canonical(index).encode())
         return calls

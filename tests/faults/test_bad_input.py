@@ -199,7 +199,18 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    words = ["run", *SMALL_STUDY, "--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "1"]
+    words = [
+        "run",
+        *SMALL_STUDY,
+        "--data",
+        str(glue),
+        "--teacher",
+        str(checkpoint),
+        "--out",
+        str(out),
+        "--workers",
+        "1",
+    ]
     limit = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, resource.RLIM_INFINITY));"
         "from harness.cli import main; sys.exit(main(sys.argv[1:]))"

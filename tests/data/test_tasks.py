@@ -1,0 +1,35 @@
+import subprocess
+import sys
+
+import pytest
+
+from harness.data.tasks import TASKS, get_task
+from harness.errors import UserError
+
+
+def test_names_and_metrics_are_consistent():
+    assert len(TASKS) == 15
+    for name, task in TASKS.items():
+        assert task.name == name
+        assert task.metric in task.metrics
+        assert len(set(task.labels)) == len(task.labels)
+
+
+def test_widths_of_the_logits():
+    widths = {name: task.outputs for name, task in TASKS.items() if task.outputs != 2}
+    assert widths == {"stsb": 1, "similarity": 1, "stsb_classes": 21, "mnli": 3}
+    assert get_task("stsb_classes").bins[0] == 1.0 and get_task("stsb_classes").bins[-1] == 5.0
+
+
+def test_unknown_task_suggests_near_names():
+    with pytest.raises(UserError, match="unknown task 'sst-2': did you mean .*sst2"):
+        get_task("sst-2")
+
+
+def test_tasks_and_sources_load_no_heavy_library():
+    code = (
+        "import sys, harness.data.sources, harness.data.tasks, harness.evaluation.metrics;"
+        "heavy = {'torch', 'transformers', 'datasets', 'sklearn', 'scipy', 'pandas', 'evaluate'} & set(sys.modules);"
+        "sys.exit(', '.join(heavy))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
