@@ -20,8 +20,10 @@ class _HeadByHead(Objective):
     def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
         if student.heads == teacher.heads:
             return ""
-        return (f"{cls.name} compares attention heads one to one, but the student has {student.heads} "
-                f"and teacher {teacher.name} has {teacher.heads}")
+        return (
+            f"{cls.name} compares attention heads one to one, but the student has {student.heads} "
+            f"and teacher {teacher.name} has {teacher.heads}"
+        )
 
 
 def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
@@ -49,8 +51,10 @@ class AttentionMSE(_HeadByHead):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         real = batch.mask[:, :, None] & batch.mask[:, None, :]  # (B, L, L): query and key are tokens
-        losses = [(student.attention_scores[ours] - teacher.attention_scores[theirs].detach()).square().mean(1)[real]
-                  for ours, theirs in self.pairs]
+        losses = [
+            (student.attention_scores[ours] - teacher.attention_scores[theirs].detach()).square().mean(1)[real]
+            for ours, theirs in self.pairs
+        ]
         return torch.stack([loss.mean() for loss in losses]).sum()
 
 
@@ -59,8 +63,10 @@ class AttentionKL(_HeadByHead):
     """KL(a_T || a_S) of the attention distributions, mean over real queries and heads, summed over mapped layers."""
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        losses = [relation_kl(student.attention_scores[ours], teacher.attention_scores[theirs].detach(), batch.mask)
-                  for ours, theirs in self.pairs]
+        losses = [
+            relation_kl(student.attention_scores[ours], teacher.attention_scores[theirs].detach(), batch.mask)
+            for ours, theirs in self.pairs
+        ]
         return torch.stack(losses).sum()
 
 
@@ -69,6 +75,10 @@ class ValueKL(_HeadByHead):
     """KL of softmax(V V^T / sqrt(d)), as in att_kl, d the head's width: Wang et al. (2020), MiniLM, section 3.2."""
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        losses = [relation_kl(value_relation(student.values[ours]), value_relation(teacher.values[theirs].detach()),
-                              batch.mask) for ours, theirs in self.pairs]
+        losses = [
+            relation_kl(
+                value_relation(student.values[ours]), value_relation(teacher.values[theirs].detach()), batch.mask
+            )
+            for ours, theirs in self.pairs
+        ]
         return torch.stack(losses).sum()

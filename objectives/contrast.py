@@ -33,10 +33,14 @@ def draw_others(order: Tensor, block: Tensor, number: int) -> Tensor:
     return order[place + count * (place >= start)]
 
 
-@objective("hid_cls_contrast", needs={Signal.HIDDEN_STATES}, hyperparameters={
-    "width": Hyperparameter(128, low=8, high=1024, log=True),
-    "negatives": Hyperparameter(100, low=1, high=16384, log=True),
-})
+@objective(
+    "hid_cls_contrast",
+    needs={Signal.HIDDEN_STATES},
+    hyperparameters={
+        "width": Hyperparameter(128, low=8, high=1024, log=True),
+        "negatives": Hyperparameter(100, low=1, high=16384, log=True),
+    },
+)
 class HiddenCLSContrast(Objective):
     """Noise-contrastive loss: each side's view of an example against the other side's memory of it and of K others.
 

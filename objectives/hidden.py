@@ -28,8 +28,10 @@ class HiddenCLS(_Transformed):
     """MSE(h_S W_h, h_T) of the first token, mean over batch and width, summed over the mapped layers."""
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        losses = [F.mse_loss(transform(student.hidden_states[ours][:, 0]), teacher.hidden_states[theirs][:, 0].detach())
-                  for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)]
+        losses = [
+            F.mse_loss(transform(student.hidden_states[ours][:, 0]), teacher.hidden_states[theirs][:, 0].detach())
+            for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)
+        ]
         return torch.stack(losses).sum()
 
 
@@ -40,6 +42,8 @@ class HiddenSequence(_Transformed):
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         mask = batch.mask
         # (B, L, D) -> (real tokens, D): padding is neither transformed nor counted
-        losses = [F.mse_loss(transform(student.hidden_states[ours][mask]), teacher.hidden_states[theirs][mask].detach())
-                  for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)]
+        losses = [
+            F.mse_loss(transform(student.hidden_states[ours][mask]), teacher.hidden_states[theirs][mask].detach())
+            for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)
+        ]
         return torch.stack(losses).sum()

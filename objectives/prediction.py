@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -24,8 +22,10 @@ class _LogitMatching(Objective):
     def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
         if student.labels == teacher.labels:
             return ""
-        return (f"{cls.name} compares logits one to one, but the student has {student.labels} on task {task.name} "
-                f"and teacher {teacher.name} has {teacher.labels}")
+        return (
+            f"{cls.name} compares logits one to one, but the student has {student.labels} on task {task.name} "
+            f"and teacher {teacher.name} has {teacher.labels}"
+        )
 
 
 @objective("labels_only", needs={Signal.LOGITS}, stage="prediction")
@@ -37,13 +37,18 @@ class LabelsOnly(Objective):
         return Want(logits=True), Want()
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        return label_loss(cast(Tensor, student.logits), cast(Tensor, batch.labels))
+        return label_loss(student.logits, batch.labels)
 
 
-@objective("vanilla_kd", needs={Signal.LOGITS}, stage="prediction", hyperparameters={
-    "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True),
-    "alpha": Hyperparameter(0.5, low=0.0, high=1.0),  # the weight of the soft loss
-})
+@objective(
+    "vanilla_kd",
+    needs={Signal.LOGITS},
+    stage="prediction",
+    hyperparameters={
+        "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True),
+        "alpha": Hyperparameter(0.5, low=0.0, high=1.0),  # the weight of the soft loss
+    },
+)
 class VanillaKD(_LogitMatching):
     """alpha T^2 CE(softmax(z_T / T), softmax(z_S / T)) + (1 - alpha) label loss, means over the batch.
 
@@ -56,13 +61,14 @@ class VanillaKD(_LogitMatching):
         self.temperature, self.alpha = temperature, alpha
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        ours, theirs = cast(Tensor, student.logits), cast(Tensor, teacher.logits).detach()  # (B, C) each
+        ours, theirs = student.logits, teacher.logits.detach()  # (B, C) each
         if ours.shape[-1] == 1:
             soft = F.mse_loss(ours, theirs)
         else:
-            soft = self.temperature**2 * F.cross_entropy(ours / self.temperature,
-                                                         (theirs / self.temperature).softmax(-1))
-        return self.alpha * soft + (1 - self.alpha) * label_loss(ours, cast(Tensor, batch.labels))
+            soft = self.temperature**2 * F.cross_entropy(
+                ours / self.temperature, (theirs / self.temperature).softmax(-1)
+            )
+        return self.alpha * soft + (1 - self.alpha) * label_loss(ours, batch.labels)
 
 
 @objective("logit_mse", needs={Signal.LOGITS}, stage="prediction")
@@ -70,4 +76,4 @@ class LogitMSE(_LogitMatching):
     """Mean of (z_S - z_T)^2 over batch and classes: liu2020, Eq. 3.4, as a mean; Tang et al. (2019)."""
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        return F.mse_loss(cast(Tensor, student.logits), cast(Tensor, teacher.logits).detach())
+        return F.mse_loss(student.logits, teacher.logits.detach())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,9 +18,11 @@ class Cosine(Objective):
     def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
         if student.width == teacher.width:
             return ""
-        return (f"{cls.name} compares sentence vectors of one width, but the student's is {student.width} "
-                f"and that of teacher {teacher.name} is {teacher.width}")
+        return (
+            f"{cls.name} compares sentence vectors of one width, but the student's is {student.width} "
+            f"and that of teacher {teacher.name} is {teacher.width}"
+        )
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        theirs = cast(Tensor, teacher.sentence).detach()
-        return 0.5 * (1 - F.cosine_similarity(cast(Tensor, student.sentence), theirs, dim=-1)).mean()
+        theirs = teacher.sentence.detach()
+        return 0.5 * (1 - F.cosine_similarity(student.sentence, theirs, dim=-1)).mean()

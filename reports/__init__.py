@@ -1,7 +1,7 @@
 """Reports: the table of a study, written for people and for machines, beside the published numbers.
 
-    table = build(study, "quick", cells, tasks, provenance, score)
-    print(render(with_published(table, study), "markdown"))
+table = build(study, "quick", cells, tasks, provenance, score)
+print(render(with_published(table, study), "markdown"))
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ def render(table: Table, format: str) -> str:
     """
     from reports import html, latex, writers
 
-    formats = {"terminal": writers.terminal, "markdown": writers.markdown, "csv": writers.csv, "json": writers.json,
-               "latex": latex.latex, "html": html.html}
+    formats = {
+        "terminal": writers.terminal,
+        "markdown": writers.markdown,
+        "csv": writers.csv,
+        "json": writers.json,
+        "latex": latex.latex,
+        "html": html.html,
+    }
     if format not in formats:
         raise unknown("report format", format, formats)
     return formats[format](table)

@@ -85,16 +85,20 @@ def _compare(table: Table, published: Published) -> Comparison:
     shared = [j for j, c in enumerate(table.columns) if (c.label in theirs if c.task else average)]
     remarks = []
     if shown != theirs and average:
-        remarks.append(f"The published average is over {_list(printed_tasks, theirs)}, ours over "
-                       f"{', '.join(c.label for c in table.columns if c.task) or 'no task'}: the tasks differ, so on "
-                       f"the average only the order of the rows is compared.")
+        remarks.append(
+            f"The published average is over {_list(printed_tasks, theirs)}, ours over "
+            f"{', '.join(c.label for c in table.columns if c.task) or 'no task'}: the tasks differ, so on "
+            f"the average only the order of the rows is compared."
+        )
     missing = [c.label for c in table.columns if c.task and c.label not in theirs]
     if missing:
         remarks.append(f"No published column: {', '.join(missing)}.")
     blocks = [b for b in table.blocks if b.init == (published.init or b.init)]
     if published.init:
-        remarks.append(f"The published numbers were made with init {published.init}"
-                       + ("; no other is compared." if blocks else ", of which this table has no cell."))
+        remarks.append(
+            f"The published numbers were made with init {published.init}"
+            + ("; no other is compared." if blocks else ", of which this table has no cell.")
+        )
     blocks = [b for b in blocks if shared and any(line.row.published for line in b.lines)]
     if not blocks:
         remarks.append("No cell of this table has a published counterpart.")
@@ -102,14 +106,27 @@ def _compare(table: Table, published: Published) -> Comparison:
     numbers: dict[str, int] = {}
     compared = []
     for block in blocks:
-        compared.append(_block(block, [(j, table.columns[j]) for j in shared], lines, published, average,
-                               shown == theirs, numbers))
-    return Comparison(published.source, tuple(table.columns[j] for j in shared), tuple(compared),
-                      (*remarks, *published.notes), tuple(numbers))
+        compared.append(
+            _block(block, [(j, table.columns[j]) for j in shared], lines, published, average, shown == theirs, numbers)
+        )
+    return Comparison(
+        published.source,
+        tuple(table.columns[j] for j in shared),
+        tuple(compared),
+        (*remarks, *published.notes),
+        tuple(numbers),
+    )
 
 
-def _block(block: Block, columns: Sequence[tuple[int, Column]], lines: Sequence[dict[str, str]], published: Published,
-           average: str, same_tasks: bool, numbers: dict[str, int]) -> ComparedBlock:
+def _block(
+    block: Block,
+    columns: Sequence[tuple[int, Column]],
+    lines: Sequence[dict[str, str]],
+    published: Published,
+    average: str,
+    same_tasks: bool,
+    numbers: dict[str, int],
+) -> ComparedBlock:
     rows = [line for line in block.lines if line.row.published]
     made: list[list[Pair]] = [[] for _ in rows]
     agreement = []
@@ -130,8 +147,12 @@ def _block(block: Block, columns: Sequence[tuple[int, Column]], lines: Sequence[
         agreement.append(Agreement(*rank_correlation(list(ours.values()), list(theirs.values())), len(both)))
         for made_line, pair in zip(made, pairs, strict=True):
             made_line.append(pair)
-    return ComparedBlock(block.student, block.init, tuple(
-        ComparedLine(line.row.label, tuple(p)) for line, p in zip(rows, made, strict=True)), tuple(agreement))
+    return ComparedBlock(
+        block.student,
+        block.init,
+        tuple(ComparedLine(line.row.label, tuple(p)) for line, p in zip(rows, made, strict=True)),
+        tuple(agreement),
+    )
 
 
 def _read(file: str) -> list[dict[str, str]]:
@@ -142,8 +163,9 @@ def _read(file: str) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines()))
 
 
-def _printed(lines: Sequence[dict[str, str]], published: Published, row: str, task: str,
-             column: Column) -> dict[str, str]:
+def _printed(
+    lines: Sequence[dict[str, str]], published: Published, row: str, task: str, column: Column
+) -> dict[str, str]:
     """The CSV's line for a row and a task: the one with our metric if several are printed; empty if there is none."""
     found = [line for line in lines if (line[published.row_column], line[published.task_column]) == (row, task)]
     if len(found) > 1:

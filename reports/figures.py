@@ -31,8 +31,9 @@ def heatmap(table: Table) -> bytes | None:
     inits = {s: [b.init for b in table.blocks if b.student == s] for s in students}
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
     figure = _figure((3.2 + 1.0 * sum(map(len, inits.values())) + 0.4 * len(students), 1.4 + 0.34 * len(rows)))
-    panels = figure.subplots(1, len(students), squeeze=False, sharey=True,
-                             width_ratios=[len(inits[s]) for s in students])
+    panels = figure.subplots(
+        1, len(students), squeeze=False, sharey=True, width_ratios=[len(inits[s]) for s in students]
+    )
     averages = _averages(table)
     for panel, student in zip(panels[0], students, strict=True):
         found = [[averages.get((student, init, name)) for init in inits[student]] for name, _ in rows]
@@ -45,8 +46,15 @@ def heatmap(table: Table) -> bytes | None:
         for y, line in enumerate(found):
             for x, entry in enumerate(line):
                 dark = not math.isnan(shown[y][x]) and scale(shown[y][x]) < 0.6
-                panel.text(x, y, (entry_text(entry) if entry else "") or "–", ha="center", va="center", fontsize=8,
-                           color="white" if dark else "black")
+                panel.text(
+                    x,
+                    y,
+                    (entry_text(entry) if entry else "") or "–",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if dark else "black",
+                )
     figure.colorbar(image, ax=list(panels[0]), label="average × 100")
     return _svg(figure)
 
@@ -59,8 +67,10 @@ def curves(table: Table) -> bytes | None:
     """
     tasks = [c for c in table.columns if c.task]
     for block in table.blocks:
-        drawn = [[(line.row.label, curve) for line in block.lines if (curve := _curve(line.entries[j]))]
-                 for j in range(len(tasks))]
+        drawn = [
+            [(line.row.label, curve) for line in block.lines if (curve := _curve(line.entries[j]))]
+            for j in range(len(tasks))
+        ]
         if any(drawn):
             break
     else:
@@ -73,17 +83,24 @@ def curves(table: Table) -> bytes | None:
         for label, curve in lines:
             place = labels.index(label)
             style = ("-", "--", ":")[place // 10 % 3]
-            handles[label], = panel.plot(*zip(*curve, strict=True), style, color=f"C{place % 10}", marker=".",
-                                         linewidth=1.2)
+            (handles[label],) = panel.plot(
+                *zip(*curve, strict=True), style, color=f"C{place % 10}", marker=".", linewidth=1.2
+            )
         panel.set_title(_plain(column.label), fontsize=10)
         panel.set_xlabel("epoch, all stages")
         panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     for panel in list(panels):
         panel.set_visible(False)
-    figure.legend([handles[label] for label in labels], [_plain(label) for label in labels], loc="outside right upper",
-                  fontsize=8, frameon=False)
-    figure.suptitle(_plain(f"Selection metric × 100 ({block.student}, init {block.init})"), x=0.02, ha="left",
-                    fontsize=10)
+    figure.legend(
+        [handles[label] for label in labels],
+        [_plain(label) for label in labels],
+        loc="outside right upper",
+        fontsize=8,
+        frameon=False,
+    )
+    figure.suptitle(
+        _plain(f"Selection metric × 100 ({block.student}, init {block.init})"), x=0.02, ha="left", fontsize=10
+    )
     return _svg(figure)
 
 

@@ -14,8 +14,15 @@ def html(table: Table) -> str:
     import jinja2
 
     page = (files("reports") / "page.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                                     undefined=jinja2.StrictUndefined)
-    figures = [(title, svg[svg.index(b"<svg"):].decode()) for title, svg in (
-        ("Average by objective and initialisation", heatmap(table)), ("Learning curves", curves(table))) if svg]
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    figures = [
+        (title, svg[svg.index(b"<svg") :].decode())
+        for title, svg in (
+            ("Average by objective and initialisation", heatmap(table)),
+            ("Learning curves", curves(table)),
+        )
+        if svg
+    ]
     return environment.from_string(page).render(title=table.title, grids=grids(table), figures=figures) + "\n"

@@ -23,11 +23,39 @@ HEAD = r"""% Needs \usepackage{booktabs}. Compiles on its own; inside a document
 """
 
 ESCAPES = {
-    "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "`": r"\textasciigrave{}", '"': "''", "[": "{[}", "]": "{]}", "*": "{*}",
-    "±": r"$\pm$", "–": "--", "—": "---", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$",
-    "†": r"\dag{}", "‡": r"\ddag{}", "§": r"\S{}", "¶": r"\P{}", "‖": r"$\Vert$", "’": "'", "…": r"\dots{}",
+    "\\": r"\textbackslash{}",
+    "_": r"\_",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    '"': "''",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "±": r"$\pm$",
+    "–": "--",
+    "—": "---",
+    "−": "$-$",
+    "×": r"$\times$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "·": r"$\cdot$",
+    "†": r"\dag{}",
+    "‡": r"\ddag{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    "‖": r"$\Vert$",
+    "’": "'",
+    "…": r"\dots{}",
     "\u2060": "{}",  # the word joiner, put between hyphens that must not become a dash
 }
 DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
@@ -74,7 +102,7 @@ def _pages(grid: Grid) -> list[list[Group]]:
     pages: list[list[Group]] = [[]]
     for group in grid.groups:
         for start in range(0, len(group.lines), PAGE):
-            piece = Group(group.heading, group.lines[start:start + PAGE])
+            piece = Group(group.heading, group.lines[start : start + PAGE])
             if pages[-1] and sum(len(g.lines) for g in (*pages[-1], piece)) > PAGE:
                 pages.append([])
             pages[-1].append(piece)
@@ -93,15 +121,27 @@ def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
         indent = r"\quad " if group.heading else ""
         body += [indent + " & ".join(map(_cell, line)) + r" \\" for line in group.lines]
     notes = [rf"{_mark(mark)}{escape(sentence)}\par" for mark, sentence in grid.notes] if last else []
-    return "\n".join([
-        r"\begin{table*}[p]", r"\centering\setlength{\belowcaptionskip}{6pt}", rf"\caption{{{escape(caption)}}}",
-        (r"\small" if width <= 6 else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}",
-        rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}", r"\toprule",
-        " & ".join(["", *(escape(label) for label, _ in grid.header)]) + r" \\",
-        " & ".join(["", *(rf"\textit{{{escape(shown)}}}" for _, shown in grid.header)]) + r" \\",
-        *body, r"\bottomrule", r"\end{tabular}",
-        *([r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"] if notes
-          else []), r"\end{table*}"])
+    return "\n".join(
+        [
+            r"\begin{table*}[p]",
+            r"\centering\setlength{\belowcaptionskip}{6pt}",
+            rf"\caption{{{escape(caption)}}}",
+            (r"\small" if width <= 6 else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}",
+            rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
+            r"\toprule",
+            " & ".join(["", *(escape(label) for label, _ in grid.header)]) + r" \\",
+            " & ".join(["", *(rf"\textit{{{escape(shown)}}}" for _, shown in grid.header)]) + r" \\",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(
+                [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
+                if notes
+                else []
+            ),
+            r"\end{table*}",
+        ]
+    )
 
 
 def _macros(table: Table) -> list[str]:

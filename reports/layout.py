@@ -63,12 +63,31 @@ def entry_text(entry: Entry, show_n: bool = False) -> str:
 def _main(table: Table) -> Grid:
     counts = {e.n for e in table.entries() if e.status == "complete"}
     show_n = len(counts) > 1
-    groups = [Group("", ((Cell(f"Teacher: {table.provenance.teacher}"), *(
-        Cell(entry_text(e, e.n > 1)) for e in table.teacher)),))] if table.teacher else []
+    groups = (
+        [
+            Group(
+                "",
+                (
+                    (
+                        Cell(f"Teacher: {table.provenance.teacher}"),
+                        *(Cell(entry_text(e, e.n > 1)) for e in table.teacher),
+                    ),
+                ),
+            )
+        ]
+        if table.teacher
+        else []
+    )
     for block in table.blocks:
-        groups.append(Group(f"{block.student}, init {block.init}", tuple(
-            (Cell(line.row.label, mark=line.mark), *(_cell(e, show_n) for e in line.entries))
-            for line in block.lines)))
+        groups.append(
+            Group(
+                f"{block.student}, init {block.init}",
+                tuple(
+                    (Cell(line.row.label, mark=line.mark), *(_cell(e, show_n) for e in line.entries))
+                    for line in block.lines
+                ),
+            )
+        )
     if not counts:
         seeds = "no cell is finished yet"
     elif show_n:
@@ -99,8 +118,10 @@ def _header(columns: tuple[Column, ...]) -> tuple[tuple[str, str], ...]:
 
 def _notes(table: Table) -> tuple[tuple[str, str], ...]:
     made = table.provenance
-    selection = {"held_out": "on a part held out of the training data (protocol held_out)",
-                 "published": "on dev itself, as published (protocol published)"}[made.protocol]
+    selection = {
+        "held_out": "on a part held out of the training data (protocol held_out)",
+        "published": "on dev itself, as published (protocol published)",
+    }[made.protocol]
     entries = list(table.entries())
     failed = [e.cell for e in entries if "failed" in (e.status, *e.progress.split(", "))]
     sentences = [
@@ -109,8 +130,10 @@ def _notes(table: Table) -> tuple[tuple[str, str], ...]:
         f"Training of every cell: {made.recipe}.",
     ]
     if any(e.best for e in entries):
-        sentences.append(f"Bold: best of its column. Underlined: not significantly worse (one-sided paired bootstrap "
-                         f"over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL}).")
+        sentences.append(
+            f"Bold: best of its column. Underlined: not significantly worse (one-sided paired bootstrap "
+            f"over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL})."
+        )
     if table.untested:
         sentences.append(f"Not tested, for want of comparable per-example predictions: {', '.join(table.untested)}.")
     unfinished = sum(e.status in ("waiting", "partial") for e in entries)
@@ -134,14 +157,20 @@ def _comparison(comparison: Comparison) -> Grid:
         last = "rank" if all(p.difference is None for p in pairs) and any(p.ranks for p in pairs) else "difference"
         lines = tuple(cells for line in block.lines for cells in _three(line, last))
         groups += [Group(f"{block.student}, init {block.init}", lines), _agreement(block)]
-    sentences = ("Difference: ours minus published, in points, where our cell is finished; rank: place of the row, "
-                 "ours and published, where the averages are over different tasks",
-                 "Order of the rows: rank correlation of ours with the published, where 3 rows or more are finished",
-                 *comparison.remarks)
+    sentences = (
+        "Difference: ours minus published, in points, where our cell is finished; rank: place of the row, "
+        "ours and published, where the averages are over different tasks",
+        "Order of the rows: rank correlation of ours with the published, where 3 rows or more are finished",
+        *comparison.remarks,
+    )
     notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
-    return Grid("Beside the published numbers", f"Published: {_sentence(comparison.source)}",
-                (("", ""), *_header(comparison.columns)), tuple(groups),
-                (*notes, *(("", _sentence(s)) for s in sentences)))
+    return Grid(
+        "Beside the published numbers",
+        f"Published: {_sentence(comparison.source)}",
+        (("", ""), *_header(comparison.columns)),
+        tuple(groups),
+        (*notes, *(("", _sentence(s)) for s in sentences)),
+    )
 
 
 def _three(line: ComparedLine, last: str) -> tuple[tuple[Cell, ...], ...]:
@@ -153,16 +182,23 @@ def _three(line: ComparedLine, last: str) -> tuple[tuple[Cell, ...], ...]:
         printed.append(Cell(pair.printed + spread, mark=str(pair.note or "")))
         ranks = "{} : {}".format(*pair.ranks) if pair.ranks else ""
         difference.append(Cell(ranks if pair.difference is None else _signed(pair.difference, 1)))
-    return ((Cell(line.label), Cell("ours"), *ours), (Cell(""), Cell("published"), *printed),
-            (Cell(""), Cell(last), *difference))
+    return (
+        (Cell(line.label), Cell("ours"), *ours),
+        (Cell(""), Cell("published"), *printed),
+        (Cell(""), Cell(last), *difference),
+    )
 
 
 def _agreement(block: ComparedBlock) -> Group:
     found = block.agreement
-    return Group("Order of the rows", (
-        (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau, 2)) for a in found)),
-        (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho, 2)) for a in found)),
-        (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found))))
+    return Group(
+        "Order of the rows",
+        (
+            (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau, 2)) for a in found)),
+            (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho, 2)) for a in found)),
+            (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found)),
+        ),
+    )
 
 
 def _signed(value: float, digits: int) -> str:

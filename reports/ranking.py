@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 Key = tuple[str, str, str]  # student, init, row
 
 
-def standings(grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task],
-              score: Score) -> tuple[dict[tuple[Key, int], str], list[str]]:
-    """"best" or "tied" for each ((student, init, row), column), and the labels of the columns with untested entries.
+def standings(
+    grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task], score: Score
+) -> tuple[dict[tuple[Key, int], str], list[str]]:
+    """ "best" or "tied" for each ((student, init, row), column), and the labels of the columns with untested entries.
 
     Only complete entries compete, over the whole table. Tied: a paired bootstrap over examples does not find the best
     better; on the average, the examples of each task are drawn apart. Equal values are all best.
@@ -32,8 +33,11 @@ def standings(grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], ta
         entries = _complete(grid, j)
         if not entries:
             continue
-        samples = drawn[j] if column.task else {
-            k: np.mean([d[k] for d in drawn[:j]], axis=0) for k in entries if all(k in d for d in drawn[:j])}
+        samples = (
+            drawn[j]
+            if column.task
+            else {k: np.mean([d[k] for d in drawn[:j]], axis=0) for k in entries if all(k in d for d in drawn[:j])}
+        )
         top = max(value for value, _ in entries.values())
         best = [k for k, (value, _) in entries.items() if value > top - 1e-12]
         for key in entries:
@@ -55,8 +59,9 @@ def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[fl
     return found
 
 
-def _draw(task: Task, entries: Mapping[Key, tuple[float, tuple[RunResult, ...]]],
-          score: Score) -> dict[Key, np.ndarray]:
+def _draw(
+    task: Task, entries: Mapping[Key, tuple[float, tuple[RunResult, ...]]], score: Score
+) -> dict[Key, np.ndarray]:
     """(RESAMPLES,) scores averaged over seeds of each entry whose runs all answer the same examples.
 
     An entry is left out if predictions are missing or do not give the value that its run recorded (a metric of

@@ -37,8 +37,9 @@ def resample(size: int, name: str) -> np.ndarray:
     return counts
 
 
-def resampled_scores(task: Task, predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray,
-                     score: Score) -> np.ndarray:
+def resampled_scores(
+    task: Task, predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, score: Score
+) -> np.ndarray:
     """(RESAMPLES,) task.metric on every resample. predictions, labels: (N,); counts: (RESAMPLES, N).
 
     Accuracy, F1 and Matthews correlation depend on few sums and are taken for all resamples at once; any other

@@ -113,8 +113,14 @@ class Table:
         return (entry for block in self.blocks for line in block.lines for entry in line.entries)
 
 
-def build(study: Study, profile_name: str, cells: Sequence[CellResult], tasks: Mapping[str, Task],
-          provenance: Provenance, score: Score) -> Table:
+def build(
+    study: Study,
+    profile_name: str,
+    cells: Sequence[CellResult],
+    tasks: Mapping[str, Task],
+    provenance: Provenance,
+    score: Score,
+) -> Table:
     """The table of `cells`, in the study's order whatever theirs; what the study does not name follows by name.
 
     score(task, predictions, labels) gives the value of task.metric. Per-example predictions come from each run's
@@ -144,16 +150,30 @@ def build(study: Study, profile_name: str, cells: Sequence[CellResult], tasks: M
     lines: dict[tuple[str, str], list[Line]] = {}
     for (student, init, name), entries in grid.items():
         noted = tuple(
-            replace(e, note=reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0,
-                    best=flags.get(((student, init, name), j)) == "best",
-                    tied=flags.get(((student, init, name), j)) == "tied") for j, e in enumerate(entries))
+            replace(
+                e,
+                note=reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0,
+                best=flags.get(((student, init, name), j)) == "best",
+                tied=flags.get(((student, init, name), j)) == "tied",
+            )
+            for j, e in enumerate(entries)
+        )
         sentence = rows[name].mark
         mark = marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
         lines.setdefault((student, init), []).append(Line(rows[name], mark, noted))
     return Table(
-        study=study.name, title=study.title, question=study.question, profile=profile_name, columns=columns,
-        teacher=_teacher(names, provenance), blocks=tuple(Block(*k, tuple(v)) for k, v in lines.items()),
-        provenance=provenance, marks=marks, reasons=tuple(reasons), untested=tuple(untested))
+        study=study.name,
+        title=study.title,
+        question=study.question,
+        profile=profile_name,
+        columns=columns,
+        teacher=_teacher(names, provenance),
+        blocks=tuple(Block(*k, tuple(v)) for k, v in lines.items()),
+        provenance=provenance,
+        marks=marks,
+        reasons=tuple(reasons),
+        untested=tuple(untested),
+    )
 
 
 def _symbol(place: int) -> str:
@@ -186,8 +206,9 @@ def _entry(cell: CellResult | None) -> Entry:
         progress = f"{len(cell.trials)}/{cell.wanted_trials} trials"
     if math.isnan(value):
         return Entry("undefined", n=n, wanted=wanted, progress=progress, reason=reason, cell=cell.cell, runs=runs)
-    return Entry("partial" if progress else "complete", value, std, n, wanted, progress, reason, cell=cell.cell,
-                 runs=runs)
+    return Entry(
+        "partial" if progress else "complete", value, std, n, wanted, progress, reason, cell=cell.cell, runs=runs
+    )
 
 
 def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
@@ -207,8 +228,12 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
 def _teacher(names: Sequence[str], provenance: Provenance) -> tuple[Entry, ...]:
     """The teacher's own scores; no average before every task has one."""
     scores = provenance.teacher_scores
-    entries = [Entry("complete", scores[t][0], n=scores[t][1], wanted=scores[t][1]) if t in scores
-               else Entry("waiting", progress="0/1", wanted=1) for t in names]
+    entries = [
+        Entry("complete", scores[t][0], n=scores[t][1], wanted=scores[t][1])
+        if t in scores
+        else Entry("waiting", progress="0/1", wanted=1)
+        for t in names
+    ]
     if not names or any(e.value is None for e in entries):
         return (*entries, Entry("absent"))
     mean = sum(e.value or 0.0 for e in entries) / len(entries)

@@ -68,14 +68,24 @@ def _print(console: Any, grid: Grid, live: bool) -> None:
 def _fitting(grid: Grid, width: int, signs: int) -> list[list[int]]:
     """The columns of each table to print: all at once if they fit, otherwise in turn, each beside the labels."""
     lines = [line for group in grid.groups for line in group.lines]
-    wide = [3 + max([len(label), len(shown), *(len(line[1 + i].text + line[1 + i].mark) + signs for line in lines)])
-            for i, (label, shown) in enumerate(grid.header)]
+    wide = [
+        3 + max([len(label), len(shown), *(len(line[1 + i].text + line[1 + i].mark) + signs for line in lines)])
+        for i, (label, shown) in enumerate(grid.header)
+    ]
     leading = [i for i, (label, _) in enumerate(grid.header) if not label]
-    start = sum(wide[i] for i in leading) + max([0, *(max(len(group.heading), len(line[0].text + line[0].mark) + (
-        2 if group.heading else 0)) for group in grid.groups for line in group.lines)])
+    start = sum(wide[i] for i in leading) + max(
+        [
+            0,
+            *(
+                max(len(group.heading), len(line[0].text + line[0].mark) + (2 if group.heading else 0))
+                for group in grid.groups
+                for line in group.lines
+            ),
+        ]
+    )
     tables: list[list[int]] = [leading]
     for i in range(len(leading), len(wide)):
-        if tables[-1] != leading and start + sum(wide[j] for j in tables[-1][len(leading):]) + wide[i] > width:
+        if tables[-1] != leading and start + sum(wide[j] for j in tables[-1][len(leading) :]) + wide[i] > width:
             tables.append(leading)
         tables[-1] = [*tables[-1], i]
     return tables
@@ -96,13 +106,19 @@ def _markdown_grid(grid: Grid) -> str:
     widths = [max(3, w) for w in widths]
 
     def line(row: list[str]) -> str:
-        return "| " + " | ".join(text.ljust(w) if i == 0 else text.rjust(w)
-                                 for i, (text, w) in enumerate(zip(row, widths, strict=True))) + " |"
+        return (
+            "| "
+            + " | ".join(
+                text.ljust(w) if i == 0 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
+            )
+            + " |"
+        )
 
     rule = "| " + " | ".join("-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)) + " |"
     notes = [f"- {_md_mark(mark)}{' ' if mark else ''}{_md(sentence)}" for mark, sentence in grid.notes]
-    return "\n".join([f"## {_md(grid.title)}", "", _md(grid.caption), "", line(header), rule, *map(line, rows), "",
-                      *notes, ""])
+    return "\n".join(
+        [f"## {_md(grid.title)}", "", _md(grid.caption), "", line(header), rule, *map(line, rows), "", *notes, ""]
+    )
 
 
 def _md(text: str) -> str:
@@ -130,39 +146,97 @@ def csv(table: Table) -> str:
     return written.getvalue()
 
 
-RECORD = ("study", "profile", "student", "init", "row", "objective", "task", "metric", "value", "std", "n", "wanted",
-          "status", "progress", "best", "tied", "reason", "mark", "cell", "published", "published_std", "difference",
-          "published_source")
+RECORD = (
+    "study",
+    "profile",
+    "student",
+    "init",
+    "row",
+    "objective",
+    "task",
+    "metric",
+    "value",
+    "std",
+    "n",
+    "wanted",
+    "status",
+    "progress",
+    "best",
+    "tied",
+    "reason",
+    "mark",
+    "cell",
+    "published",
+    "published_std",
+    "difference",
+    "published_source",
+)
 
 
 def _records(table: Table) -> list[dict[str, Any]]:
     sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
     comparison = table.comparison
-    printed = {(b.student, b.init, line.label, column.task): pair for b in comparison.blocks for line in b.lines
-               for column, pair in zip(comparison.columns, line.pairs, strict=True)} if comparison else {}
+    printed = (
+        {
+            (b.student, b.init, line.label, column.task): pair
+            for b in comparison.blocks
+            for line in b.lines
+            for column, pair in zip(comparison.columns, line.pairs, strict=True)
+        }
+        if comparison
+        else {}
+    )
     records = []
 
     def add(entry: Entry, column: Any, **where: str) -> None:
         pair = printed.get((where["student"], where["init"], where["row"], column.task))
-        records.append({
-            "study": table.study, "profile": table.profile, **where, "task": column.task or "average",
-            "metric": column.metric, "value": _percent(entry.value), "std": _percent(entry.std), "n": entry.n,
-            "wanted": entry.wanted, "status": entry.status, "progress": entry.progress, "best": entry.best,
-            "tied": entry.tied, "reason": entry.reason, "cell": entry.cell,
-            "published": float(pair.printed) if pair and pair.printed else None,
-            "published_std": float(pair.printed_std) if pair and pair.printed_std else None,
-            "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
-            "published_source": comparison.source if comparison and pair and pair.printed else "",
-            "runs": [{"run": run.run, "seed": run.seed, "hyperparameters": dict(run.hyperparameters),
-                      "metrics": {k: _percent(v) for k, v in run.metrics.items()}} for run in entry.runs]})
+        records.append(
+            {
+                "study": table.study,
+                "profile": table.profile,
+                **where,
+                "task": column.task or "average",
+                "metric": column.metric,
+                "value": _percent(entry.value),
+                "std": _percent(entry.std),
+                "n": entry.n,
+                "wanted": entry.wanted,
+                "status": entry.status,
+                "progress": entry.progress,
+                "best": entry.best,
+                "tied": entry.tied,
+                "reason": entry.reason,
+                "cell": entry.cell,
+                "published": float(pair.printed) if pair and pair.printed else None,
+                "published_std": float(pair.printed_std) if pair and pair.printed_std else None,
+                "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
+                "published_source": comparison.source if comparison and pair and pair.printed else "",
+                "runs": [
+                    {
+                        "run": run.run,
+                        "seed": run.seed,
+                        "hyperparameters": dict(run.hyperparameters),
+                        "metrics": {k: _percent(v) for k, v in run.metrics.items()},
+                    }
+                    for run in entry.runs
+                ],
+            }
+        )
 
     for entry, column in zip(table.teacher, table.columns, strict=True):
         add(entry, column, student="", init="", row="teacher", objective="", mark="")
     for block in table.blocks:
         for line in block.lines:
             for entry, column in zip(line.entries, table.columns, strict=True):
-                add(entry, column, student=block.student, init=block.init, row=line.row.label,
-                    objective=line.row.objective, mark=sentences.get(line.mark, ""))
+                add(
+                    entry,
+                    column,
+                    student=block.student,
+                    init=block.init,
+                    row=line.row.label,
+                    objective=line.row.objective,
+                    mark=sentences.get(line.mark, ""),
+                )
     return records
 
 
@@ -170,19 +244,32 @@ def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
     grid, *compared = grids(table)
     content: dict[str, Any] = {
-        "study": table.study, "profile": table.profile, "title": table.title, "question": table.question,
-        "teacher": table.provenance.teacher, "protocol": table.provenance.protocol,
+        "study": table.study,
+        "profile": table.profile,
+        "title": table.title,
+        "question": table.question,
+        "teacher": table.provenance.teacher,
+        "protocol": table.provenance.protocol,
         "notes": [f"{mark} {sentence}".strip() for mark, sentence in grid.notes],
         "entries": _records(table),
     }
     if table.comparison:
         content["comparison"] = {
             "source": table.comparison.source,
-            "agreement": [{"student": b.student, "init": b.init, "task": c.task or "average", "rows": a.n,
-                           "kendall_tau_b": _finite(a.tau), "spearman_rho": _finite(a.rho)}
-                          for b in table.comparison.blocks
-                          for c, a in zip(table.comparison.columns, b.agreement, strict=True)],
-            "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes]}
+            "agreement": [
+                {
+                    "student": b.student,
+                    "init": b.init,
+                    "task": c.task or "average",
+                    "rows": a.n,
+                    "kendall_tau_b": _finite(a.tau),
+                    "spearman_rho": _finite(a.rho),
+                }
+                for b in table.comparison.blocks
+                for c, a in zip(table.comparison.columns, b.agreement, strict=True)
+            ],
+            "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
+        }
     return json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
 
 

@@ -19,8 +19,11 @@ from harness.registry import student
 LAYERS = Hyperparameter(3, low=1)
 
 
-@student("transformer", hyperparameters={"layers": LAYERS},
-         emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
+@student(
+    "transformer",
+    hyperparameters={"layers": LAYERS},
+    emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES},
+)
 class Transformer(Student):
     """`layers` encoder layers of the teacher's kind, with the teacher's head on top; pairs are read jointly.
 
@@ -42,9 +45,15 @@ class Transformer(Student):
     @classmethod
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
         return ModelInfo(
-            name=cls.name, layers=LAYERS.check("layers", settings.get("layers", LAYERS.default)), width=teacher.width,
-            heads=teacher.heads, vocabulary=teacher.vocabulary, labels=task.outputs, emits=cls.emits,
-            tokenizer=teacher.tokenizer)
+            name=cls.name,
+            layers=LAYERS.check("layers", settings.get("layers", LAYERS.default)),
+            width=teacher.width,
+            heads=teacher.heads,
+            vocabulary=teacher.vocabulary,
+            labels=task.outputs,
+            emits=cls.emits,
+            tokenizer=teacher.tokenizer,
+        )
 
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:

@@ -31,13 +31,31 @@ from harness.registry import teacher
 from teachers.huggingface import describe, fingerprint_of, has_classifier, load_classifier, read_config
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-ARCHITECTURE: dict[str, Any] = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
-                                "intermediate_size": 256, "max_position_embeddings": 64}
-PRETRAINING: dict[str, Any] = {"corpus": "grammar", "examples": 20000, "steps": 2000, "batch_size": 64,
-                               "learning_rate": 1e-3, "warmup_ratio": 0.1, "weight_decay": 0.01, "max_length": 64,
-                               "mask_probability": 0.15}
-RECIPE: dict[str, Any] = {"learning_rate": 5e-4, "batch_size": 32, "epochs": 10, "warmup_ratio": 0.1,
-                          "weight_decay": 0.01}
+ARCHITECTURE: dict[str, Any] = {
+    "num_hidden_layers": 4,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 256,
+    "max_position_embeddings": 64,
+}
+PRETRAINING: dict[str, Any] = {
+    "corpus": "grammar",
+    "examples": 20000,
+    "steps": 2000,
+    "batch_size": 64,
+    "learning_rate": 1e-3,
+    "warmup_ratio": 0.1,
+    "weight_decay": 0.01,
+    "max_length": 64,
+    "mask_probability": 0.15,
+}
+RECIPE: dict[str, Any] = {
+    "learning_rate": 5e-4,
+    "batch_size": 32,
+    "epochs": 10,
+    "warmup_ratio": 0.1,
+    "weight_decay": 0.01,
+}
 
 
 @teacher("embedded")
@@ -67,12 +85,20 @@ class EmbeddedTeacher(Teacher):
         words.normalizer = BertNormalizer(lowercase=True)
         words.pre_tokenizer = BertPreTokenizer()
         words.post_processor = TemplateProcessing(
-            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])])
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+        )
         return PreTrainedTokenizerFast(
-            tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-            mask_token="[MASK]", model_max_length=ARCHITECTURE["max_position_embeddings"],
-            model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+            tokenizer_object=words,
+            pad_token="[PAD]",
+            unk_token="[UNK]",
+            cls_token="[CLS]",
+            sep_token="[SEP]",
+            mask_token="[MASK]",
+            model_max_length=ARCHITECTURE["max_position_embeddings"],
+            model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        )
 
     def answers(self, task: Task) -> bool:
         return False

@@ -32,15 +32,26 @@ from harness.registry import teacher
 
 EMITS = frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-DESCRIPTION = (*VOCABULARIES, "config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-               "merges.txt")
+DESCRIPTION = (
+    *VOCABULARIES,
+    "config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+)
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
 
 # The published studies' teacher is planned with where the hub is out of reach; its weights are not.
 KNOWN: Mapping[str, Mapping[str, Any]] = {
-    "roberta-base": {"model_type": "roberta", "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1,
-                     "layer_norm_eps": 1e-5},
+    "roberta-base": {
+        "model_type": "roberta",
+        "vocab_size": 50265,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+    },
 }
 
 
@@ -125,9 +136,10 @@ class HuggingFaceTeacher(Teacher):
         try:
             return Path(snapshot_download(self.argument, allow_patterns=list(patterns)))
         except (OSError, ValueError) as error:
-            raise UserError(f"teacher {self.argument} is no folder here and cannot be fetched from the hub "
-                            f"({_line(error)}); give a local folder, or minilm or embedded, which need no network"
-                            ) from error
+            raise UserError(
+                f"teacher {self.argument} is no folder here and cannot be fetched from the hub "
+                f"({_line(error)}); give a local folder, or minilm or embedded, which need no network"
+            ) from error
 
 
 # ---------------------------------------------------------------- what a checkpoint is
@@ -164,8 +176,15 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def describe(name: str, config: PreTrainedConfig, tokenizer: str, task: Task) -> ModelInfo:
     return ModelInfo(
-        name=name, layers=config.num_hidden_layers, width=config.hidden_size, heads=config.num_attention_heads,
-        vocabulary=config.vocab_size, labels=task.outputs, emits=EMITS, tokenizer=tokenizer)
+        name=name,
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        heads=config.num_attention_heads,
+        vocabulary=config.vocab_size,
+        labels=task.outputs,
+        emits=EMITS,
+        tokenizer=tokenizer,
+    )
 
 
 def fingerprint_of(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -254,8 +273,9 @@ def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedMod
     config = read_config(folder)
     if not fresh_head:
         if config.num_labels != task.outputs:
-            raise UserError(f"the classifier in {folder} has {config.num_labels} outputs, "
-                            f"but {task.name} needs {task.outputs}")
+            raise UserError(
+                f"the classifier in {folder} has {config.num_labels} outputs, but {task.name} needs {task.outputs}"
+            )
         return _load(AutoModelForSequenceClassification, folder, allow_missing=False)[0]
     config.num_labels = task.outputs
     if task.labels:
@@ -278,8 +298,13 @@ def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrain
     with _quiet():
         try:
             model, found = kind.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True, output_loading_info=True,
-                ignore_mismatched_sizes=True)
+                folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(f"the weights in {folder} cannot be loaded: {_line(error)}") from error
     if found["mismatched_keys"]:
@@ -287,8 +312,11 @@ def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrain
         raise UserError(f"weight {name} in {folder} has shape {tuple(here)}, but config.json asks for {tuple(wanted)}")
     missing = set(found["missing_keys"])
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
-    needed = sorted(name for name in missing
-                    if not allow_missing or (name.startswith(prefix) and not name.startswith(f"{prefix}pooler.")))
+    needed = sorted(
+        name
+        for name in missing
+        if not allow_missing or (name.startswith(prefix) and not name.startswith(f"{prefix}pooler."))
+    )
     if needed:
         more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
         raise UserError(f"the weights in {folder} lack {', '.join(needed[:3])}{more}")

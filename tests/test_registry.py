@@ -53,8 +53,18 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_the_projects_objectives_are_found_in_their_folder() -> None:
-    assert {"labels_only", "vanilla_kd", "logit_mse", "hid_cls", "hid_seq", "hid_cls_contrast", "att_mse", "att_kl",
-            "val_kl", "cosine"} <= set(OBJECTIVES.names())
+    assert {
+        "labels_only",
+        "vanilla_kd",
+        "logit_mse",
+        "hid_cls",
+        "hid_seq",
+        "hid_cls_contrast",
+        "att_mse",
+        "att_kl",
+        "val_kl",
+        "cosine",
+    } <= set(OBJECTIVES.names())
     assert Path(OBJECTIVES.origin("att_kl")).parent.name == "objectives"
 
 
@@ -76,8 +86,12 @@ def test_a_plugin_file_adds_its_objective(write: Callable[..., Path]) -> None:
 
 
 def test_a_plugin_file_may_add_a_study(write: Callable[..., Path]) -> None:
-    load_file(write("from harness.contracts import Study\nfrom harness.registry import study\n"
-                    "study(Study('outside', 'Title', 'Question?', 'one_stage', (), (), {}))\n"))
+    load_file(
+        write(
+            "from harness.contracts import Study\nfrom harness.registry import study\n"
+            "study(Study('outside', 'Title', 'Question?', 'one_stage', (), (), {}))\n"
+        )
+    )
     assert STUDIES.get("outside").title == "Title"
 
 
@@ -103,11 +117,14 @@ def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path])
     assert str(caught.value).count(str(path)) == 1
 
 
-@pytest.mark.parametrize(("source", "message"), [
-    ("def broken(:\n", "syntax error on line 1"),
-    ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-    ("1 / 0\n", "ZeroDivisionError"),
-])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def broken(:\n", "syntax error on line 1"),
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("1 / 0\n", "ZeroDivisionError"),
+    ],
+)
 def test_a_file_that_cannot_be_read_says_why(write: Callable[..., Path], source: str, message: str) -> None:
     path = write(source)
     with pytest.raises(UserError, match=message) as caught:
@@ -124,24 +141,44 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
         load_file(write("", "plugin.txt"))
 
 
-@pytest.mark.parametrize(("source", "message"), [
-    ("@objective('o', needs={Signal.LOGITS})\ndef f(student, batch): ...\n",
-     r"objective 'o': f takes \(student, batch\) but must take \(student, teacher, batch\)"),
-    ("@objective('o', needs={Signal.LOGITS})\ndef f(teacher, student, batch): ...\n", "must take .student, teacher"),
-    ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, power): ...\n", "but must take"),
-    ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, **rest): ...\n", "but must take"),
-    ("@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\ndef f(student, teacher, batch): ...\n",
-     r"but must take \(student, teacher, batch, \*, power\)"),
-    ("@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    def forward(self, student, batch): ...\n",
-     r"forward takes \(self, student, batch\) but must take \(self, student, teacher, batch\)"),
-    ("@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\nclass C(Objective):\n"
-     "    def forward(self, student, teacher, batch): ...\n", "__init__ takes"),
-    ("@objective('o', needs={Signal.LOGITS})\nclass C:\n    pass\n", "must be a function or a subclass of Objective"),
-    ("@objective('o', needs={Signal.LOGITS}, stage='final')\ndef f(student, teacher, batch): ...\n",
-     "stage is intermediate or prediction, not 'final'"),
-    ("@student('s', emits={Signal.LOGITS})\nclass S:\n    pass\n", "student 's' must be a subclass of Student"),
-    ("@teacher('t')\ndef t(): ...\n", "teacher 't' must be a subclass of Teacher"),
-])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "@objective('o', needs={Signal.LOGITS})\ndef f(student, batch): ...\n",
+            r"objective 'o': f takes \(student, batch\) but must take \(student, teacher, batch\)",
+        ),
+        (
+            "@objective('o', needs={Signal.LOGITS})\ndef f(teacher, student, batch): ...\n",
+            "must take .student, teacher",
+        ),
+        ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, power): ...\n", "but must take"),
+        ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, **rest): ...\n", "but must take"),
+        (
+            "@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\ndef f(student, teacher, batch): ...\n",
+            r"but must take \(student, teacher, batch, \*, power\)",
+        ),
+        (
+            "@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    def forward(self, student, batch): ...\n",
+            r"forward takes \(self, student, batch\) but must take \(self, student, teacher, batch\)",
+        ),
+        (
+            "@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\nclass C(Objective):\n"
+            "    def forward(self, student, teacher, batch): ...\n",
+            "__init__ takes",
+        ),
+        (
+            "@objective('o', needs={Signal.LOGITS})\nclass C:\n    pass\n",
+            "must be a function or a subclass of Objective",
+        ),
+        (
+            "@objective('o', needs={Signal.LOGITS}, stage='final')\ndef f(student, teacher, batch): ...\n",
+            "stage is intermediate or prediction, not 'final'",
+        ),
+        ("@student('s', emits={Signal.LOGITS})\nclass S:\n    pass\n", "student 's' must be a subclass of Student"),
+        ("@teacher('t')\ndef t(): ...\n", "teacher 't' must be a subclass of Teacher"),
+    ],
+)
 def test_a_plugin_declared_wrongly_says_what_is_wrong(write: Callable[..., Path], source: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         load_file(write(HEADER + source))
@@ -152,6 +189,7 @@ def test_a_plugin_declared_wrongly_says_what_is_wrong(write: Callable[..., Path]
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
     """Install a distribution of one module with pip, as a plugin's user would, into this test's own environment."""
+
     def installed(module: str, source: str) -> Path:
         wheel, information = tmp_path / f"{module}-1.0-py3-none-any.whl", f"{module}-1.0.dist-info"
         with zipfile.ZipFile(wheel, "w") as archive:
@@ -161,8 +199,24 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
             archive.writestr(f"{information}/entry_points.txt", f"[harness.plugins]\nmine = {module}\n")
             archive.writestr(f"{information}/RECORD", "")
         target = tmp_path / "environment"
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir",
-                        "--disable-pip-version-check", "--target", str(target), str(wheel)], check=True, timeout=120)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-index",
+                "--no-deps",
+                "--no-cache-dir",
+                "--disable-pip-version-check",
+                "--target",
+                str(target),
+                str(wheel),
+            ],
+            check=True,
+            timeout=120,
+        )
         monkeypatch.syspath_prepend(str(target))
         return target / f"{module}.py"
 

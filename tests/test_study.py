@@ -16,16 +16,16 @@ TABLE = Path("objectives_vs_init") / "quick"
 
 
 @pytest.fixture(scope="module")
-def finished(glue: Path, checkpoint: Path, harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small study, run to the end by two workers."""
     out = tmp_path_factory.mktemp("results") / "out"
-    process = run(harness, glue, checkpoint, out, "--workers", "2")
+    process = run(call, glue, checkpoint, out, "--workers", "2")
     assert "runs trained" in process.stdout
     return out
 
 
-def run(harness: Harness, glue: Path, checkpoint: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    process = harness("run", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out, *more)
+def run(call: Harness, glue: Path, checkpoint: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    process = call("run", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out, *more)
     assert process.returncode == 0, process.stdout + process.stderr
     return process
 
@@ -50,18 +50,18 @@ def test_every_cell_has_its_budget(finished: Path) -> None:
 
 
 def test_a_second_run_trains_nothing_and_prints_the_same(
-    finished: Path, glue: Path, checkpoint: Path, harness: Harness
+    finished: Path, glue: Path, checkpoint: Path, call: Harness
 ) -> None:
     before, tables = records(finished), (finished / TABLE / "table.md").read_bytes()
-    process = run(harness, glue, checkpoint, finished)
+    process = run(call, glue, checkpoint, finished)
     assert "0 runs trained" in process.stdout
     assert records(finished) == before and (finished / TABLE / "table.md").read_bytes() == tables
 
 
 def test_one_worker_and_reordered_axes_give_the_same_table(
-    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
-    run(harness, glue, checkpoint, tmp_path / "out", "--workers", "1")
+    run(call, glue, checkpoint, tmp_path / "out", "--workers", "1")
     for name in ("table.md", "table.tex", "table.csv", "table.json"):
         assert (tmp_path / "out" / TABLE / name).read_bytes() == (finished / TABLE / name).read_bytes(), name
     backwards = [*SMALL_STUDY]
@@ -69,12 +69,12 @@ def test_one_worker_and_reordered_axes_give_the_same_table(
     backwards[first], backwards[first + 1] = backwards[first + 1], backwards[first]
     backwards[second], backwards[second + 1] = backwards[second + 1], backwards[second]
     before = records(finished)
-    process = harness("run", *backwards, "--data", glue, "--teacher", checkpoint, "--out", finished)
+    process = call("run", *backwards, "--data", glue, "--teacher", checkpoint, "--out", finished)
     assert "0 runs trained" in process.stdout and records(finished) == before
 
 
 def test_the_table_survives_without_optunas_database(
-    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     import optuna
 
@@ -91,32 +91,32 @@ def test_the_table_survives_without_optunas_database(
     before = trials()
     assert len(before) == 4 and all(len(values) == 2 for values in before.values())
     (out / "optuna.db").unlink()
-    process = run(harness, glue, checkpoint, out)
+    process = run(call, glue, checkpoint, out)
     assert "0 runs trained" in process.stdout and trials() == before
     assert (out / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
 
 
 def test_more_trials_keep_those_made(
-    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     one = tmp_path / "in_steps"
-    run(harness, glue, checkpoint, one, "--trials", "1", "--seeds", "1")
+    run(call, glue, checkpoint, one, "--trials", "1", "--seeds", "1")
     first = records(one)
-    run(harness, glue, checkpoint, one, "--trials", "2", "--seeds", "2")
+    run(call, glue, checkpoint, one, "--trials", "2", "--seeds", "2")
     assert {name: when for name, when in records(one).items() if name in first} == first
     assert (one / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
 
 
 def test_a_damaged_record_is_named_and_made_again(
-    finished: Path, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(finished, tmp_path / "out"))
     victim = sorted(p for p in out.glob("ledger/*/record.json") if b'"student"' in p.read_bytes())[0]
     victim.write_bytes(victim.read_bytes()[:100])
     for command in ("report", "status"):
-        process = harness(command, "--study", "objectives_vs_init", "--out", out)
+        process = call(command, "--study", "objectives_vs_init", "--out", out)
         assert process.returncode == 0 and victim.parent.name in process.stdout + process.stderr
-    process = run(harness, glue, checkpoint, out)
+    process = run(call, glue, checkpoint, out)
     assert victim.parent.name in process.stderr and "1 run trained" in process.stdout
     assert (out / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
 
@@ -140,9 +140,9 @@ def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
         "@objective('mine', needs={Signal.SENTENCE})\ndef mine(student, teacher, batch):\n"
     )
     plugin.write_text(head + formula)
-    words = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "mine", "--inits", "every", "--trials",
-             "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1", "--data", glue, "--teacher", checkpoint,
-             "--plugin", plugin, "--out", tmp_path / "out")  # fmt: skip
+    small = ("--trials", "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1")
+    study = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "mine", "--inits", "every", *small)
+    words = (*study, "--data", glue, "--teacher", checkpoint, "--plugin", plugin, "--out", tmp_path / "out")
     first = harness("run", *words)
     assert first.returncode == 0 and "mine" in first.stdout, first.stderr
     plugin.write_text("# a comment\n" + head + '    """A docstring."""\n' + formula)
@@ -170,18 +170,18 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, harness:
     assert first.returncode == 0
 
 
-def test_status_show_and_plan(finished: Path, glue: Path, checkpoint: Path, harness: Harness) -> None:
-    status = harness("status", "--study", "objectives_vs_init", "--out", finished)
+def test_status_show_and_plan(finished: Path, glue: Path, checkpoint: Path, call: Harness) -> None:
+    status = call("status", "--study", "objectives_vs_init", "--out", finished)
     assert "4 of 4 complete" in status.stdout and "12 done, 0 failed, 0 left" in status.stdout
     cell = cells(finished)[0]
-    shown = harness("show", str(cell["id"]), "--out", finished)
+    shown = call("show", str(cell["id"]), "--out", finished)
     assert "trial 0" in shown.stdout and "<- best" in shown.stdout and "seed 1" in shown.stdout
-    plan = harness("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", finished)
+    plan = call("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", finished)
     assert plan.returncode == 0 and "12 runs, 0 missing" in plan.stdout, plan.stdout + plan.stderr
 
 
-def test_the_published_setting_is_planned_right(harness: Harness, tmp_path: Path) -> None:
-    process = harness("plan", "--study", "objectives_vs_init", "--profile", "paper", cwd=tmp_path)
+def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -> None:
+    process = call("plan", "--study", "objectives_vs_init", "--profile", "paper", "--out", tmp_path / "out")
     assert process.returncode == 0, process.stderr
     text = process.stdout
     for task in ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"):

@@ -63,6 +63,8 @@ def _f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 def _matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     from sklearn.metrics import matthews_corrcoef
 
+    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        return 0.0
     return float(matthews_corrcoef(labels, predictions))
 
 

@@ -40,8 +40,9 @@ def _weight(text: str, expression: str) -> float:
     try:
         weight = float(text)
     except ValueError:
-        raise UserError(f"weight {text!r} in objective {expression!r} is not a number; "
-                        "write the weight first, as in '0.5*att_kl'") from None
+        raise UserError(
+            f"weight {text!r} in objective {expression!r} is not a number; write the weight first, as in '0.5*att_kl'"
+        ) from None
     if not (math.isfinite(weight) and weight > 0):
         raise UserError(f"weight {text} in objective {expression!r} must be finite and greater than zero")
     return weight
@@ -50,8 +51,10 @@ def _weight(text: str, expression: str) -> float:
 def canonical(expression: str) -> str:
     """The one spelling of a sum: sorted by name, without spaces and without weights of 1. Raises as `parse` does."""
     # "1e+20" would read as two terms
-    return "+".join(name if weight == 1 else f"{repr(weight).replace('e+', 'e').removesuffix('.0')}*{name}"
-                    for weight, name in parse(expression))
+    return "+".join(
+        name if weight == 1 else f"{repr(weight).replace('e+', 'e').removesuffix('.0')}*{name}"
+        for weight, name in parse(expression)
+    )
 
 
 def stage(terms: Terms) -> str:
@@ -62,8 +65,11 @@ def stage(terms: Terms) -> str:
 
 def declared(terms: Terms) -> dict[str, Hyperparameter]:
     """Every term's hyperparameters as "objective.setting"."""
-    return {f"{name}.{setting}": hyperparameter for _, name in terms
-            for setting, hyperparameter in OBJECTIVES.get(name).hyperparameters.items()}
+    return {
+        f"{name}.{setting}": hyperparameter
+        for _, name in terms
+        for setting, hyperparameter in OBJECTIVES.get(name).hyperparameters.items()
+    }
 
 
 def refuse(terms: Terms, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
@@ -83,16 +89,19 @@ class Sum(nn.Module):
     hyperparameters are "objective.setting" of the terms, already checked; what is missing takes its default.
     """
 
-    def __init__(self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap,
-                 hyperparameters: Mapping[str, Any]):
+    def __init__(
+        self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, hyperparameters: Mapping[str, Any]
+    ):
         super().__init__()
         self.terms = terms
         self._wants = wants(terms, student, teacher, layers)
         self.objectives = nn.ModuleList()  # a ModuleDict would not take an objective called "values"
         for _, name in terms:
             kind = OBJECTIVES.get(name)
-            settings = {setting: hyperparameters.get(f"{name}.{setting}", hyperparameter.default)
-                        for setting, hyperparameter in kind.hyperparameters.items()}
+            settings = {
+                setting: hyperparameters.get(f"{name}.{setting}", hyperparameter.default)
+                for setting, hyperparameter in kind.hyperparameters.items()
+            }
             self.objectives.append(kind(student, teacher, layers, **settings))
 
     def wants(self) -> tuple[Want, Want]:
@@ -106,6 +115,8 @@ class Sum(nn.Module):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss to train, and each term's weighted part of it by name, detached."""
-        parts = {name: weight * objective(student, teacher, batch)
-                 for (weight, name), objective in zip(self.terms, self.objectives, strict=True)}
+        parts = {
+            name: weight * objective(student, teacher, batch)
+            for (weight, name), objective in zip(self.terms, self.objectives, strict=True)
+        }
         return sum(parts.values()), {name: part.detach() for name, part in parts.items()}

@@ -10,8 +10,9 @@ from harness.errors import UserError
 from harness.modeling.signals import layers_path
 
 
-def copy_layers(student: PreTrainedModel, teacher: PreTrainedModel, layers: tuple[int, ...], embeddings: bool
-                ) -> tuple[str, ...]:
+def copy_layers(
+    student: PreTrainedModel, teacher: PreTrainedModel, layers: tuple[int, ...], embeddings: bool
+) -> tuple[str, ...]:
     """Copy teacher layer `layers[i]` (1-based) into student layer i + 1, and the embeddings if asked.
 
     No layers: none is copied. Pooler and head are never copied: the published students take embeddings and layers
@@ -45,7 +46,7 @@ def _before_layers(model: PreTrainedModel, path: str) -> list[str]:
 
 def _matched(target: dict[str, Tensor], source: dict[str, Tensor], ours: str, theirs: str) -> list[tuple[str, str]]:
     """(student name, teacher name) of each weight under the prefixes. Raises UserError for the first that differs."""
-    pairs = [(name, theirs + name[len(ours):]) for name in target if name.startswith(ours)]
+    pairs = [(name, theirs + name[len(ours) :]) for name in target if name.startswith(ours)]
     left = {name for name in source if name.startswith(theirs)} - {origin for _, origin in pairs}
     if left:
         raise UserError(f"the teacher's {min(left)} has no counterpart in the student")
@@ -53,6 +54,8 @@ def _matched(target: dict[str, Tensor], source: dict[str, Tensor], ours: str, th
         if origin not in source:
             raise UserError(f"the student's {to} cannot be initialised: the teacher has no {origin}")
         if target[to].shape != source[origin].shape:
-            raise UserError(f"the student's {to} of shape {tuple(target[to].shape)} cannot be initialised from the "
-                            f"teacher's {origin} of shape {tuple(source[origin].shape)}")
+            raise UserError(
+                f"the student's {to} of shape {tuple(target[to].shape)} cannot be initialised from the "
+                f"teacher's {origin} of shape {tuple(source[origin].shape)}"
+            )
     return pairs

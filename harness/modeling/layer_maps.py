@@ -23,8 +23,10 @@ def canonical_init(init: str) -> str:
         return name
     if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", name):
         if name and ("," in name or not re.search("[a-zA-Z]", name)):
-            raise UserError(f"initialisation {init!r} is no list of layers: it must be whole numbers with commas "
-                            "between, like 1,8,12")
+            raise UserError(
+                f"initialisation {init!r} is no list of layers: it must be whole numbers with commas "
+                "between, like 1,8,12"
+            )
         raise unknown("initialisation", init, (*NAMES, "a list like 1,8,12"))
     numbers = [int(number) for number in name.split(",")]
     if 0 in numbers:
@@ -34,8 +36,9 @@ def canonical_init(init: str) -> str:
 
 def every(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
     """Evenly spread: for student layer i the layer floor(i * teacher_layers / student_layers + 1/2), at least 1."""
-    return tuple(max(1, (2 * i * teacher_layers + student_layers) // (2 * student_layers))
-                 for i in range(1, student_layers + 1))
+    return tuple(
+        max(1, (2 * i * teacher_layers + student_layers) // (2 * student_layers)) for i in range(1, student_layers + 1)
+    )
 
 
 def layers_of(init: str, student_layers: int, teacher_layers: int) -> tuple[int, ...]:
@@ -61,8 +64,9 @@ def layers_of(init: str, student_layers: int, teacher_layers: int) -> tuple[int,
         raise UserError(f"initialisation {init} needs {_layers(student_layers)}, but the teacher has {teacher_layers}")
     missing = [layer for layer in chosen if layer > teacher_layers]
     if missing:
-        raise UserError(f"initialisation {init} names layer {missing[0]}, "
-                        f"but the teacher's layers are 1 to {teacher_layers}")
+        raise UserError(
+            f"initialisation {init} names layer {missing[0]}, but the teacher's layers are 1 to {teacher_layers}"
+        )
     return chosen
 
 

@@ -33,9 +33,17 @@ class _Request:
     found_values: dict[int, Tensor] = field(default_factory=dict)
 
 
-def _attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
-               scaling: float | None = None, dropout: float = 0.0, signal_request: _Request | None = None,
-               **kwargs: Any) -> tuple[Tensor, None]:
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    signal_request: _Request | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
     """Attention as transformers calls it. query, key, value: (B, H, L, D / H); the mask is bool, True = attend."""
     kwargs |= {"dropout": dropout, "scaling": scaling}
     if signal_request is None:
@@ -67,8 +75,10 @@ def layers_path(model: PreTrainedModel) -> str:
     for name, module in model.base_model.named_modules():  # outermost first
         if isinstance(module, nn.ModuleList) and len(module) == depth:
             return name
-    raise UserError(f"a model of type {model.config.model_type} has no list of its {depth} encoder layers, so it "
-                    "can be neither teacher nor student; BERT, RoBERTa, DistilBERT and ELECTRA have one")
+    raise UserError(
+        f"a model of type {model.config.model_type} has no list of its {depth} encoder layers, so it "
+        "can be neither teacher nor student; BERT, RoBERTa, DistilBERT and ELECTRA have one"
+    )
 
 
 def prepare(model: PreTrainedModel) -> None:
@@ -82,8 +92,10 @@ def prepare(model: PreTrainedModel) -> None:
     for number, layer in enumerate(layers.children(), start=1):
         for module in layer.modules():
             if getattr(module, "is_causal", False):
-                raise UserError(f"a model of type {model.config.model_type} is a decoder; the harness needs an "
-                                "encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA")
+                raise UserError(
+                    f"a model of type {model.config.model_type} is a decoder; the harness needs an "
+                    "encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
+                )
             setattr(module, "signal_layer", number)  # noqa: B010
     model.set_attn_implementation(IMPLEMENTATION)
     setattr(model, "signals_prepared", True)  # noqa: B010
@@ -105,29 +117,35 @@ def emit(model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact:
     request = _Request(want.attention_scores, want.values, exact)
     if exact or want.attention_scores or want.values:
         arguments["signal_request"] = request
-    states = want.hidden_states | ({depth} if want.sentence else set())
-    if states:
-        arguments["output_hidden_states"] = sorted(states)
+    layers = want.hidden_states | ({depth} if want.sentence else set())
+    if layers:
+        arguments["output_hidden_states"] = sorted(layers)
     if getattr(model.config, "type_vocab_size", 0) < 2:  # DistilBERT takes none, RoBERTa only zeros
         encoding = {name: tensor for name, tensor in encoding.items() if name != "token_type_ids"}
     network = model if want.logits or want.mlm_logits else model.base_model
     output = network(**encoding, **arguments)
     if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
-        raise UserError(f"{type(model).__name__} does not use transformers' attention interface, so its attention "
-                        "scores and values cannot be had; choose an objective that needs neither")
-    return Outputs(
-        logits=output.logits if want.logits else None,
-        sentence=output.hidden_states[depth][:, 0] if want.sentence else None,
-        mlm_logits=output.logits if want.mlm_logits else None,
-        hidden_states={layer: output.hidden_states[layer] for layer in sorted(want.hidden_states)},
-        attention_scores=request.found_scores,
-        values=request.found_values,
-    )
+        raise UserError(
+            f"{type(model).__name__} does not use transformers' attention interface, so its attention "
+            "scores and values cannot be had; choose an objective that needs neither"
+        )
+    single: dict[str, Any] = {}
+    if want.logits:
+        single["logits"] = output.logits
+    if want.mlm_logits:
+        single["mlm_logits"] = output.logits
+    if want.sentence:
+        single["sentence"] = output.hidden_states[depth][:, 0]  # (B, L, D) -> (B, D)
+    states = {layer: output.hidden_states[layer] for layer in sorted(want.hidden_states)}
+    return Outputs(hidden_states=states, attention_scores=request.found_scores, values=request.found_values, **single)
 
 
 def _check_layers(model: str, depth: int, want: Want) -> None:
-    for signal, lowest, asked in (("hidden_states", 0, want.hidden_states), ("values", 1, want.values),
-                                  ("attention_scores", 1, want.attention_scores)):
+    for signal, lowest, asked in (
+        ("hidden_states", 0, want.hidden_states),
+        ("values", 1, want.values),
+        ("attention_scores", 1, want.attention_scores),
+    ):
         wrong = sorted(layer for layer in asked if not lowest <= layer <= depth)
         if wrong:
             raise UserError(f"{signal} of layer {wrong[0]} were asked of {model}, whose layers are {lowest} to {depth}")

@@ -6,7 +6,7 @@ A plan is plain JSON: the driver follows it, and tables are made from it and the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ class Planner:
         self.overrides = merging.parse_set(request.overrides)
         self.used: set[str] = set()  # overrides that reached some cell
         self.notices: list[str] = []
+        self._found: dict[str, tuple[str, int]] = {}  # task -> (content, examples); "" for the teacher's content
         self.defaults: dict[str, Any] = {name: declared.default for name, declared in TRAINING.items()}
         name, _, argument = (request.teacher or self.profile.teacher).partition(":")
         if name not in registry.TEACHERS.names():
@@ -105,7 +106,7 @@ class Planner:
             "tasks": [task.name for task in tasks],
             "students": [s.name for s in students],
             "inits": inits,
-            "examples": {task.name: self._examples(task) for task in tasks},
+            "examples": {task.name: self._read(task)[1] for task in tasks},
             "rows": [dataclasses.asdict(row) for row in rows],
             "defaults": self.defaults,
             "teachers": teachers,
@@ -161,7 +162,7 @@ class Planner:
     def _teacher_runs(self, task: Task) -> list[dict[str, Any]]:
         """Specifications of the runs that make the teacher for a task, in order; the last is the teacher itself."""
         runs: list[dict[str, Any]] = []
-        who: dict[str, Any] = {"name": self.teacher.name, "content": self._or_unknown("teacher", self.teacher.content)}
+        who: dict[str, Any] = {"name": self.teacher.name, "content": self._content()}
         pretraining = self.teacher.pretraining()
         if pretraining is not None:
             runs.append({"kind": "pretraining", "teacher": who, "settings": dict(pretraining), "seed": 0})
@@ -183,7 +184,7 @@ class Planner:
             "task": task.name,
             "teacher": who,
             "metric": self._metric(task),
-            "data": self._data(task),
+            "data": self._read(task)[0],
             "settings": settings,
             "seed": 0,
         }
@@ -215,7 +216,7 @@ class Planner:
         specification = {
             "kind": "student",
             "task": task.name,
-            "data": self._data(task),
+            "data": self._read(task)[0],
             "teacher": identity(teacher_run, self.defaults),
             "student": student.name,
             "init": init,
@@ -249,31 +250,34 @@ class Planner:
                 want |= combine.wants(trained, described, teacher, layers)[1]
         return cell, want
 
+    def _content(self) -> str:
+        if "" not in self._found:
+            self._found[""] = self._or_unknown(self.teacher.content), 0
+        return self._found[""][0]
+
     def _metric(self, task: Task) -> str:
         return self.study.metrics.get(task.name, task.metric)
 
-    def _data(self, task: Task) -> str:
+    def _read(self, task: Task) -> tuple[str, int]:
+        """(content hash, number of training examples) of the task's data; ("unknown", 0) in a lenient plan without."""
         from harness.data import sources
 
-        return self._or_unknown("data", lambda: sources.content(task, self.source))
+        if task.name not in self._found:
+            # A hub that did not answer once is not asked again: every question costs half a minute.
+            unreachable = self.source == "hub" and bool(self.notices)
+            content = "unknown" if unreachable else self._or_unknown(lambda: sources.content(task, self.source))
+            size = 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)
+            self._found[task.name] = content, size
+        return self._found[task.name]
 
-    def _examples(self, task: Task) -> int:
-        """How many training examples the source has; in a lenient plan 0 where it cannot be read."""
-        from harness.data import sources
-
-        found = self._or_unknown("data", lambda: len(sources.load(task, self.source).train.text_a))
-        return int(found) if found.isdigit() else 0
-
-    def _or_unknown(self, what: str, read: Any) -> str:
+    def _or_unknown(self, read: Callable[[], str]) -> str:
         """What `read` gives; in a lenient plan "unknown", with a notice, where it cannot be read."""
         try:
-            return str(read())
+            return read()
         except UserError as error:
             if not self.lenient:
                 raise
-            notice = f"{what} not at hand: {error}"
-            if notice not in self.notices:
-                self.notices.append(notice)
+            self.notices.append(str(error))
             return "unknown"
 
 

@@ -79,10 +79,10 @@ LATER = {
 
 
 @pytest.mark.parametrize("case", LATER)
-def test_refusals_about_plugins(case: str, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+def test_refusals_about_plugins(case: str, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     words, said = LATER[case]
     common = ("--tasks", "sst2", "--data", glue, "--teacher", checkpoint, "--out", tmp_path / "out")
-    refused(harness(*STUDY, *words, *common), *said)
+    refused(call(*STUDY, *words, *common), *said)
     assert not list(tmp_path.glob("out/ledger/*"))
 
 
@@ -94,7 +94,7 @@ def _teacher(checkpoint: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("fault", ["missing", "without weights", "truncated", "pickle", "without configuration"])
-def test_broken_teacher_folders(fault: str, glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+def test_broken_teacher_folders(fault: str, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     folder = tmp_path / "teacher"
     evidence = tmp_path / "ran"
     if fault != "missing":
@@ -108,7 +108,7 @@ def test_broken_teacher_folders(fault: str, glue: Path, checkpoint: Path, harnes
         if fault == "pickle":
             (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Harmful(str(evidence))))
     out = tmp_path / "out"
-    process = harness(*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", folder, "--out", out)
+    process = call(*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", folder, "--out", out)
     refused(process, str(folder))
     assert not evidence.exists(), "a pickle was executed"
     assert not list(out.glob("ledger/*"))
@@ -155,44 +155,44 @@ def _broken(glue: Path, folder: Path, fault: str) -> Path:
     ],
 )
 def test_broken_data(
-    fault: str, said: tuple[str, ...], glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    fault: str, said: tuple[str, ...], glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     folder = _broken(glue, tmp_path / "glue", fault)
     out = tmp_path / "out"
-    process = harness(*STUDY, "--tasks", "sst2", "--data", folder, "--teacher", checkpoint, "--out", out)
+    process = call(*STUDY, "--tasks", "sst2", "--data", folder, "--teacher", checkpoint, "--out", out)
     refused(process, str(folder), *said)
     assert not list(out.glob("ledger/*"))
 
 
-def test_real_glue_without_a_training_split(checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+def test_real_glue_without_a_training_split(checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     folder = Path(os.environ.get("GLUE_DIR", Path(__file__).parents[2].parent / "shared" / "glue"))
     if not (folder / "QNLI").is_dir():
         pytest.skip("needs real GLUE files: set GLUE_DIR")
     if (folder / "QNLI" / "train.tsv").exists():
         pytest.skip("this GLUE folder has the training split of QNLI")
-    process = harness(*STUDY, "--tasks", "qnli", "--data", folder, "--teacher", checkpoint, "--out", tmp_path / "out")
+    process = call(*STUDY, "--tasks", "qnli", "--data", folder, "--teacher", checkpoint, "--out", tmp_path / "out")
     refused(process, "QNLI", "train.tsv")
 
 
 # ---------------------------------------------------------------- output folders
 
 
-def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     common = (*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", checkpoint, "--out")
     file = tmp_path / "file"
     file.write_text("precious")
-    refused(harness(*common, file), str(file))
+    refused(call(*common, file), str(file))
     assert file.read_text() == "precious"
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("precious")
-    refused(harness(*common, foreign), str(foreign), "not results")
+    refused(call(*common, foreign), str(foreign), "not results")
     assert sorted(p.name for p in foreign.iterdir()) == ["thesis.tex"]
     newer = tmp_path / "newer"
     newer.mkdir()
     (newer / "harness.json").write_text(json.dumps({"format": 2}))
-    refused(harness(*common, newer), str(newer), "format 2")
-    refused(harness(*common, "/proc/nowhere"), "/proc/nowhere")
+    refused(call(*common, newer), str(newer), "format 2")
+    refused(call(*common, "/proc/nowhere"), "/proc/nowhere")
 
 
 def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(

@@ -29,15 +29,24 @@ THREE = Task("three", "Three", "accuracy", ("accuracy",), labels=("x", "y", "z")
 SCORE = Task("score", "Score", "pearson", ("pearson",))
 
 
-def small_config(family: str, layers: int = 4, width: int = 32, vocabulary: int = 40, labels: int = 2
-                 ) -> PreTrainedConfig:
+def small_config(
+    family: str, layers: int = 4, width: int = 32, vocabulary: int = 40, labels: int = 2
+) -> PreTrainedConfig:
     """Dropout is the families' default, so that training mode is random."""
-    shared: dict[str, Any] = {"vocab_size": vocabulary, "num_labels": labels, "max_position_embeddings": 32,
-                              "pad_token_id": PAD[family]}
+    shared: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "num_labels": labels,
+        "max_position_embeddings": 32,
+        "pad_token_id": PAD[family],
+    }
     if family == "distilbert":
         return DistilBertConfig(n_layers=layers, dim=width, n_heads=4, hidden_dim=2 * width, **shared)
-    shared |= {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": 4,
-               "intermediate_size": 2 * width}
+    shared |= {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": 4,
+        "intermediate_size": 2 * width,
+    }
     if family == "roberta":
         return RobertaConfig(type_vocab_size=1, **shared)
     if family == "electra":
@@ -45,8 +54,13 @@ def small_config(family: str, layers: int = 4, width: int = 32, vocabulary: int 
     return BertConfig(**shared)
 
 
-def small_model(family: str, seed: int = 0, head: Any = AutoModelForSequenceClassification,
-                attention: str | None = None, **shape: int) -> PreTrainedModel:
+def small_model(
+    family: str,
+    seed: int = 0,
+    head: Any = AutoModelForSequenceClassification,
+    attention: str | None = None,
+    **shape: int,
+) -> PreTrainedModel:
     """A random model in evaluation mode. Weights are drawn wide, so that attention is far from uniform."""
     torch.manual_seed(seed)
     model = head.from_config(small_config(family, **shape), attn_implementation=attention)
@@ -74,8 +88,9 @@ def own_inputs(family: str, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     return {k: v for k, v in batch.items() if k != "token_type_ids" or family in ("bert", "electra")}
 
 
-def checkpoint(folder: Path, family: str, head: Any = AutoModelForMaskedLM, tokenizer: bool = True, **changes: Any
-               ) -> Path:
+def checkpoint(
+    folder: Path, family: str, head: Any = AutoModelForMaskedLM, tokenizer: bool = True, **changes: Any
+) -> Path:
     """A checkpoint with safetensors weights, as the hub's. `changes` are further entries of its configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(3)

@@ -23,8 +23,9 @@ from tests.objectives.builders import (
 
 
 def build(expression: str, **hyperparameters: Any) -> Sum:
-    return Sum(parse(expression), STUDENT, TEACHER, LAYERS, {k.replace("__", "."): v for k, v in
-                                                            hyperparameters.items()})
+    return Sum(
+        parse(expression), STUDENT, TEACHER, LAYERS, {k.replace("__", "."): v for k, v in hyperparameters.items()}
+    )
 
 
 def outputs_for(combined: Sum) -> tuple[Outputs, Outputs]:
@@ -37,41 +38,48 @@ def test_a_sum_is_sorted_by_name_with_its_weights() -> None:
     assert parse("vanilla_kd") == ((1.0, "vanilla_kd"),)
 
 
-@pytest.mark.parametrize(("expression", "expected"), [
-    ("hid_seq+att_kl", "att_kl+hid_seq"),
-    ("1.0*att_kl + hid_seq", "att_kl+hid_seq"),
-    (" 0.50 * val_kl ", "0.5*val_kl"),
-    ("2*hid_cls", "2*hid_cls"),
-    ("1e20*hid_cls+att_mse", "att_mse+1e20*hid_cls"),
-])
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("hid_seq+att_kl", "att_kl+hid_seq"),
+        ("1.0*att_kl + hid_seq", "att_kl+hid_seq"),
+        (" 0.50 * val_kl ", "0.5*val_kl"),
+        ("2*hid_cls", "2*hid_cls"),
+        ("1e20*hid_cls+att_mse", "att_mse+1e20*hid_cls"),
+    ],
+)
 def test_canonical_spelling(expression: str, expected: str) -> None:
     assert canonical(expression) == expected
 
 
-@pytest.mark.parametrize(("expression", "message"), [
-    ("", "empty term"),
-    ("att_kl+", "empty term"),
-    ("att_kl++hid_seq", "empty term"),
-    ("0.5*", "empty term"),
-    ("*att_kl", "empty term"),
-    ("att_kl+att_kll", "unknown objective 'att_kll': did you mean att_kl"),
-    ("att_kl+0.5*att_kl", "'att_kl' stands twice"),
-    ("half*att_kl", "'half' .* is not a number"),
-    ("0*att_kl", "greater than zero"),
-    ("-1*att_kl", "greater than zero"),
-    ("nan*att_kl", "finite"),
-    ("inf*att_kl", "finite"),
-    ("1e999*att_kl", "finite"),
-    ("att_kl*0.5", "unknown objective '0.5'|'att_kl' .* is not a number"),
-])
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("", "empty term"),
+        ("att_kl+", "empty term"),
+        ("att_kl++hid_seq", "empty term"),
+        ("0.5*", "empty term"),
+        ("*att_kl", "empty term"),
+        ("att_kl+att_kll", "unknown objective 'att_kll': did you mean att_kl"),
+        ("att_kl+0.5*att_kl", "'att_kl' stands twice"),
+        ("half*att_kl", "'half' .* is not a number"),
+        ("0*att_kl", "greater than zero"),
+        ("-1*att_kl", "greater than zero"),
+        ("nan*att_kl", "finite"),
+        ("inf*att_kl", "finite"),
+        ("1e999*att_kl", "finite"),
+        ("att_kl*0.5", "unknown objective '0.5'|'att_kl' .* is not a number"),
+    ],
+)
 def test_a_wrong_sum_is_refused_in_one_sentence(expression: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         parse(expression)
     assert "\n" not in str(caught.value)
 
 
-weighted = st.dictionaries(st.sampled_from(OBJECTIVES.names()),
-                           st.floats(min_value=1e-300, max_value=1e300), min_size=1)
+weighted = st.dictionaries(
+    st.sampled_from(OBJECTIVES.names()), st.floats(min_value=1e-300, max_value=1e300), min_size=1
+)
 spaces = st.sampled_from(["", " ", "  "])
 
 
@@ -79,8 +87,9 @@ spaces = st.sampled_from(["", " ", "  "])
 @given(terms=weighted, data=st.data())
 def test_order_spaces_and_spelling_of_weights_do_not_matter(terms: dict[str, float], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(list(terms)))
-    written = "+".join(f"{data.draw(spaces)}{repr(terms[name]).replace('+', '')}{data.draw(spaces)}*{name}"
-                       for name in shuffled)
+    written = "+".join(
+        f"{data.draw(spaces)}{repr(terms[name]).replace('+', '')}{data.draw(spaces)}*{name}" for name in shuffled
+    )
     assert {name: weight for weight, name in parse(written)} == terms
     assert canonical(written) == canonical("+".join(f"{repr(terms[name]).replace('+', '')}*{name}" for name in terms))
     assert parse(canonical(written)) == parse(written)
@@ -104,14 +113,17 @@ def test_the_loss_is_the_weighted_sum_of_its_terms_and_names_them() -> None:
     alone = {name: make(name)(student, teacher, batch).item() for name in ("att_kl", "hid_seq", "val_kl")}
     total, parts = combined(student, teacher, batch)
     assert {name: part.item() for name, part in parts.items()} == pytest.approx(
-        {"att_kl": 0.5 * alone["att_kl"], "hid_seq": alone["hid_seq"], "val_kl": alone["val_kl"]})
+        {"att_kl": 0.5 * alone["att_kl"], "hid_seq": alone["hid_seq"], "val_kl": alone["val_kl"]}
+    )
     assert total.item() == pytest.approx(0.5 * alone["att_kl"] + alone["hid_seq"] + alone["val_kl"])
     assert total.requires_grad and not any(part.requires_grad for part in parts.values())
 
 
 def test_wants_are_the_union_of_the_terms() -> None:
-    expected = (Want(hidden_states=frozenset({1, 2}), attention_scores=frozenset({1, 2})),
-                Want(hidden_states=frozenset({2, 4}), attention_scores=frozenset({2, 4})))
+    expected = (
+        Want(hidden_states=frozenset({1, 2}), attention_scores=frozenset({1, 2})),
+        Want(hidden_states=frozenset({2, 4}), attention_scores=frozenset({2, 4})),
+    )
     assert build("att_kl+hid_seq").wants() == expected == wants(parse("hid_seq+att_kl"), STUDENT, TEACHER, LAYERS)
     assert wants(parse("hid_cls_contrast+hid_cls"), STUDENT, TEACHER, LAYERS)[1].hidden_states == set(range(5))
 

@@ -43,8 +43,11 @@ class TestFamilies:
         before, source = state(student), state(teacher)
         copied = copy_layers(student, teacher, (), embeddings=True)
         assert all(name.startswith("embeddings") for name in copied)
-        assert {"embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight",
-                "embeddings.LayerNorm.weight"} <= set(copied)
+        assert {
+            "embeddings.word_embeddings.weight",
+            "embeddings.position_embeddings.weight",
+            "embeddings.LayerNorm.weight",
+        } <= set(copied)
         for name, tensor in state(student).items():
             expected = source if name.removeprefix(student.base_model_prefix + ".") in copied else before
             assert torch.equal(tensor, expected[name]), name

@@ -45,8 +45,9 @@ class TestAgainstTheModelItself:
             own = small_model(family, attention="eager")(**own_inputs(family, batch), output_attentions=True)
             ours = emit(small_model(family), batch, EVERYTHING)
         for layer in LAYERS:
-            torch.testing.assert_close(masked_softmax(ours.attention_scores[layer], batch), own.attentions[layer - 1],
-                                       rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                masked_softmax(ours.attention_scores[layer], batch), own.attentions[layer - 1], rtol=0, atol=1e-5
+            )
         assert own.attentions[0].amax() > 0.5  # attention is far from uniform, so that agreement means something
 
     def test_logits_and_hidden_states_are_its_own(self, family: str) -> None:
@@ -119,9 +120,14 @@ class TestAgainstTheModelItself:
     def test_exact_never_changes_a_bit(self, family: str) -> None:
         batch, model = small_batch(family), small_model(family)
         everything = tensors(emit(model, batch, EVERYTHING, exact=True))
-        wants = [Want(logits=True), Want(sentence=True), Want(hidden_states=frozenset({0, 3})),
-                 Want(values=frozenset({4})), Want(attention_scores=frozenset({2})),
-                 Want(logits=True, attention_scores=frozenset({1, 4}))]
+        wants = [
+            Want(logits=True),
+            Want(sentence=True),
+            Want(hidden_states=frozenset({0, 3})),
+            Want(values=frozenset({4})),
+            Want(attention_scores=frozenset({2})),
+            Want(logits=True, attention_scores=frozenset({1, 4})),
+        ]
         for want in wants:
             for name, tensor in tensors(emit(model, batch, want, exact=True)).items():
                 assert torch.equal(tensor, everything[name]), (want, name)
@@ -142,26 +148,41 @@ class TestAgainstTheModelItself:
 
 
 @settings(max_examples=30, deadline=None)
-@given(logits=st.booleans(), sentence=st.booleans(), hidden=st.frozensets(st.integers(0, 4)),
-       scores=st.frozensets(st.integers(1, 4)), values=st.frozensets(st.integers(1, 4)), exact=st.booleans())
-def test_just_what_was_asked(logits: bool, sentence: bool, hidden: frozenset[int], scores: frozenset[int],
-                             values: frozenset[int], exact: bool) -> None:
+@given(
+    logits=st.booleans(),
+    sentence=st.booleans(),
+    hidden=st.frozensets(st.integers(0, 4)),
+    scores=st.frozensets(st.integers(1, 4)),
+    values=st.frozensets(st.integers(1, 4)),
+    exact=st.booleans(),
+)
+def test_just_what_was_asked(
+    logits: bool, sentence: bool, hidden: frozenset[int], scores: frozenset[int], values: frozenset[int], exact: bool
+) -> None:
     want = Want(logits, sentence, False, hidden, scores, values)
     found = tensors(emit(MODEL, small_batch("bert"), want, exact))
     assert set(found) == set(want.parts())
-    shapes = {"logits": (3, 2), "sentence": (3, 32), "hidden_states": (3, 9, 32), "attention_scores": (3, 4, 9, 9),
-              "values": (3, 4, 9, 8)}
+    shapes = {
+        "logits": (3, 2),
+        "sentence": (3, 32),
+        "hidden_states": (3, 9, 32),
+        "attention_scores": (3, 4, 9, 9),
+        "values": (3, 4, 9, 8),
+    }
     assert all(tensor.shape == shapes[name] for (name, _), tensor in found.items())
 
 
 MODEL = small_model("bert")
 
 
-@pytest.mark.parametrize(("want", "words"), [
-    (Want(hidden_states=frozenset({2, 5})), "hidden_states of layer 5"),
-    (Want(attention_scores=frozenset({0})), "attention_scores of layer 0"),
-    (Want(values=frozenset({7})), "layers are 1 to 4"),
-])
+@pytest.mark.parametrize(
+    ("want", "words"),
+    [
+        (Want(hidden_states=frozenset({2, 5})), "hidden_states of layer 5"),
+        (Want(attention_scores=frozenset({0})), "attention_scores of layer 0"),
+        (Want(values=frozenset({7})), "layers are 1 to 4"),
+    ],
+)
 def test_a_layer_the_model_does_not_have(want: Want, words: str) -> None:
     with pytest.raises(UserError, match=words):
         emit(MODEL, small_batch("bert"), want)
@@ -180,11 +201,16 @@ def test_a_missing_mask_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_fast_kernel_runs_unless_scores_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     kernel = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention",
-                        lambda *a, **k: calls.append(1) or kernel(*a, **k))
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or kernel(*a, **k)
+    )
     counts = {}
-    cases = (("none", Want(logits=True), False), ("values", Want(values=LAYERS), False),
-             ("one", Want(attention_scores=frozenset({3})), False), ("exact", Want(logits=True), True))
+    cases = (
+        ("none", Want(logits=True), False),
+        ("values", Want(values=LAYERS), False),
+        ("one", Want(attention_scores=frozenset({3})), False),
+        ("exact", Want(logits=True), True),
+    )
     for name, want, exact in cases:
         calls.clear()
         emit(small_model("bert"), small_batch("bert"), want, exact)
@@ -218,8 +244,9 @@ def test_a_decoder_is_refused() -> None:
 def test_attention_outside_the_interface_is_told() -> None:
     from transformers import MPNetConfig, MPNetForSequenceClassification
 
-    model = MPNetForSequenceClassification(MPNetConfig(
-        vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)).eval()
+    model = MPNetForSequenceClassification(
+        MPNetConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    ).eval()
     assert emit(model, small_batch("roberta"), Want(logits=True, hidden_states=frozenset({1}))).logits.shape == (3, 2)
     with pytest.raises(UserError, match="MPNetForSequenceClassification does not use"):
         emit(model, small_batch("roberta"), Want(values=frozenset({1})))
@@ -228,7 +255,13 @@ def test_attention_outside_the_interface_is_told() -> None:
 def test_a_model_without_a_list_of_layers_is_refused() -> None:
     from transformers import AlbertConfig
 
-    config = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-                          intermediate_size=16)
+    config = AlbertConfig(
+        vocab_size=40,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
     with pytest.raises(UserError, match="albert has no list of its 3 encoder layers"):
         prepare(AutoModel.from_config(config))

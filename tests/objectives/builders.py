@@ -15,8 +15,9 @@ from harness.registry import OBJECTIVES
 CLASSES = Task("classes", "Classes", "accuracy", ("accuracy",), labels=("a", "b", "c"))
 SCORES = Task("scores", "Scores", "pearson", ("pearson",))
 
-STUDENT = ModelInfo("student", layers=2, width=8, heads=2, vocabulary=11, labels=3, emits=frozenset(Signal),
-                    tokenizer="words")
+STUDENT = ModelInfo(
+    "student", layers=2, width=8, heads=2, vocabulary=11, labels=3, emits=frozenset(Signal), tokenizer="words"
+)
 TEACHER = replace(STUDENT, name="teacher", layers=4)
 LAYERS = LayerMap(((1, 2), (2, 4)))
 LENGTHS = (5, 2, 4, 1, 5, 3)
@@ -24,8 +25,9 @@ LENGTHS = (5, 2, 4, 1, 5, 3)
 TOKEN_DIMENSIONS = {"mlm_logits": (1,), "hidden_states": (1,), "attention_scores": (2, 3), "values": (2,)}
 
 
-def make(name: str, student: ModelInfo = STUDENT, teacher: ModelInfo = TEACHER, layers: LayerMap = LAYERS,
-         **settings: Any) -> Objective:
+def make(
+    name: str, student: ModelInfo = STUDENT, teacher: ModelInfo = TEACHER, layers: LayerMap = LAYERS, **settings: Any
+) -> Objective:
     """The objective with its defaults, or with `settings` in their place."""
     kind = OBJECTIVES.get(name)
     defaults = {setting: hyperparameter.default for setting, hyperparameter in kind.hyperparameters.items()}
@@ -40,15 +42,25 @@ def make_batch(labels: Tensor | None = None, lengths: tuple[int, ...] = LENGTHS)
     return Batch(torch.arange(len(lengths)), labels, (encoding,))
 
 
-def make_outputs(model: ModelInfo, want: Want, batch: Batch, seed: int, dtype: torch.dtype = torch.float32,
-                 requires_grad: bool = False) -> Outputs:
+def make_outputs(
+    model: ModelInfo,
+    want: Want,
+    batch: Batch,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+    requires_grad: bool = False,
+) -> Outputs:
     """Exactly the signals of `want`, normally distributed; padded positions hold noise too."""
     generator = torch.Generator().manual_seed(seed)
     size, length = batch.mask.shape
-    shapes = {"logits": (size, model.labels), "sentence": (size, model.width),
-              "mlm_logits": (size, length, model.vocabulary), "hidden_states": (size, length, model.width),
-              "attention_scores": (size, model.heads, length, length),
-              "values": (size, model.heads, length, model.width // model.heads)}
+    shapes = {
+        "logits": (size, model.labels),
+        "sentence": (size, model.width),
+        "mlm_logits": (size, length, model.vocabulary),
+        "hidden_states": (size, length, model.width),
+        "attention_scores": (size, model.heads, length, length),
+        "values": (size, model.heads, length, model.width // model.heads),
+    }
 
     def one(signal: str) -> Tensor:
         # drawn in float64, so that both precisions see the same numbers
@@ -92,6 +104,8 @@ def padded(outputs: Outputs, extra: int, noise: float) -> Outputs:
 
 def padded_batch(batch: Batch, extra: int) -> Batch:
     """`batch` with `extra` padded positions more."""
-    longer = tuple({key: torch.nn.functional.pad(value, (0, extra)) for key, value in encoding.items()}
-                   for encoding in batch.encodings)
+    longer = tuple(
+        {key: torch.nn.functional.pad(value, (0, extra)) for key, value in encoding.items()}
+        for encoding in batch.encodings
+    )
     return replace(batch, encodings=longer)

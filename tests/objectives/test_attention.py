@@ -14,8 +14,10 @@ ONE_LAYER = LayerMap(((1, 3),))
 
 def pair(name: str) -> tuple[Outputs, Outputs]:
     student, teacher = OBJECTIVES.get(name).wants(STUDENT, TEACHER, LAYERS)
-    return (make_outputs(STUDENT, student, make_batch(), 1, torch.float64),
-            make_outputs(TEACHER, teacher, make_batch(), 2, torch.float64))
+    return (
+        make_outputs(STUDENT, student, make_batch(), 1, torch.float64),
+        make_outputs(TEACHER, teacher, make_batch(), 2, torch.float64),
+    )
 
 
 def divergence(teacher: list[float], student: list[float]) -> float:
@@ -26,9 +28,12 @@ def divergence(teacher: list[float], student: list[float]) -> float:
 
 def kl_with_loops(student: Tensor, teacher: Tensor) -> float:
     """Mean over real queries and heads, keys limited to the real ones; student, teacher: (B, H, L, L)."""
-    terms = [divergence(*(side[example, head, query, :length].tolist() for side in (teacher, student)))
-             for example, length in enumerate(make_batch().mask.sum(-1).tolist())
-             for head in range(2) for query in range(length)]
+    terms = [
+        divergence(*(side[example, head, query, :length].tolist() for side in (teacher, student)))
+        for example, length in enumerate(make_batch().mask.sum(-1).tolist())
+        for head in range(2)
+        for query in range(length)
+    ]
     return sum(terms) / len(terms)
 
 
@@ -36,18 +41,26 @@ def test_att_mse_is_its_formula() -> None:
     student, teacher = pair("att_mse")
     expected = 0.0
     for ours, theirs in LAYERS.pairs:
-        errors = [(student.attention_scores[ours][example, head, query, key].item()
-                   - teacher.attention_scores[theirs][example, head, query, key].item()) ** 2
-                  for example, length in enumerate(make_batch().mask.sum(-1).tolist())
-                  for head in range(2) for query in range(length) for key in range(length)]
+        errors = [
+            (
+                student.attention_scores[ours][example, head, query, key].item()
+                - teacher.attention_scores[theirs][example, head, query, key].item()
+            )
+            ** 2
+            for example, length in enumerate(make_batch().mask.sum(-1).tolist())
+            for head in range(2)
+            for query in range(length)
+            for key in range(length)
+        ]
         expected += sum(errors) / len(errors)
     assert make("att_mse")(student, teacher, make_batch()).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_att_kl_is_its_formula() -> None:
     student, teacher = pair("att_kl")
-    expected = sum(kl_with_loops(student.attention_scores[ours], teacher.attention_scores[theirs])
-                   for ours, theirs in LAYERS.pairs)
+    expected = sum(
+        kl_with_loops(student.attention_scores[ours], teacher.attention_scores[theirs]) for ours, theirs in LAYERS.pairs
+    )
     assert make("att_kl")(student, teacher, make_batch()).item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -57,17 +70,33 @@ def test_att_kl_by_hand() -> None:
     student = torch.zeros(1, 1, 2, 2)
     student[0, 0, 0, 1] = math.log(3)
     objective = make("att_kl", layers=ONE_LAYER)
-    found = objective(Outputs(attention_scores={1: student}), Outputs(attention_scores={3: teacher}),
-                      make_batch(lengths=(2,)))
+    found = objective(
+        Outputs(attention_scores={1: student}), Outputs(attention_scores={3: teacher}), make_batch(lengths=(2,))
+    )
     assert found.item() == pytest.approx(math.log(2 / math.sqrt(3)) / 2)
 
 
 def test_val_kl_is_its_formula() -> None:
     student, teacher = pair("val_kl")
-    student_relations, teacher_relations = ({layer: torch.tensor([[[[
-        sum(a * b for a, b in zip(row, other, strict=True)) / math.sqrt(4) for other in head] for row in head]
-        for head in example] for example in values.tolist()], dtype=torch.float64)
-        for layer, values in outputs.values.items()} for outputs in (student, teacher))
+    student_relations, teacher_relations = (
+        {
+            layer: torch.tensor(
+                [
+                    [
+                        [
+                            [sum(a * b for a, b in zip(row, other, strict=True)) / math.sqrt(4) for other in head]
+                            for row in head
+                        ]
+                        for head in example
+                    ]
+                    for example in values.tolist()
+                ],
+                dtype=torch.float64,
+            )
+            for layer, values in outputs.values.items()
+        }
+        for outputs in (student, teacher)
+    )
     expected = sum(kl_with_loops(student_relations[ours], teacher_relations[theirs]) for ours, theirs in LAYERS.pairs)
     assert make("val_kl")(student, teacher, make_batch()).item() == pytest.approx(expected, rel=1e-12)
 
@@ -86,8 +115,9 @@ def test_large_scores_give_finite_losses_and_gradients(name: str) -> None:
     """Probabilities below the smallest float32: taken through exp and log these would be infinite."""
     student = torch.tensor([[[[500.0, -500.0], [0.0, 0.0]]]], requires_grad=True)
     teacher = torch.tensor([[[[-500.0, 500.0], [0.0, 0.0]]]])
-    found = make(name, layers=ONE_LAYER)(Outputs(attention_scores={1: student}), Outputs(attention_scores={3: teacher}),
-                                         make_batch(lengths=(2,)))
+    found = make(name, layers=ONE_LAYER)(
+        Outputs(attention_scores={1: student}), Outputs(attention_scores={3: teacher}), make_batch(lengths=(2,))
+    )
     found.backward()
     assert found.isfinite() and student.grad is not None and student.grad.isfinite().all() and student.grad.any()
 

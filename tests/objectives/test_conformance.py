@@ -55,8 +55,10 @@ class Case:
 
     def outputs(self, dtype: torch.dtype = torch.float32, requires_grad: bool = False) -> tuple[Outputs, Outputs]:
         student, teacher = OBJECTIVES.get(self.objective).wants(self.student, self.teacher, LAYERS)
-        return (make_outputs(self.student, student, self.batch(), 1, dtype, requires_grad),
-                make_outputs(self.teacher, teacher, self.batch(), 2, dtype, requires_grad))
+        return (
+            make_outputs(self.student, student, self.batch(), 1, dtype, requires_grad),
+            make_outputs(self.teacher, teacher, self.batch(), 2, dtype, requires_grad),
+        )
 
 
 def loss_of(objective: Objective, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
@@ -64,18 +66,21 @@ def loss_of(objective: Objective, student: Outputs, teacher: Outputs, batch: Bat
     return objective(student, teacher, batch)
 
 
-PAIRINGS = [Case(name, replace(teacher, labels=task.outputs), task)
-            for name in OBJECTIVES.names()
-            for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
-            for task in (CLASSES, SCORES)]
+PAIRINGS = [
+    Case(name, replace(teacher, labels=task.outputs), task)
+    for name in OBJECTIVES.names()
+    for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
+    for task in (CLASSES, SCORES)
+]
 REFUSALS = {case: OBJECTIVES.get(case.objective).refuse(case.student, case.teacher, case.task) for case in PAIRINGS}
 CASES = [case for case in PAIRINGS if not REFUSALS[case]]
 
 each_name = pytest.mark.parametrize("name", OBJECTIVES.names())
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.objective}-{c.teacher.name}-{c.task.name}")
 each_setting = pytest.mark.parametrize(
-    ("name", "setting"), [(name, setting) for name in OBJECTIVES.names() for setting in
-                          OBJECTIVES.get(name).hyperparameters])
+    ("name", "setting"),
+    [(name, setting) for name in OBJECTIVES.names() for setting in OBJECTIVES.get(name).hyperparameters],
+)
 
 
 @each_name
@@ -139,8 +144,9 @@ def test_leaves_what_it_is_given_unchanged(case: Case) -> None:
 def test_more_padding_changes_nothing(case: Case, noise: float) -> None:
     student, teacher = case.outputs(torch.float64)
     expected = loss_of(case.build().double(), student, teacher, case.batch())
-    found = loss_of(case.build().double(), padded(student, 3, noise), padded(teacher, 3, noise),
-                    padded_batch(case.batch(), 3))
+    found = loss_of(
+        case.build().double(), padded(student, 3, noise), padded(teacher, 3, noise), padded_batch(case.batch(), 3)
+    )
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -157,8 +163,11 @@ def another(declared: Hyperparameter) -> Any:
         return next(choice for choice in declared.choices if choice != declared.default)
     if isinstance(declared.default, bool):
         return not declared.default
-    return next(value for value in (declared.low, declared.high, declared.default + 1)
-                if value is not None and value != declared.default)
+    return next(
+        value
+        for value in (declared.low, declared.high, declared.default + 1)
+        if value is not None and value != declared.default
+    )
 
 
 @each_setting
@@ -197,5 +206,6 @@ def test_state_goes_through_a_checkpoint(case: Case) -> None:
     resumed = case.build(seed=1)
     resumed.load_state_dict(torch.load(file, weights_only=True))
     for _ in range(2):
-        assert torch.equal(loss_of(trained, student, teacher, case.batch()),
-                           loss_of(resumed, student, teacher, case.batch()))
+        assert torch.equal(
+            loss_of(trained, student, teacher, case.batch()), loss_of(resumed, student, teacher, case.batch())
+        )

@@ -27,20 +27,25 @@ def prepared() -> Any:
 
 def both_outputs(seed: int = 1) -> tuple[Outputs, Outputs]:
     student, teacher = OBJECTIVES.get("hid_cls_contrast").wants(STUDENT, TEACHER, LAYERS)
-    return (make_outputs(STUDENT, student, make_batch(), seed, torch.float64),
-            make_outputs(TEACHER, teacher, make_batch(), seed + 1, torch.float64))
+    return (
+        make_outputs(STUDENT, student, make_batch(), seed, torch.float64),
+        make_outputs(TEACHER, teacher, make_batch(), seed + 1, torch.float64),
+    )
 
 
 def views(objective: Any, student: Outputs, teacher: Outputs) -> list[Tensor]:
     """Each side's normalised projections, (B, width)."""
-    projected = [project(first_tokens(side)) for project, side in
-                 zip(objective.projections, (student, teacher), strict=True)]
+    projected = [
+        project(first_tokens(side)) for project, side in zip(objective.projections, (student, teacher), strict=True)
+    ]
     return [(view / view.norm(dim=-1, keepdim=True)).detach() for view in projected]
 
 
 def test_asks_for_every_layer_and_the_embeddings_of_both_sides() -> None:
     assert OBJECTIVES.get("hid_cls_contrast").wants(STUDENT, TEACHER, LAYERS) == (
-        Want(hidden_states=frozenset({0, 1, 2})), Want(hidden_states=frozenset({0, 1, 2, 3, 4})))
+        Want(hidden_states=frozenset({0, 1, 2})),
+        Want(hidden_states=frozenset({0, 1, 2, 3, 4})),
+    )
     student, _ = both_outputs()
     concatenated = first_tokens(student)
     assert concatenated.shape == (6, 24)
@@ -57,8 +62,13 @@ def test_is_its_formula() -> None:
 
     expected = 0.0
     for side, view in enumerate(views(objective, student, teacher)):
-        scores = [[sum(a * b for a, b in zip(memory[side, other].tolist(), view[i].tolist(), strict=True)) / 0.07
-                   for other in [i, *others[i].tolist()]] for i in range(6)]
+        scores = [
+            [
+                sum(a * b for a, b in zip(memory[side, other].tolist(), view[i].tolist(), strict=True)) / 0.07
+                for other in [i, *others[i].tolist()]
+            ]
+            for i in range(6)
+        ]
         normaliser = sum(math.exp(s) for row in scores for s in row) / (6 * 6)
         for row in scores:
             data = [math.exp(s) / normaliser for s in row]  # times the size, which cancels in data / (data + noise)
@@ -148,8 +158,10 @@ def test_training_brings_views_and_memories_together() -> None:
 
 
 @settings(deadline=None)
-@given(labels=st.lists(st.integers(0, 4), min_size=2, max_size=40).filter(lambda found: len(set(found)) > 1),
-       seed=st.integers(0, 2**31))
+@given(
+    labels=st.lists(st.integers(0, 4), min_size=2, max_size=40).filter(lambda found: len(set(found)) > 1),
+    seed=st.integers(0, 2**31),
+)
 def test_negatives_never_share_the_label(labels: list[int], seed: int) -> None:
     known = torch.tensor(labels)
     objective: Any = make("hid_cls_contrast", width=8)

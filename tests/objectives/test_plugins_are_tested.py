@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-PLUGINS = '''
+PLUGINS = """
 from torch import nn
 
 from harness.contracts import Hyperparameter, Signal
@@ -80,7 +80,7 @@ class Never(Objective):
 
     def forward(self, student, teacher, batch):
         return student.logits.square().mean()
-'''
+"""
 
 EXPECTED = {
     "outside_teacher_gradient": "test_gradient_reaches_the_student_and_never_the_teacher",
@@ -99,11 +99,32 @@ def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wron
     plugin = tmp_path / "outside.py"
     plugin.write_text(PLUGINS)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/objectives/test_conformance.py", "-k", "outside", "-q", "-rfp",
-         "--tb=no", "-p", "no:cacheprovider", "-o", "addopts="],
-        cwd=ROOT, env={**os.environ, "HARNESS_TEST_PLUGINS": str(plugin)}, capture_output=True, text=True, timeout=300)
-    failed, passed = (set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
-                      for outcome in ("FAILED", "PASSED"))
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "tests/objectives/test_conformance.py",
+            "-k",
+            "outside",
+            "-q",
+            "-rfp",
+            "--tb=no",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "addopts=",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "HARNESS_TEST_PLUGINS": str(plugin)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    failed, passed = (
+        set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
+        for outcome in ("FAILED", "PASSED")
+    )
     assert {(test, name) for name, test in EXPECTED.items()} <= failed, done.stdout + done.stderr
-    assert {test for test, name in passed if name == "outside_right"} == {
-        test for test, _ in failed | passed}, "the right plugin passes every test there is"
+    assert {test for test, name in passed if name == "outside_right"} == {test for test, _ in failed | passed}, (
+        "the right plugin passes every test there is"
+    )

@@ -11,8 +11,11 @@ from tests.objectives.builders import CLASSES, STUDENT, TEACHER, make, make_batc
 
 def loss(student: list[list[float]], teacher: list[list[float]]) -> float:
     batch = make_batch(lengths=(1,) * len(student))
-    return make("cosine")(Outputs(sentence=torch.tensor(student, dtype=torch.float64)),
-                          Outputs(sentence=torch.tensor(teacher, dtype=torch.float64)), batch).item()
+    return make("cosine")(
+        Outputs(sentence=torch.tensor(student, dtype=torch.float64)),
+        Outputs(sentence=torch.tensor(teacher, dtype=torch.float64)),
+        batch,
+    ).item()
 
 
 def test_is_half_of_one_minus_the_cosine() -> None:

@@ -13,8 +13,10 @@ from reports import Provenance, Table, build
 
 EXAMPLES = 100
 LABELS = np.arange(EXAMPLES) % 2
-TASKS = {name: Task(name, label, "accuracy", ("accuracy",), ("no", "yes"))
-         for name, label in (("sst2", "SST-2"), ("rte", "RTE"), ("cola", "CoLA"))}
+TASKS = {
+    name: Task(name, label, "accuracy", ("accuracy",), ("no", "yes"))
+    for name, label in (("sst2", "SST-2"), ("rte", "RTE"), ("cola", "CoLA"))
+}
 ROWS = (
     Row("vanilla_kd", "vanilla_kd", "Vanilla KD", published="Vanilla KD", mark="half the epochs of the others"),
     Row("hid_seq", "hid_seq", "Hid-Seq", published="Hid-Seq"),
@@ -22,12 +24,23 @@ ROWS = (
     Row("att_kl+val_kl", "att_kl+val_kl", "Att-KL + Val-KL", published="Att-KL+Val-KL"),
 )
 STUDY = Study(
-    "toy", "A toy study", "Which row is best?", "two_stage", ROWS, ("transformer",),
+    "toy",
+    "A toy study",
+    "Which row is best?",
+    "two_stage",
+    ROWS,
+    ("transformer",),
     {"quick": Profile("embedded", ("sst2", "rte"), ("every", "random"), 1, 2)},
-    published=Published("wang2023_table1_task_specific.csv", "Wang et al. (2023), Table 1", init="every",
-                        notes=("A note of the study.",)))
-PROVENANCE = Provenance("embedded", {"sst2": (0.95, 1), "rte": (0.9, 1)}, "held_out", "1 trial, 2 seeds",
-                        "2 + 2 epochs, batch 32")
+    published=Published(
+        "wang2023_table1_task_specific.csv",
+        "Wang et al. (2023), Table 1",
+        init="every",
+        notes=("A note of the study.",),
+    ),
+)
+PROVENANCE = Provenance(
+    "embedded", {"sst2": (0.95, 1), "rte": (0.9, 1)}, "held_out", "1 trial, 2 seeds", "2 + 2 epochs, batch 32"
+)
 
 
 def score(task: Task, predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -39,11 +52,21 @@ def run(right: int, seed: int = 0, **record: Any) -> RunResult:
     """A run that answers the first `right` examples rightly; its predictions are stored in another order."""
     predictions = np.where(np.arange(EXAMPLES) < right, LABELS, 1 - LABELS)
     order = np.random.default_rng(right + seed).permutation(EXAMPLES)
-    content = {"predictions": lambda: (order, predictions[order], LABELS[order]),
-               "curve": [{"stage": "intermediate", "epoch": 1, "loss": 1.0, "selection": None},
-                         {"stage": "prediction", "epoch": 1, "loss": 0.5, "selection": right / 100}]}
-    return RunResult(f"run{right}-{seed}", seed, {"learning_rate": 5e-4}, {"accuracy": right / EXAMPLES},
-                     right / EXAMPLES, {**content, **record})
+    content = {
+        "predictions": lambda: (order, predictions[order], LABELS[order]),
+        "curve": [
+            {"stage": "intermediate", "epoch": 1, "loss": 1.0, "selection": None},
+            {"stage": "prediction", "epoch": 1, "loss": 0.5, "selection": right / 100},
+        ],
+    }
+    return RunResult(
+        f"run{right}-{seed}",
+        seed,
+        {"learning_rate": 5e-4},
+        {"accuracy": right / EXAMPLES},
+        right / EXAMPLES,
+        {**content, **record},
+    )
 
 
 def cell(row: Row, task: str, right: Sequence[int], init: str = "every", **changes: Any) -> CellResult:
@@ -57,16 +80,22 @@ def mixed() -> list[CellResult]:
     """Complete, partial, waiting, failed and impossible cells, two ties, one search that is not over."""
     vanilla, hid, att, val = ROWS
     return [
-        cell(vanilla, "sst2", (60, 60)), cell(vanilla, "rte", (50, 54)),
-        cell(hid, "sst2", (84, 86)), cell(hid, "rte", (70,)),
-        cell(att, "sst2", (86, 86)), cell(att, "rte", (80, 82)),
-        cell(val, "sst2", (70, 74)), cell(val, "rte", (81, 80)),
-        cell(vanilla, "sst2", (99,), "random"), cell(vanilla, "rte", (), "random"),
+        cell(vanilla, "sst2", (60, 60)),
+        cell(vanilla, "rte", (50, 54)),
+        cell(hid, "sst2", (84, 86)),
+        cell(hid, "rte", (70,)),
+        cell(att, "sst2", (86, 86)),
+        cell(att, "rte", (80, 82)),
+        cell(val, "sst2", (70, 74)),
+        cell(val, "rte", (81, 80)),
+        cell(vanilla, "sst2", (99,), "random"),
+        cell(vanilla, "rte", (), "random"),
         cell(hid, "sst2", (), "random", failures={"x": "NaN"}),
         cell(hid, "rte", (60,), "random", failures={"x": "NaN"}),
         cell(att, "sst2", (), "random", refused="teacher and student split text differently"),
         cell(att, "rte", (), "random", refused="teacher and student split text differently"),
-        cell(val, "sst2", (70, 70), "random", wanted_trials=3), cell(val, "rte", (), "random", refused="no labels"),
+        cell(val, "sst2", (70, 70), "random", wanted_trials=3),
+        cell(val, "rte", (), "random", refused="no labels"),
     ]
 
 

@@ -63,9 +63,13 @@ def test_another_metric_than_the_printed_one_is_noted_with_the_csvs_own_note():
     assert made.notes[0].endswith("published as mcc, ours is accuracy") and made.blocks[0].lines[0].pairs[0].note == 1
 
 
-@pytest.mark.parametrize("cells, remark", [
-    ([cell(ROWS[0], "sst2", (70, 70), "random")], "of which this table has no cell."),
-    ([cell(Row("mine", "mine", "Mine"), "sst2", (70, 70))], "No cell of this table has a published counterpart.")])
+@pytest.mark.parametrize(
+    "cells, remark",
+    [
+        ([cell(ROWS[0], "sst2", (70, 70), "random")], "of which this table has no cell."),
+        ([cell(Row("mine", "mine", "Mine"), "sst2", (70, 70))], "No cell of this table has a published counterpart."),
+    ],
+)
 def test_nothing_to_compare_is_said(cells, remark):
     made = compared(cells)
     assert not made.blocks and any(sentence.endswith(remark) for sentence in made.remarks)

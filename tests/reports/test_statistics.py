@@ -51,13 +51,16 @@ def by_hand(task, predictions, labels):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=20),
-       st.sampled_from(["accuracy", "f1", "matthews"]))
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=20),
+    st.sampled_from(["accuracy", "f1", "matthews"]),
+)
 def test_scores_taken_at_once_equal_those_taken_one_by_one(pairs, metric):
     predictions, labels = np.array(pairs).T
     task, counts = replace(TASKS["sst2"], metric=metric), resample(len(pairs), "x")[:20]
-    one_by_one = resampled_scores(replace(task, metric="other"), predictions, labels, counts,
-                                  lambda _, p, y: by_hand(task, p, y))
+    one_by_one = resampled_scores(
+        replace(task, metric="other"), predictions, labels, counts, lambda _, p, y: by_hand(task, p, y)
+    )
     assert resampled_scores(task, predictions, labels, counts, score) == pytest.approx(one_by_one, abs=1e-12)
 
 

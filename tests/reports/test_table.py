@@ -27,12 +27,27 @@ def test_average_takes_its_spread_from_the_averages_of_the_seeds():
     assert (average.value, average.std, average.n) == pytest.approx((0.75, 0.0, 2))  # 75 and 75, whatever the tasks do
 
 
-@pytest.mark.parametrize("changes", [
-    {"seeds": (run(99),)}, {"seeds": ()}, {"seeds": (), "failures": {"x": "NaN"}}, {"refused": "no"},
-    {"wanted_trials": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": (run(99),)},
+        {"seeds": ()},
+        {"seeds": (), "failures": {"x": "NaN"}},
+        {"refused": "no"},
+        {"wanted_trials": 2},
+    ],
+)
 def test_only_a_complete_cell_is_best_or_averaged(changes):
-    made = entries(table([cell(ATT, "sst2", (99, 99), **changes), cell(ATT, "rte", (80, 80)),
-                          cell(VAL, "sst2", (50, 50)), cell(VAL, "rte", (50, 50))]))
+    made = entries(
+        table(
+            [
+                cell(ATT, "sst2", (99, 99), **changes),
+                cell(ATT, "rte", (80, 80)),
+                cell(VAL, "sst2", (50, 50)),
+                cell(VAL, "rte", (50, 50)),
+            ]
+        )
+    )
     assert not made["att_kl"][0].best and made["att_kl"][-1].status == "absent"
     assert made["att_kl+val_kl"][0].best and made["att_kl+val_kl"][-1].best
     assert made["att_kl"][1].best
@@ -45,8 +60,14 @@ def test_a_failed_trial_is_told_where_the_seeds_are_complete():
 
 
 def test_best_is_over_all_initialisations_and_equal_values_are_all_best():
-    made = table([cell(ATT, "sst2", (90, 80)), cell(VAL, "sst2", (85, 85)), cell(ATT, "sst2", (85, 85), "random"),
-                  cell(VAL, "sst2", (60, 60), "random")])
+    made = table(
+        [
+            cell(ATT, "sst2", (90, 80)),
+            cell(VAL, "sst2", (85, 85)),
+            cell(ATT, "sst2", (85, 85), "random"),
+            cell(VAL, "sst2", (60, 60), "random"),
+        ]
+    )
     assert [e["att_kl"][0].best for e in (entries(made), entries(made, "random"))] == [True, True]
     assert entries(made)["att_kl+val_kl"][0].best and not entries(made, "random")["att_kl+val_kl"][0].best
 

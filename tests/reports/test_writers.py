@@ -56,8 +56,13 @@ pdflatex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex
 def hostile():
     row = Row("hostile", "hostile", HOSTILE, mark=HOSTILE, published="Att-KL")
     study = replace(STUDY, title=HOSTILE, question=HOSTILE)
-    made = table([cell(row, "sst2", (80, 82)), cell(row, "rte", (), refused=HOSTILE)], study,
-                 teacher=HOSTILE, recipe=HOSTILE, notes=(HOSTILE,))
+    made = table(
+        [cell(row, "sst2", (80, 82)), cell(row, "rte", (), refused=HOSTILE)],
+        study,
+        teacher=HOSTILE,
+        recipe=HOSTILE,
+        notes=(HOSTILE,),
+    )
     return with_published(made, study)
 
 
@@ -96,18 +101,30 @@ def test_csv_has_one_line_per_entry_with_the_published_number_beside():
     assert len(lines) == 3 * (1 + 8)
     (one,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Hid-Seq", "every", "sst2")]
     assert {k: one[k] for k in ("value", "std", "n", "wanted", "status", "tied", "published", "difference")} == {
-        "value": "85.0", "std": "1.414214", "n": "2", "wanted": "2", "status": "complete", "tied": "True",
-        "published": "87.4", "difference": "-2.4"}
+        "value": "85.0",
+        "std": "1.414214",
+        "n": "2",
+        "wanted": "2",
+        "status": "complete",
+        "tied": "True",
+        "published": "87.4",
+        "difference": "-2.4",
+    }
     (none,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Att-KL", "random", "rte")]
     assert (none["value"], none["status"], none["reason"]) == (
-        "", "impossible", "teacher and student split text differently")
+        "",
+        "impossible",
+        "teacher and student split text differently",
+    )
 
 
 def test_json_holds_each_run():
     content = json.loads(render(with_published(table(mixed()), STUDY), "json"))
     (one,) = [e for e in content["entries"] if (e["row"], e["init"], e["task"]) == ("Hid-Seq", "every", "sst2")]
     assert [(r["seed"], r["metrics"]["accuracy"], r["hyperparameters"]) for r in one["runs"]] == [
-        (0, 84.0, {"learning_rate": 5e-4}), (1, 86.0, {"learning_rate": 5e-4})]
+        (0, 84.0, {"learning_rate": 5e-4}),
+        (1, 86.0, {"learning_rate": 5e-4}),
+    ]
     assert content["comparison"]["agreement"][0]["rows"] == 4
 
 
@@ -116,11 +133,19 @@ def test_an_unknown_format_names_the_known_ones():
         render(table([]), "latx")
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("a_b % & # $ { }", r"a\_b \% \& \# \$ \{ \}"),
-    ("~ ^ \\", r"\textasciitilde{} \textasciicircum{} \textbackslash{}"),
-    ("< >", r"\textless{} \textgreater{}"), ("± – † ×", r"$\pm$ -- \dag{} $\times$"),
-    ("--flag ---", "-{}-flag -{}-{}-"), ("é 漢 ﬁ", "é U+6F22 fi"), ("[1] *", "{[}1{]} {*}"), ("a\nb\x00", "a bU+0000")])
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a_b % & # $ { }", r"a\_b \% \& \# \$ \{ \}"),
+        ("~ ^ \\", r"\textasciitilde{} \textasciicircum{} \textbackslash{}"),
+        ("< >", r"\textless{} \textgreater{}"),
+        ("± – † ×", r"$\pm$ -- \dag{} $\times$"),
+        ("--flag ---", "-{}-flag -{}-{}-"),
+        ("é 漢 ﬁ", "é U+6F22 fi"),
+        ("[1] *", "{[}1{]} {*}"),
+        ("a\nb\x00", "a bU+0000"),
+    ],
+)
 def test_latex_escapes(text, expected):
     assert escape(text) == expected
 
@@ -147,10 +172,16 @@ def test_latex_compiles(made, inside, tmp_path):
     (tmp_path / "table.tex").write_text(render(made(), "latex"), encoding="utf-8")
     (tmp_path / "paper.tex").write_text(
         "\\documentclass[twocolumn]{article}\\usepackage{booktabs}\\begin{document}Before.\\input{table}After.\n"
-        "\\end{document}", encoding="utf-8")
+        "\\end{document}",
+        encoding="utf-8",
+    )
     name = "paper" if inside else "table"
-    done = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"], cwd=tmp_path,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
 
@@ -164,8 +195,9 @@ def test_a_long_latex_table_goes_on_to_the_next_page(tmp_path):
 
 def test_markdown_leaves_hostile_text_without_effect():
     text = render(hostile(), "markdown")
-    columns = {len(re.findall(r"(?<!\\)\|", line)) for line in text.split("## Beside")[0].splitlines()
-               if line.startswith("| ")}
+    columns = {
+        len(re.findall(r"(?<!\\)\|", line)) for line in text.split("## Beside")[0].splitlines() if line.startswith("| ")
+    }
     assert columns == {5} and r"\<script\>" in text and "<script>" not in text
 
 

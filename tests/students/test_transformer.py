@@ -16,8 +16,13 @@ from students.transformer import Transformer
 from tests.modeling.small_models import FAMILIES, SCORE, THREE, small_batch, small_model
 
 TEACHER = ModelInfo("t", 4, 32, 4, 40, 3, frozenset(Signal), "fingerprint")
-EVERYTHING = Want(logits=True, sentence=True, hidden_states=frozenset({0, 2}), attention_scores=frozenset({1, 2}),
-                  values=frozenset({2}))
+EVERYTHING = Want(
+    logits=True,
+    sentence=True,
+    hidden_states=frozenset({0, 2}),
+    attention_scores=frozenset({1, 2}),
+    values=frozenset({2}),
+)
 
 
 def build(family: str, layers: int = 2, outputs: int = 3, seed: int = 0, **changes: Any) -> Transformer:
@@ -70,10 +75,18 @@ class TestFamilies:
         ours, theirs = student(batch(family), want), emit(teacher, small_batch(family), want)
         assert torch.equal(ours.sentence, theirs.sentence) and torch.equal(ours.values[4], theirs.values[4])
 
-    @pytest.mark.parametrize(("init", "copied"), [
-        ("random", None), ("random:embeddings", ()), ("every", (2, 4)), ("first", (1, 2)), ("last", (3, 4)),
-        ("1, 4", (1, 4)), ("teacher_layers:every", (2, 4)),
-    ])
+    @pytest.mark.parametrize(
+        ("init", "copied"),
+        [
+            ("random", None),
+            ("random:embeddings", ()),
+            ("every", (2, 4)),
+            ("first", (1, 2)),
+            ("last", (3, 4)),
+            ("1, 4", (1, 4)),
+            ("teacher_layers:every", (2, 4)),
+        ],
+    )
     def test_initialisations(self, family: str, init: str, copied: tuple[int, ...] | None) -> None:
         student, teacher = build(family), small_model(family, seed=5)
         fresh = {name: tensor.clone() for name, tensor in student.model.state_dict().items()}

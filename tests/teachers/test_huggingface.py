@@ -62,8 +62,9 @@ class TestFamilies:
         assert torch.equal(emit(again, batch(family), want).logits, emit(model, batch(family), want).logits)
         tuned = HuggingFaceTeacher(str(tmp_path / "tuned"))
         assert tuned.answers(THREE) and not tuned.answers(replace(THREE, name="other"))
-        assert torch.equal(emit(tuned.model(THREE, None).eval(), batch(family), want).logits,
-                           emit(model, batch(family), want).logits)
+        assert torch.equal(
+            emit(tuned.model(THREE, None).eval(), batch(family), want).logits, emit(model, batch(family), want).logits
+        )
 
     def test_regression(self, family: str, tmp_path: Path) -> None:
         model = HuggingFaceTeacher(str(checkpoint(tmp_path, family, CLASSIFIER, num_labels=3))).model(SCORE, None)
@@ -78,14 +79,20 @@ class TestFamilies:
 
 
 class TestAnswers:
-    @pytest.mark.parametrize(("changes", "answered"), [
-        ({"finetuning_task": "two"}, True), ({"finetuning_task": "glue:two"}, True),
-        ({"finetuning_task": "two", "id2label": {0: "no", 1: "yes"}}, True),
-        ({"finetuning_task": "two", "id2label": {0: "NO", 1: "YES"}}, True),
-        ({"finetuning_task": "two", "id2label": {0: "yes", 1: "no"}}, False),  # the logits' order would be wrong
-        ({"finetuning_task": "three"}, False), ({"id2label": {0: "no", 1: "yes"}}, False), ({}, False),
-        ({"finetuning_task": "two", "num_labels": 3}, False),
-    ])
+    @pytest.mark.parametrize(
+        ("changes", "answered"),
+        [
+            ({"finetuning_task": "two"}, True),
+            ({"finetuning_task": "glue:two"}, True),
+            ({"finetuning_task": "two", "id2label": {0: "no", 1: "yes"}}, True),
+            ({"finetuning_task": "two", "id2label": {0: "NO", 1: "YES"}}, True),
+            ({"finetuning_task": "two", "id2label": {0: "yes", 1: "no"}}, False),  # the logits' order would be wrong
+            ({"finetuning_task": "three"}, False),
+            ({"id2label": {0: "no", 1: "yes"}}, False),
+            ({}, False),
+            ({"finetuning_task": "two", "num_labels": 3}, False),
+        ],
+    )
     def test_only_a_recorded_task_counts(self, changes: dict, answered: bool, tmp_path: Path) -> None:
         teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", CLASSIFIER, **changes)))
         assert teacher.answers(TWO) is answered
@@ -102,9 +109,14 @@ class TestAnswers:
         assert torch.equal(HuggingFaceTeacher(str(folder)).model(TWO, None).classifier.weight, own)
 
 
-@pytest.mark.parametrize(("family", "task", "rate", "size", "epochs"), [
-    ("roberta", "rte", 2e-5, 16, 10), ("roberta", "qqp", 2e-5, 32, 10), ("bert", "rte", 5e-5, 32, 3),
-])
+@pytest.mark.parametrize(
+    ("family", "task", "rate", "size", "epochs"),
+    [
+        ("roberta", "rte", 2e-5, 16, 10),
+        ("roberta", "qqp", 2e-5, 32, 10),
+        ("bert", "rte", 5e-5, 32, 3),
+    ],
+)
 def test_recipe(family: str, task: str, rate: float, size: int, epochs: int, tmp_path: Path) -> None:
     recipe = HuggingFaceTeacher(str(checkpoint(tmp_path, family))).recipe(replace(TWO, name=task))
     assert (recipe["learning_rate"], recipe["batch_size"], recipe["epochs"]) == (rate, size, epochs)
@@ -147,8 +159,10 @@ class TestContent:
         teacher = HuggingFaceTeacher(str(tmp_path / "shards"))
         assert len(teacher.content()) == 64
         whole = HuggingFaceTeacher(str(tmp_path / "whole")).model(TWO, None)
-        assert torch.equal(teacher.model(TWO, None).bert.embeddings.word_embeddings.weight,
-                           whole.bert.embeddings.word_embeddings.weight)
+        assert torch.equal(
+            teacher.model(TWO, None).bert.embeddings.word_embeddings.weight,
+            whole.bert.embeddings.word_embeddings.weight,
+        )
         shards[0].unlink()
         with pytest.raises(UserError, match=f"{shards[0].name} is no whole safetensors file"):
             HuggingFaceTeacher(str(tmp_path / "shards"))
@@ -186,10 +200,15 @@ class TestMistakes:
         with pytest.raises(UserError, match="has no config.json"):
             HuggingFaceTeacher(str(tmp_path))
 
-    @pytest.mark.parametrize(("text", "words"), [
-        ("{", "cannot be read"), ('{"model_type": "no_such_kind"}', "cannot be read"), ("{}", "cannot be read"),
-        ('{"model_type": "resnet"}', "no text encoder"),
-    ])
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("{", "cannot be read"),
+            ('{"model_type": "no_such_kind"}', "cannot be read"),
+            ("{}", "cannot be read"),
+            ('{"model_type": "resnet"}', "no text encoder"),
+        ],
+    )
     def test_a_wrong_config(self, text: str, words: str, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "config.json").write_text(text)
         with pytest.raises(UserError, match=words):

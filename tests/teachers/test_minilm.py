@@ -58,8 +58,13 @@ def test_the_real_weights() -> None:
 @installed
 def test_captured_scores_are_the_real_attention() -> None:
     teacher = MiniLM()
-    encoding = dict(teacher.tokenizer()(["A short one.", "A rather longer sentence, so that the first is padded."],
-                                        padding=True, return_tensors="pt"))
+    encoding = dict(
+        teacher.tokenizer()(
+            ["A short one.", "A rather longer sentence, so that the first is padded."],
+            padding=True,
+            return_tensors="pt",
+        )
+    )
     model = teacher.model(TWO, None).eval()
     with torch.no_grad():
         scores = emit(model, encoding, Want(attention_scores=frozenset(range(1, 7)))).attention_scores

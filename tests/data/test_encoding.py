@@ -1,0 +1,167 @@
+import hashlib
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from harness.data.encoding import (
+    encode,
+    evaluation_batches,
+    hold_out,
+    subset_index,
+    tokenizer_fingerprint,
+    training_batches,
+)
+from harness.data.sources import Split
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e", "f")
+CLS, SEP, A, B, C, D = (WORDS.index(word) for word in ("[CLS]", "[SEP]", "a", "b", "c", "d"))
+
+
+def tokenizer_of(words=WORDS, unknown="[UNK]"):
+    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token=unknown))
+    backend.pre_tokenizer = Whitespace()
+    backend.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token=unknown,
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+PAIRS = Split("train", ["a b c", "a", "a b"], ["d", "d e f", "c"], np.array([1, 0, 1]))
+SINGLES = Split("dev", ["a b c", "a", "a b c", "b"], None, np.array([0.5, 1.0, 2.0, 3.0], np.float32))
+
+
+def test_joint_pair_is_one_sequence_cut_to_the_longest_of_the_batch():
+    data = encode(PAIRS, tokenizer_of(), "joint", 32)
+    batch = data.batch(torch.tensor([2, 0]))
+    assert batch.ids.tolist() == [2, 0] and batch.labels.tolist() == [1, 1]
+    (encoding,) = batch.encodings
+    assert encoding["input_ids"].tolist() == [[CLS, A, B, SEP, C, SEP, 0], [CLS, A, B, C, SEP, D, SEP]]
+    assert encoding["token_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1, 1]]
+    assert encoding["attention_mask"].tolist() == [[1] * 6 + [0], [1] * 7]
+    assert {tensor.dtype for tensor in (*encoding.values(), batch.ids, batch.labels)} == {torch.int64}
+    assert data.lengths.tolist() == [7, 7, 6]
+
+
+@pytest.mark.parametrize("pair_encoding", ["diffcat", "compare"])
+def test_pairs_encoded_apart_are_two_sequences_each_with_its_own_width(pair_encoding):
+    data = encode(PAIRS, tokenizer_of(), pair_encoding, 32)
+    first, second = data.batch(torch.tensor([0, 2])).encodings
+    assert first["input_ids"].tolist() == [[CLS, A, B, C, SEP], [CLS, A, B, SEP, 0]]
+    assert second["input_ids"].tolist() == [[CLS, D, SEP], [CLS, C, SEP]]
+    assert data.lengths.tolist() == [8, 8, 7]
+
+
+def test_single_sentences_regression_and_length_limit():
+    data = encode(SINGLES, tokenizer_of(), "joint", 4)
+    batch = data.batch(torch.tensor([0, 1]))
+    assert batch.encodings[0]["input_ids"].tolist() == [[CLS, A, B, SEP], [CLS, A, SEP, 0]]
+    assert batch.labels.tolist() == [0.5, 1.0] and batch.labels.dtype == torch.float32
+
+
+def test_subset_keeps_ids_and_keys():
+    data = encode(SINGLES, tokenizer_of(), "joint", 8)
+    part = data.subset(torch.tensor([3, 1]))
+    assert part.ids.tolist() == [3, 1] and part.labels.tolist() == [3.0, 1.0] and len(part) == 2
+    assert part.keys.tolist() == data.keys[[3, 1]].tolist()
+    batch, same = part.batch(torch.tensor([0])), data.batch(torch.tensor([3]))
+    assert batch.ids.tolist() == same.ids.tolist()
+    assert torch.equal(batch.encodings[0]["input_ids"], same.encodings[0]["input_ids"])
+
+
+def test_keys_are_of_the_texts():
+    data = encode(SINGLES, tokenizer_of(), "joint", 8)
+    assert data.keys[0] == data.keys[2] and len(set(data.keys.tolist())) == 3
+    assert data.keys.dtype == np.uint64
+    # fixed, because stored teacher outputs are found by them
+    assert int(data.keys[1]) == int.from_bytes(hashlib.blake2b(b"a", digest_size=8).digest(), "little")
+    split = encode(Split("s", ["a b", "a"], ["c", "b c"], np.array([0, 1])), tokenizer_of(), "joint", 8)
+    assert split.keys[0] != split.keys[1]
+
+
+def test_fingerprint_survives_use_and_saving_and_tells_tokenizers_apart(tmp_path):
+    tokenizer = tokenizer_of()
+    known = tokenizer_fingerprint(tokenizer)
+    tokenizer(["a b", "a"], padding=True, truncation=True, max_length=3)
+    assert tokenizer_fingerprint(tokenizer) == known
+    tokenizer.save_pretrained(tmp_path)
+    assert tokenizer_fingerprint(AutoTokenizer.from_pretrained(tmp_path)) == known
+    swapped = (*WORDS[:4], "b", "a", *WORDS[6:])
+    assert tokenizer_fingerprint(tokenizer_of(swapped)) != known
+    assert tokenizer_fingerprint(tokenizer_of(unknown="f")) != known
+
+
+sizes = st.lists(st.integers(1, 40), min_size=1, max_size=400).map(torch.tensor)
+
+
+@given(sizes, st.integers(1, 9), st.integers(0, 3))
+def test_every_example_once_in_full_batches(lengths, batch_size, epoch):
+    for batches in (training_batches(lengths, batch_size, 7, epoch), evaluation_batches(lengths, batch_size)):
+        assert sorted(torch.cat(batches).tolist()) == list(range(len(lengths)))
+        assert sorted(map(len, batches))[1:] == [batch_size] * (len(batches) - 1)
+
+
+def test_training_batches_follow_seed_and_epoch_alone():
+    lengths = torch.randint(3, 40, (500,), generator=torch.Generator().manual_seed(1))
+    known = torch.cat(training_batches(lengths, 8, 3, 1)).tolist()
+    torch.manual_seed(99)
+    assert torch.cat(training_batches(lengths, 8, 3, 1)).tolist() == known
+    assert torch.cat(training_batches(lengths, 8, 3, 2)).tolist() != known
+    assert torch.cat(training_batches(lengths, 8, 4, 1)).tolist() != known
+
+
+def test_batches_hold_examples_of_like_length():
+    lengths = torch.randint(3, 40, (2000,), generator=torch.Generator().manual_seed(1))
+
+    def padded(batches):
+        return sum(len(batch) * int(lengths[batch].max()) for batch in batches)
+
+    grouped, real = training_batches(lengths, 20, 0, 0), int(lengths.sum())
+    assert padded(grouped) < 1.05 * real
+    assert padded(torch.randperm(2000, generator=torch.Generator().manual_seed(2)).split(20)) > 1.5 * real
+    assert padded(evaluation_batches(lengths, 20)) < 1.02 * real
+    longest = [int(lengths[batch].max()) for batch in grouped]
+    assert longest != sorted(longest)
+
+
+@given(st.integers(2, 3000), st.text("0123456789abcdef", min_size=1, max_size=8))
+def test_hold_out_parts_the_data(size, content):
+    train, held = hold_out(size, content)
+    assert sorted([*train.tolist(), *held.tolist()]) == list(range(size))
+    assert len(held) == max(size // 10, 1)
+    assert torch.equal(hold_out(size, content)[1], held)
+
+
+def test_hold_out_depends_on_the_data_and_is_limited():
+    assert len(hold_out(100_000, "x")[1]) == 2000
+    assert hold_out(1000, "x")[1].tolist() != hold_out(1000, "y")[1].tolist()
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_fewer_examples_are_among_more(count, more):
+    train, held = hold_out(50, "content")
+    few, many = (set(subset_index(train, min(n, count + more), "content").tolist()) for n in (count, count + more))
+    assert few <= many <= set(train.tolist())
+    assert len(few) == min(count, len(train)) and not many & set(held.tolist())
+
+
+def test_every_tensor_of_an_encoded_split_has_a_row_an_example():
+    data = encode(PAIRS, tokenizer_of(), "diffcat", 16)
+    assert {field.name for field in fields(data)} == {"ids", "labels", "keys", "sequences", "sizes"}
+    rows = [data.ids, data.labels, data.keys, *data.sizes, *(t for s in data.sequences for t in s.values())]
+    assert {len(row) for row in rows} == {3}
