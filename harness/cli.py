@@ -121,11 +121,19 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
-    from harness import commands
+    from harness import commands, viewing
 
     try:
         options = parser().parse_args(arguments)
-        work = {"list": commands.list_names}.get(options.command) or getattr(commands, options.command)
+        work = {
+            "run": commands.run,
+            "plan": commands.plan,
+            "list": commands.list_names,
+            "new": commands.new,
+            "report": viewing.report,
+            "status": viewing.status,
+            "show": viewing.show,
+        }[options.command]
         status: int = work(options)
         sys.stdout.flush()
         return status

@@ -71,7 +71,7 @@ study(
                 inits=("every", "first", "last", "random"),
                 trials=3,
                 seeds=3,
-                settings={"transformer.layers": 3, "epochs": 3},
+                settings={"transformer.layers": 3, "epochs": 3, "precision": "bfloat16"},
                 search={"learning_rate": (1e-4, 5e-5, 2e-4)},
             ),
             "paper": Profile(

@@ -174,6 +174,7 @@ class Planner:
             "max_length": shared.get("max_length"),
             "protocol": shared.get("protocol"),
             "threads": shared.get("threads"),
+            "precision": shared.get("precision"),
         }
         given = {k: v for k, v in given.items() if v is not None} | dict(self.teacher.recipe(task))
         given |= {key[8:]: value for key, value in self.overrides.items() if key.startswith("teacher.") and not answers}

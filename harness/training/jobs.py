@@ -98,14 +98,14 @@ def _teacher(
             settings,
             seed,
             machine.device(),
-            _selector(task, specification["metric"], examples, clock),
+            _selector(task, specification, examples, clock),
             place.run / "checkpoint.pt",
             clock,
             lambda scores: False,
             tell,
         )
         record = {"curve": history.curve, "best": history.best}
-    scores, predictions = _evaluate(encoder, task, examples, clock)
+    scores, predictions = _evaluate(encoder, task, settings, examples, clock)
     _save(model, place.run / "weights")
     return record | scores | {"selection": scores["metrics"][specification["metric"]]}, predictions
 
@@ -145,13 +145,13 @@ def _student(
         settings,
         seed,
         machine.device(),
-        _selector(task, specification["metric"], examples, clock),
+        _selector(task, specification, examples, clock),
         place.run / "checkpoint.pt",
         clock,
         _pruner(settings["pruner"], specification.get("before", [])),
         tell,
     )
-    scores, predictions = _evaluate(student, task, examples, clock)
+    scores, predictions = _evaluate(student, task, settings, examples, clock)
     parameters = sum(p.numel() for p in student.parameters())
     embedded = sum(p.numel() for m in student.modules() if isinstance(m, nn.Embedding) for p in m.parameters())
     return scores | {
@@ -165,11 +165,14 @@ def _student(
     }, predictions
 
 
-def _selector(task: Task, metric: str, examples: Examples, clock: Clock) -> Callable[[nn.Module], float]:
+def _selector(
+    task: Task, specification: Mapping[str, Any], examples: Examples, clock: Clock
+) -> Callable[[nn.Module], float]:
     """What epochs are chosen by: the metric on the selection examples."""
+    settings, metric = specification["settings"], specification["metric"]
 
     def select(model: nn.Module) -> float:
-        logits = predict(model, examples.selection, EVALUATION_BATCH, machine.device(), clock)
+        logits = predict(model, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
         return _scores(task, logits, examples.selection)[metric]
 
     return select
@@ -179,12 +182,14 @@ def _scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
     return score(task, predictions_of(task, logits.numpy()), data.labels.numpy())
 
 
-def _evaluate(model: nn.Module, task: Task, examples: Examples, clock: Clock) -> tuple[dict[str, Any], Predictions]:
+def _evaluate(
+    model: nn.Module, task: Task, settings: Mapping[str, Any], examples: Examples, clock: Clock
+) -> tuple[dict[str, Any], Predictions]:
     """Metrics on every dev split, the speed of encoding the first, and its predictions."""
     metrics: dict[str, float] = {}
     for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
         own = Clock()
-        logits = predict(model, data, EVALUATION_BATCH, machine.device(), own)
+        logits = predict(model, data, EVALUATION_BATCH, settings, machine.device(), own)
         clock.seconds += own.seconds
         prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
         metrics |= {prefix + metric: value for metric, value in _scores(task, logits, data).items()}

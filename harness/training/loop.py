@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,9 @@ def _epoch(
         batch = data.batch(index, device)
         imitated = teacher(batch, stage.wants[1])
         began = time.perf_counter()
-        loss, terms = stage.objective(model(batch, stage.wants[0]), imitated, batch)
+        with precision(settings, device):
+            outputs = model(batch, stage.wants[0])
+        loss, terms = stage.objective(_in_float32(outputs), imitated, batch)
         value = loss.item()
         if not torch.isfinite(loss):
             bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
@@ -192,8 +194,26 @@ def _epoch(
     return total / len(batches)
 
 
+def precision(settings: Mapping[str, Any], device: torch.device) -> torch.autocast:
+    """The arithmetic of the model's forward pass: float32, or bfloat16 where autocast holds that safe."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings["precision"] == "bfloat16")
+
+
+def _in_float32(outputs: Outputs) -> Outputs:
+    """The same signals in float32, in which every loss is computed."""
+    converted: dict[str, Any] = {}
+    for name, signal in vars(outputs).items():
+        if isinstance(signal, dict):
+            converted[name] = {layer: tensor.float() for layer, tensor in signal.items()}
+        elif signal is not None:
+            converted[name] = signal.float()
+    return Outputs(**converted)
+
+
 @torch.inference_mode()
-def predict(model: nn.Module, data: Encoded, batch_size: int, device: torch.device, clock: Clock) -> Tensor:
+def predict(
+    model: nn.Module, data: Encoded, batch_size: int, settings: Mapping[str, Any], device: torch.device, clock: Clock
+) -> Tensor:
     """The model's logits (N, C) on every example, in the order of `data`."""
     model.eval()
     batches = evaluation_batches(data.lengths, batch_size)
@@ -201,7 +221,8 @@ def predict(model: nn.Module, data: Encoded, batch_size: int, device: torch.devi
     for index in batches:
         batch = data.batch(index, device)
         began = time.perf_counter()
-        part = model(batch, Want(logits=True)).logits.float().cpu()
+        with precision(settings, device):
+            part = model(batch, Want(logits=True)).logits.float().cpu()
         clock.add(began)
         if logits is None:
             logits = torch.empty(len(data), part.shape[-1])

@@ -17,6 +17,7 @@ TRAINING: dict[str, Hyperparameter] = {
     "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
     "pruner": Hyperparameter("none", choices=("none", "median")),
+    "precision": Hyperparameter("float32", choices=("float32", "bfloat16")),  # of the model; losses are float32
     "threads": Hyperparameter(1, low=1),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
 }

@@ -1,0 +1,219 @@
+"""Looking at what is recorded: report, status and show. Nothing here trains, writes or loads a plugin."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.errors import UserError, near, unknown
+from harness.ledger import Ledger, identity
+
+Plan = dict[str, Any]
+
+
+def report(options: Namespace) -> int:
+    """Print the table of the last plan from what is recorded."""
+    import reports
+
+    if options.format not in reports.FORMATS:
+        raise unknown("report format", options.format, reports.FORMATS)
+    plan, ledger = _recorded(options)
+    table = table_of(plan, ledger)
+    if options.compare:
+        table = reports.with_published(table, registry.STUDIES.get(plan["study"]))
+    for sentence in ledger.damaged.values():
+        say(sentence)
+    print(reports.render(table, options.format))
+    return 0
+
+
+def status(options: Namespace) -> int:
+    """Print what is done, running, failed and left."""
+    from harness.search.progress import progress
+
+    plan, ledger = _recorded(options)
+    done = failed = left = refused = complete = 0
+    for cell in plan["cells"]:
+        if cell["refused"]:
+            refused += 1
+            continue
+        found = progress(cell, plan["defaults"], ledger.read)
+        runs = [*found.trials, *found.seeds[1:]]
+        bad = sum(1 for r in runs if r.score is None)
+        wanted = found.wanted_trials + cell["seeds"] - 1
+        done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
+        complete += not bad and len(runs) == wanted
+    teachers = {identity(s, plan["defaults"]): s for runs in plan["teachers"].values() for s in runs}
+    made = sum(1 for run in teachers if (ledger.read(run) or {}).get("status") == "finished")
+    print(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
+    print(f"cells: {complete} of {len(plan['cells']) - refused} complete, {refused} impossible")
+    print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(teachers)} done")
+    working = _is_locked(ledger)
+    begun = ledger.interrupted()
+    if begun:
+        what = "running" if working else "interrupted (the same harness run command continues them)"
+        print(f"{what}: {', '.join(begun)}")
+    elif working:
+        print("a harness run is working here")
+    for sentence in ledger.damaged.values():
+        print(sentence)
+    return 0
+
+
+def show(options: Namespace) -> int:
+    """Print one cell or run."""
+    ledger = Ledger(Path(options.out))
+    asked = options.what
+    cells = {cell["id"]: (plan, cell) for plan in _plans(ledger.out) for cell in plan["cells"]}
+    runs = list(ledger.runs())
+    matches = [i for i in {*cells, *runs} if i.startswith(asked)]
+    if not matches:
+        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
+    if len(matches) > 1:
+        raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
+    if matches[0] in cells:
+        _show_cell(*cells[matches[0]], ledger)
+    else:
+        _show_run(matches[0], ledger)
+    return 0
+
+
+def table_of(plan: Plan, ledger: Ledger) -> Any:
+    import reports
+    from harness.data.tasks import get_task
+    from harness.evaluation.metrics import score
+    from harness.search import results
+
+    study = registry.STUDIES.get(plan["study"])
+    cells = results.cell_results(plan, ledger)
+    tasks = {
+        name: dataclasses.replace(get_task(name), metric=study.metrics.get(name, get_task(name).metric))
+        for name in plan["tasks"]
+    }
+    inits, profile = tuple(plan["inits"]), study.profile(plan["profile"])
+    study = dataclasses.replace(
+        study,
+        students=tuple(plan["students"]),
+        profiles={
+            **study.profiles,
+            plan["profile"]: dataclasses.replace(profile, inits=inits, tasks=tuple(plan["tasks"])),
+        },
+    )
+    provenance = reports.Provenance(
+        teacher=plan["argument"] or plan["teacher"],
+        teacher_scores=results.teacher_scores(plan, ledger),
+        protocol=results.protocol(plan),
+        budget=results.budget(plan),
+        recipe=results.recipe(plan),
+        notes=(),
+        older_code=tuple(results.older_code(plan, ledger, _origins(plan))),
+    )
+    return reports.build(
+        study,
+        plan["profile"],
+        cells,
+        tasks,
+        provenance,
+        lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
+    )
+
+
+def _origins(plan: Plan) -> Mapping[str, str]:
+    """Plugin name -> its file now, for the plugins that can be found without loading torch: by their recorded place."""
+    found = importlib.util.find_spec("harness.training.loop")
+    origins = {"training": str(found.origin)} if found and found.origin else {}
+    return origins | plan.get("origins", {})
+
+
+def _recorded(options: Namespace) -> tuple[Plan, Ledger]:
+    if options.study not in registry.STUDIES.names():
+        raise unknown("study", options.study, registry.STUDIES.names())
+    registry.STUDIES.get(options.study).profile(options.profile)
+    ledger = Ledger(Path(options.out))
+    path = plan_file(ledger.out, options.study, options.profile)
+    if not path.exists():
+        raise UserError(
+            f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
+            f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}"
+        )
+    return _read_plan(path), ledger
+
+
+def _plans(out: Path) -> Sequence[Plan]:
+    return [_read_plan(path) for path in sorted(out.glob("*/*/plan.json"))]
+
+
+def _read_plan(path: Path) -> Plan:
+    try:
+        plan: Plan = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path} is damaged; the harness run command that made it writes it again") from error
+    return plan
+
+
+def plan_file(out: Path, study: str, profile: str) -> Path:
+    return out / study / profile / "plan.json"
+
+
+def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
+    from harness.search.progress import progress
+
+    print(f"cell {cell['id']}: {cell['row']}, {cell['student']}, init {cell['init']}, task {cell['task']}")
+    if cell["refused"]:
+        print(f"impossible: {cell['refused']}")
+        return
+    found = progress(cell, plan["defaults"], ledger.read)
+    print(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
+    print(
+        f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on "
+        f"{'dev' if cell['specification']['settings']['protocol'] == 'published' else 'held-out training data'}"
+    )
+    for number, trial in enumerate(found.trials):
+        mark = " <- best" if found.best and trial.run == found.best.run else ""
+        what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
+        print(f"  trial {number}: run {trial.run}, {trial.hyperparameters}, {what}{mark}")
+    for one in found.seeds:
+        what = (
+            f"failed: {one.record['error']}"
+            if one.score is None
+            else f"dev {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
+        )
+        print(f"  seed {one.specification['seed']}: run {one.run}, {what}")
+    if found.missing:
+        print(f"  still to run: {len(found.missing)}")
+
+
+def _show_run(run: str, ledger: Ledger) -> None:
+    record = ledger.read(run)
+    if record is None:
+        print(ledger.damaged.get(run, f"run {run} was begun and is not finished"))
+        return
+    print(f"run {run}: {record['status']}")
+    for name, value in sorted(record.items()):
+        if name not in ("curve", "traceback", "status", "specification"):
+            print(f"  {name}: {value}")
+    print(f"  specification: {json.dumps(record['specification'], indent=2, sort_keys=True)}")
+    for entry in record.get("curve", ()):
+        chosen = "" if entry["selection"] is None else f", selection {entry['selection']:.4f}"
+        print(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{chosen}")
+    if "traceback" in record:
+        print(record["traceback"])
+
+
+def _is_locked(ledger: Ledger) -> bool:
+    try:
+        with ledger.lock():
+            return False
+    except UserError:
+        return True
+
+
+def say(sentence: str) -> None:
+    print(f"harness: {sentence}", file=sys.stderr)
