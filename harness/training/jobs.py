@@ -208,6 +208,7 @@ def _pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[floa
         return lambda scores: False
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
     for curve in before:
         study.add_trial(optuna.trial.create_trial(value=max(curve), intermediate_values=dict(enumerate(curve))))
@@ -215,7 +216,7 @@ def _pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[floa
 
     def should_prune(scores: list[float]) -> bool:
         trial.report(scores[-1], len(scores) - 1)
-        return trial.should_prune()
+        return bool(trial.should_prune())
 
     return should_prune
 

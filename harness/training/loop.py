@@ -104,6 +104,8 @@ def train(
             scheduler.load_state_dict(state["scheduler"])
             best_weights = state["best_weights"]
             _set_random_state(state["random"], device)
+        else:
+            history.best = {}
         for epoch in range(begin, stage.epochs):
             if _stopped_early(history, stage, settings["patience"]):
                 break

@@ -1,0 +1,152 @@
+"""The loop: best epoch, early stopping, stages, checkpoints, failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.contracts import Batch, Outputs, Want
+from harness.training.jobs import _pruner
+from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
+from tests.training.builders import Bag, examples, settings
+
+CPU = torch.device("cpu")
+LOGITS = (Want(logits=True), Want())
+
+
+class Labels(nn.Module):
+    """Cross-entropy with the labels, as an objective with a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss = nn.functional.cross_entropy(student.logits * self.scale, batch.labels)
+        return loss, {"labels": loss.detach()}
+
+
+class Killed(Exception):
+    pass
+
+
+def run(
+    folder: Path,
+    stages: list[tuple[str, int, bool]],
+    select: Any = lambda model: 0.0,
+    prune: Any = lambda scores: False,
+    kill_after: int = -1,
+    objective: Any = Labels,
+    **changes: Any,
+) -> tuple[Bag, History, list[nn.Module]]:
+    """Train a Bag through (name, epochs, selects) stages; `kill_after` epochs the process 'dies' once."""
+    torch.manual_seed(1)
+    model, objectives = Bag(), [objective() for _ in stages]
+    made = [Stage(n, o, LOGITS, e, s) for (n, e, s), o in zip(stages, objectives, strict=True)]
+    heard: list[dict[str, Any]] = []
+
+    def tell(entry: dict[str, Any]) -> None:
+        heard.append(entry)
+
+    def dying(scores: list[float]) -> bool:
+        if len(heard) == kill_after:
+            raise Killed
+        return bool(prune(scores))
+
+    history = train(
+        model, made, examples(60), lambda batch, want: Outputs(), settings(**changes), 0, CPU, select,
+        folder / "checkpoint.pt", Clock(), dying, tell,
+    )  # fmt: skip
+    return model, history, objectives
+
+
+class Scores:
+    """Hands out these selection scores, epoch by epoch."""
+
+    def __init__(self, *scores: float):
+        self.scores = list(scores)
+        self.weights: list[Tensor] = []
+
+    def __call__(self, model: nn.Module) -> float:
+        self.weights.append(model.head.weight.detach().clone())  # type: ignore[union-attr, operator]
+        return self.scores[len(self.weights) - 1]
+
+
+def test_the_best_epochs_weights_are_handed_on_the_earliest_of_equals(tmp_path: Path) -> None:
+    select = Scores(0.2, 0.9, 0.5, 0.9)
+    model, history, _ = run(tmp_path, [("prediction", 4, True)], select)
+    assert history.best["epoch"] == 2 and history.best["selection"] == 0.9
+    assert torch.equal(model.head.weight, select.weights[1])
+
+
+def test_patience_stops_the_stage_that_selects(tmp_path: Path) -> None:
+    select = Scores(0.5, 0.6, 0.6, 0.1, 0.9)
+    _, history, _ = run(tmp_path, [("prediction", 5, True)], select, patience=2)
+    assert [e["epoch"] for e in history.curve] == [1, 2, 3, 4] and history.best["epoch"] == 2
+
+
+def test_the_first_of_two_stages_trains_its_full_length_and_hands_on_its_last_weights(tmp_path: Path) -> None:
+    select = Scores(0.3, 0.2)
+    model, history, objectives = run(
+        tmp_path, [("intermediate", 3, False), ("prediction", 2, True)], select, patience=1
+    )
+    assert [(e["stage"], e["epoch"]) for e in history.curve] == [
+        ("intermediate", 1), ("intermediate", 2), ("intermediate", 3), ("prediction", 1), ("prediction", 2),
+    ]  # fmt: skip
+    assert [e["selection"] for e in history.curve] == [None, None, None, 0.3, 0.2]
+    assert torch.equal(model.head.weight, select.weights[0])
+    assert all(o.scale.item() != 1 for o in objectives)  # type: ignore[operator, union-attr]
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int) -> None:
+    stages = [("intermediate", 2, True), ("prediction", 3, True)]
+
+    def select(model: nn.Module) -> float:
+        return float(predict(model, examples(20, 9), 8, settings(), CPU, Clock()).softmax(1).std())
+
+    whole, history, objectives = run(tmp_path / "whole", stages, select)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", stages, select, kill_after=epoch + 1)
+    resumed, after, others = run(tmp_path / "killed", stages, select)
+    assert after == history
+    for ours, theirs in ((whole, resumed), (objectives[-1], others[-1])):  # a finished stage's objective is over
+        theirs_state = theirs.state_dict()
+        assert all(torch.equal(tensor, theirs_state[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_a_loss_that_is_not_finite_names_step_stage_and_term(tmp_path: Path) -> None:
+    class Explosive(Labels):
+        def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+            loss, terms = super().forward(student, teacher, batch)
+            bad = loss * (float("inf") if self.scale != 1 else 1.0)
+            return loss + bad, {**terms, "explosive": bad.detach()}
+
+    with pytest.raises(TrainingFailure, match="inf at step 2 of stage prediction in term explosive"):
+        run(tmp_path, [("prediction", 1, True)], objective=Explosive)
+
+
+def test_training_learns_and_every_setting_acts(tmp_path: Path) -> None:
+    base, history, _ = run(tmp_path / "base", [("prediction", 6, False)])
+    assert history.curve[-1]["loss"] < 0.8 * history.curve[0]["loss"]
+    for name, value in {
+        "learning_rate": 0.02, "batch_size": 16, "schedule": "cosine", "warmup_ratio": 0.5, "weight_decay": 0.5,
+        "gradient_clip": 0.01, "precision": "bfloat16",
+    }.items():  # fmt: skip
+        other, _, _ = run(tmp_path / name, [("prediction", 6, False)], **{name: value})
+        assert not torch.equal(base.words.weight, other.words.weight), name
+
+
+def test_the_median_pruner_stops_what_falls_behind(tmp_path: Path) -> None:
+    before = [[0.5, 0.6, 0.7], [0.6, 0.7, 0.8], [0.4, 0.5, 0.6]]
+    behind = _pruner("median", before)
+    assert behind([0.1]) is True
+    ahead = _pruner("median", before)
+    assert ahead([0.9]) is False and ahead([0.9, 0.9]) is False
+    assert _pruner("none", before)([0.0]) is False and _pruner("median", [])([0.0]) is False
+    _, history, _ = run(tmp_path, [("prediction", 3, True)], Scores(0.9, 0.1, 0.1), prune=_pruner("median", before))
+    assert history.pruned and len(history.curve) == 2

@@ -1,0 +1,124 @@
+"""Stored teacher outputs: found by example, equal to what the teacher says, whole or absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness.contracts import Batch, Outputs, Want
+from harness.training.teacher_cache import TeacherCache
+from tests.training.builders import emit, examples
+
+EVERYTHING = Want(
+    logits=True,
+    sentence=True,
+    hidden_states=frozenset({0, 2}),
+    attention_scores=frozenset({1}),
+    values=frozenset({2}),
+)
+CPU = torch.device("cpu")
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        self.calls += 1
+        return emit(batch, want)
+
+
+def cache(folder: Path, count: int = 50, teacher: str = "weights") -> TeacherCache:
+    return TeacherCache(folder, teacher, "tokenizer", 16, examples(count))
+
+
+def fill(stored: TeacherCache, want: Want) -> int:
+    teacher = Counting()
+    stored.fill(list(want.parts()), teacher, 16, CPU)
+    return teacher.calls
+
+
+def check(stored: TeacherCache, want: Want, seed: int = 3) -> None:
+    """Every part of `want` read for a shuffled batch equals what the teacher says of that batch."""
+    data = examples(50)
+    index = torch.randperm(50, generator=torch.Generator().manual_seed(seed))[:9]
+    batch = data.batch(index)
+    said = emit(batch, want)
+    length = batch.encodings[0]["input_ids"].shape[1]
+    rows = stored.rows(data.keys)[index.numpy()]
+    for name, layer in want.parts():
+        expected = getattr(said, name) if layer < 0 else getattr(said, name)[layer]
+        assert torch.equal(stored.read((name, layer), rows, length), expected), (name, layer)
+
+
+def test_read_signals_equal_the_teachers(tmp_path: Path) -> None:
+    stored = cache(tmp_path)
+    assert fill(stored, EVERYTHING) == 4  # 50 examples, 16 a call
+    check(stored, EVERYTHING)
+    again = cache(tmp_path)  # another process, as far as the files know
+    assert fill(again, EVERYTHING) == 0
+    check(again, EVERYTHING)
+
+
+def test_only_missing_signals_are_computed_later(tmp_path: Path) -> None:
+    first = Want(logits=True)
+    assert fill(cache(tmp_path), first) == 4
+    stored = cache(tmp_path)
+    asked: list[Want] = []
+
+    def compute(batch: Batch, want: Want) -> Outputs:
+        asked.append(want)
+        return emit(batch, want)
+
+    stored.fill(list(EVERYTHING.parts()), compute, 64, CPU)
+    assert len(asked) == 1 and not asked[0].logits and asked[0].sentence
+    check(stored, EVERYTHING)
+
+
+def test_another_teacher_or_other_examples_never_share(tmp_path: Path) -> None:
+    fill(cache(tmp_path), EVERYTHING)
+    assert fill(cache(tmp_path, teacher="other"), Want(logits=True)) == 4
+    assert fill(cache(tmp_path, count=49), Want(logits=True)) == 4
+    with pytest.raises(LookupError, match="not among those"):
+        cache(tmp_path, count=10).rows(examples(50).keys)
+
+
+def test_repeated_texts_share_a_row(tmp_path: Path) -> None:
+    data = examples(20)
+    twice = data.subset(torch.cat([torch.arange(20), torch.arange(20)]))
+    stored = TeacherCache(tmp_path, "weights", "tokenizer", 16, twice)
+    rows = stored.rows(twice.keys)
+    assert len(stored.keys) == len(np.unique(data.keys)) and np.array_equal(rows[:20], rows[20:])
+
+
+def test_a_damaged_or_half_written_file_is_computed_again(tmp_path: Path) -> None:
+    stored = cache(tmp_path)
+    fill(stored, EVERYTHING)
+    file = stored.folder / "hidden_states.2.f32"
+    content = bytearray(file.read_bytes())
+    content[10] ^= 1
+    file.write_bytes(content)
+    (stored.folder / "sentence.f32").unlink()
+    (stored.folder / ".logits.f32.tmp").write_bytes(b"left by a kill")
+    again = cache(tmp_path)
+    assert fill(again, EVERYTHING) == 4
+    check(again, EVERYTHING)
+    index = stored.folder / "index.json"
+    index.unlink()  # killed between the files and the index that vouches for them
+    last = cache(tmp_path)
+    assert fill(last, EVERYTHING) == 4
+    check(last, EVERYTHING)
+
+
+def test_what_is_stored_is_decided_by_sizes_alone(tmp_path: Path) -> None:
+    stored = cache(tmp_path)
+    tokens = int(stored.length.sum())
+    exactly = tokens * 4 * 4 / 2**30
+    assert stored.fits("hidden_states", 4, exactly) and not stored.fits("hidden_states", 4, exactly * 0.999)
+    pairs = int((stored.length**2).sum())
+    assert stored.fits("attention_scores", 2, pairs * 2 * 4 / 2**30)
+    assert not stored.fits("attention_scores", 2, (pairs * 2 - 1) * 4 / 2**30)
+    assert stored.fits("logits", 2, 0.0)  # one vector an example is never too wide
