@@ -58,11 +58,17 @@ study(
         profiles={
             "quick": Profile(
                 teacher="embedded",
-                tasks=("paraphrase", "entailment"),
+                tasks=("acceptability", "sentiment"),
                 inits=("every", "first", "last", "random"),
                 trials=2,
                 seeds=2,
-                settings={"transformer.layers": 2, "epochs": 2, "max_length": 32, "warmup_ratio": 0.1},
+                settings={
+                    "transformer.layers": 2,
+                    "epochs": 2,
+                    "train_examples": 384,
+                    "max_length": 32,
+                    "warmup_ratio": 0.1,
+                },
                 search={"learning_rate": (1e-3, 5e-4)},
             ),
             "small": Profile(

@@ -35,24 +35,28 @@ ARCHITECTURE: dict[str, Any] = {
     "num_hidden_layers": 4,
     "hidden_size": 64,
     "num_attention_heads": 4,
-    "intermediate_size": 256,
+    "intermediate_size": 128,
     "max_position_embeddings": 64,
+    # A model this small on text this regular learns several times faster without dropout and with larger weights.
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.05,
 }
 PRETRAINING: dict[str, Any] = {
     "corpus": "grammar",
     "examples": 20000,
-    "steps": 2000,
-    "batch_size": 64,
-    "learning_rate": 1e-3,
+    "steps": 1500,
+    "batch_size": 32,
+    "learning_rate": 3e-3,
     "warmup_ratio": 0.1,
     "weight_decay": 0.01,
-    "max_length": 64,
-    "mask_probability": 0.15,
+    "max_length": 32,
+    "mask_probability": 0.3,
 }
 RECIPE: dict[str, Any] = {
-    "learning_rate": 5e-4,
+    "learning_rate": 1e-3,
     "batch_size": 32,
-    "epochs": 10,
+    "epochs": 6,
     "warmup_ratio": 0.1,
     "weight_decay": 0.01,
 }
@@ -104,7 +108,7 @@ class EmbeddedTeacher(Teacher):
         return False
 
     def recipe(self, task: Task) -> Mapping[str, Any]:
-        return RECIPE
+        return RECIPE | ({} if task.classification else {"epochs": 14})
 
     def pretraining(self) -> Mapping[str, Any]:
         return PRETRAINING
