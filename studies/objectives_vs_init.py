@@ -44,7 +44,7 @@ study(
     Study(
         name="objectives_vs_init",
         title="Distillation objectives against initialisation",
-        question="Which objective distils a 3-layer student best, and does the answer depend on the teacher layers it "
+        question="Which objective distils a shallow student best, and does the answer depend on the teacher layers it "
         "starts from?",
         procedure="two_stage",
         rows=ROWS,
@@ -58,14 +58,14 @@ study(
         profiles={
             "quick": Profile(
                 teacher="embedded",
-                tasks=("acceptability", "sentiment"),
+                tasks=("acceptability", "entailment"),
                 inits=("every", "first", "last", "random"),
                 trials=2,
                 seeds=2,
                 settings={
                     "transformer.layers": 2,
                     "epochs": 2,
-                    "train_examples": 384,
+                    "train_examples": 448,
                     "max_length": 32,
                     "warmup_ratio": 0.1,
                 },
