@@ -11,8 +11,8 @@ from tests.conftest import Harness
 
 TASKS = ("acceptability", "sentiment", "paraphrase", "entailment", "similarity")
 CHANCE = {"acceptability": 0.0, "sentiment": 0.5, "paraphrase": 0.58, "entailment": 0.5, "similarity": 0.0}
-STUDY = ("--study", "objectives_vs_init", "--tasks", *TASKS, "--objectives", "labels_only", "hid_seq", "--inits", "every",
-         "random", "--trials", "1", "--seeds", "1", "--set", "train_examples=1500")  # fmt: skip
+STUDY = ("--study", "objectives_vs_init", "--tasks", *TASKS, "--objectives", "labels_only", "hid_seq",
+         "--inits", "every", "random", "--trials", "1", "--seeds", "1", "--set", "train_examples=1500")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
