@@ -37,7 +37,7 @@ class LocalExecutor:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        CONTEXT.set_forkserver_preload(["harness.training.jobs"])
+        CONTEXT.set_forkserver_preload(["harness.executors.preload"])
         forkserver.ensure_running()  # its imports go on while the driver plans
 
     def submit(self, run: str, specification: Any, place: Any) -> None:

@@ -21,7 +21,6 @@ def serve(connection: Connection) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
     _end_with_parent()
-    _quiet_libraries()
     while True:
         try:
             run, specification, place = connection.recv()
@@ -34,6 +33,7 @@ def serve(connection: Connection) -> None:
 
 def attempt(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, ...]:
     """Do one run; the message that says how it ended."""
+    from harness.executors import preload  # noqa: F401 - where no fork server has done it already
     from harness.training.jobs import perform
     from harness.training.loop import TrainingFailure
 
@@ -58,10 +58,3 @@ def _end_with_parent() -> None:
             os._exit(1)
 
         threading.Thread(target=watch, daemon=True).start()
-
-
-def _quiet_libraries() -> None:
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""The training loop: stages of epochs, a checkpoint an epoch, the best epoch by the selection score."""
+"""The training loop: stages of epochs, checkpoints between them, the best epoch by the selection score."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from transformers import get_scheduler
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches, training_batches
 from harness.ledger import atomic_file, derive_seed
+
+CHECKPOINT_STEPS = 50  # fewer are made again sooner than they are saved
 
 
 class TrainingFailure(Exception):
@@ -77,8 +79,8 @@ def train(
     """Train `model` in place through the stages and leave it with the weights of the best epoch.
 
     data: the training examples, whose ids are 0..size-1. select scores the model on what epochs are chosen by (higher
-    is better). checkpoint is written after every epoch and read at the start: a killed run goes on from its last
-    whole epoch with the same result. Raises TrainingFailure when a loss is not finite.
+    is better). checkpoint is written after an epoch, once CHECKPOINT_STEPS steps are at stake, and read at the
+    start: a killed run goes on from it with the same result. Raises TrainingFailure when a loss is not finite.
     """
     history = History()
     state = _read_checkpoint(checkpoint, device)
@@ -88,6 +90,7 @@ def train(
         model.load_state_dict(state["model"])
     else:
         torch.manual_seed(derive_seed("training", seed))
+    unsaved = 0  # steps since the last checkpoint
     for number, stage in enumerate(stages):
         if number < first:
             continue
@@ -132,8 +135,10 @@ def train(
             tell(entry)
             if stage.selects and should_prune([e["selection"] for e in history.curve if e["selection"] is not None]):
                 history.pruned = True
-                return history
-            if (number, epoch + 1) != (len(stages) - 1, stage.epochs):
+                break
+            unsaved += steps // stage.epochs
+            if unsaved >= CHECKPOINT_STEPS and (number, epoch + 1) != (len(stages) - 1, stage.epochs):
+                unsaved = 0
                 _write_checkpoint(
                     checkpoint,
                     {

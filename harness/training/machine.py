@@ -18,6 +18,7 @@ def device() -> torch.device:
     return found
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Of the libraries that numbers depend on."""
     return {name: version(name) for name in ("torch", "transformers", "numpy")} | {"python": sys.version.split()[0]}

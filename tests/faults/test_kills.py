@@ -15,7 +15,7 @@ import psutil
 from tests.conftest import SMALL_STUDY, Harness, environment
 
 KILLS = 20
-LONGER = ("epochs=8", "train_examples=100")  # long enough to be hit in the middle
+LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the middle
 
 
 def _records(out: Path) -> dict[str, int]:

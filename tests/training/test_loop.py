@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
+from harness.training import loop
 from harness.training.jobs import _pruner
 from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
 from tests.training.builders import Bag, examples, settings
@@ -103,7 +104,8 @@ def test_the_first_of_two_stages_trains_its_full_length_and_hands_on_its_last_we
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int) -> None:
+def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_STEPS", 1)
     stages = [("intermediate", 2, True), ("prediction", 3, True)]
 
     def select(model: nn.Module) -> float:
