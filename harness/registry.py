@@ -155,11 +155,11 @@ def objective(
             raise UserError(f"objective {name!r}: stage is intermediate or prediction, not {stage!r}")
         declared = dict(hyperparameters or {})
         if inspect.isclass(plugin) and issubclass(plugin, Objective):
-            _check_signature("objective", name, plugin.__init__, ["self", "student", "teacher", "layers"], declared, ())
-            _check_signature("objective", name, plugin.forward, ["self", "student", "teacher", "batch"], {}, ())
+            _check_signature(name, plugin.__init__, ["self", "student", "teacher", "layers"], declared)
+            _check_signature(name, plugin.forward, ["self", "student", "teacher", "batch"], {})
             made = plugin
         elif inspect.isfunction(plugin):
-            _check_signature("objective", name, plugin, ["student", "teacher", "batch"], declared, ("layers",))
+            _check_signature(name, plugin, ["student", "teacher", "batch"], declared, ("layers",))
             made = _objective_of(plugin, declared)
         else:
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
@@ -213,12 +213,11 @@ def _file_of(namespace: Mapping[str, Any]) -> str:
 
 
 def _check_signature(
-    kind: str,
     name: str,
     function: Callable[..., Any],
     leading: list[str],
     declared: Mapping[str, Hyperparameter],
-    optional: tuple[str, ...],
+    optional: tuple[str, ...] = (),
 ) -> None:
     """Raise UserError unless `function` takes `leading`, then exactly the declared keywords (and maybe `optional`)."""
     parameters = list(inspect.signature(function).parameters.values())
@@ -227,7 +226,10 @@ def _check_signature(
     rest = set(names[len(leading) :]) - set(optional)
     variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
     if names[: len(leading)] != leading or rest != set(declared) or variadic:
-        raise UserError(f"{kind} {name!r}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}")
+        where = _file_of(vars(sys.modules[function.__module__]))
+        raise UserError(
+            f"objective {name!r} in {where}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}"
+        )
 
 
 def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperparameter]) -> type[Objective]:

@@ -146,7 +146,7 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
     [
         (
             "@objective('o', needs={Signal.LOGITS})\ndef f(student, batch): ...\n",
-            r"objective 'o': f takes \(student, batch\) but must take \(student, teacher, batch\)",
+            r"f takes \(student, batch\) but must take \(student, teacher, batch\)",
         ),
         (
             "@objective('o', needs={Signal.LOGITS})\ndef f(teacher, student, batch): ...\n",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SMALL_STUDY, Harness
+from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 
 TABLE = Path("objectives_vs_init") / "quick"
 
@@ -155,10 +156,6 @@ def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
 
 
 def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
-    import sys
-
-    from tests.conftest import environment
-
     out = tmp_path / "out"
     words = [sys.executable, "-m", "harness", "run", *SMALL_STUDY, "--data", str(glue), "--teacher", str(checkpoint)]
     first = subprocess.Popen([*words, "--out", str(out)], env=environment(), stdout=subprocess.PIPE, text=True)
@@ -213,7 +210,7 @@ def test_a_plugin_is_one_file(harness: Harness, glue: Path, checkpoint: Path, tm
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(tmp_path / "sentence_l1.py", tree / "objectives" / "sentence_l1.py")
     moved = subprocess.run(
-        ["python3", "-m", "harness", "list", "objectives"], cwd=tree, capture_output=True, text=True,
-        env={**__import__("os").environ, "PYTHONPATH": str(tree)},
+        [sys.executable, "-m", "harness", "list", "objectives"], cwd=tree, capture_output=True, text=True,
+        env={**environment(), "PYTHONPATH": str(tree)},
     )  # fmt: skip
     assert "sentence_l1" in moved.stdout, moved.stderr

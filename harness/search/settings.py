@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from harness.contracts import Hyperparameter
@@ -31,8 +32,8 @@ def check_plain(overrides: Mapping[str, str]) -> None:
     for key, value in overrides.items():
         if key.startswith("teacher."):
             check(key, value, {f"teacher.{name}": declared for name, declared in TRAINING.items()})
-        elif "." not in key:
-            check(key, value, TRAINING)
+        elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):
+            check(key, value, TRAINING)  # an unknown one may be a plugin's, given without its name
 
 
 def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:

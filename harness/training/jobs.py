@@ -7,6 +7,7 @@ It returns the record and the per-example dev predictions.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -23,7 +25,7 @@ from harness.contracts import LayerMap, Outputs, Task, Want
 from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import predictions_of, score
-from harness.ledger import derive_seed, sync_folder
+from harness.ledger import cannot_write, derive_seed, sync_folder
 from harness.modeling import combine
 from harness.modeling.bases import StudentConfig
 from harness.training import machine
@@ -224,7 +226,14 @@ def _pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[floa
 def _save(model: PreTrainedModel, folder: Path) -> None:
     """Write weights as a folder that is there whole or not at all."""
     temporary = folder.with_name(f".{folder.name}.tmp")
-    model.save_pretrained(temporary)
+    try:
+        model.save_pretrained(temporary)
+    except SafetensorError as error:  # says nothing but the system's own text
+        shutil.rmtree(temporary, ignore_errors=True)
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
     for path in temporary.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())

@@ -63,7 +63,7 @@ LATER = {
     "objective in a sum": (("--objectives", "att_kl+hid_sek"), ("hid_sek", "hid_seq")),
     "student": (("--students", "transfomer"), ("transfomer", "did you mean transformer?")),
     "init": (("--inits", "everry"), ("everry", "every")),
-    "layers the teacher does not have": (("--inits", "1,9"), ("9", "4 layers")),
+    "layers the teacher does not have": (("--inits", "1,9"), ("9", "layers are 1 to 4")),
     "too few layers": (("--inits", "1"), ("1",)),
     "objective's setting": (("--set", "vanilla_kd.temprature=3"), ("vanilla_kd.temprature", "vanilla_kd.temperature")),
     "setting without its objective's name": (("--set", "temperature=3"), ("temperature", "vanilla_kd.temperature")),
