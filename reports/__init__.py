@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from harness.errors import unknown
 from reports.compare import with_published
-from reports.table import Provenance, Table, build
+from reports.model import Provenance, Table
+from reports.table import build
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 

@@ -4,66 +4,16 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 
 from harness.contracts import Published, Study
 from harness.errors import UserError, unknown
+from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Pair, Table
 from reports.statistics import rank_correlation
-from reports.table import Block, Column, Entry, Table
 
 METRICS = {"accuracy": "acc", "matthews": "mcc", "": "mean"}  # ours -> the CSV's name, where the two differ
 AVERAGES = ("Avg", "Average", "Score")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One of our entries and the number printed for it.
-
-    printed and printed_std are the text of the CSV; difference is in points, None where one side is missing or
-    unfinished or the two are averages over different tasks, and then ranks holds both places among the rows compared.
-    """
-
-    ours: Entry
-    printed: str = ""
-    printed_std: str = ""
-    note: int = 0
-    difference: float | None = None
-    ranks: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class ComparedLine:
-    label: str
-    pairs: tuple[Pair, ...]
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Of one column: Kendall's tau-b and Spearman's rho between our order and the published one, over n rows."""
-
-    tau: float
-    rho: float
-    n: int
-
-
-@dataclass(frozen=True)
-class ComparedBlock:
-    student: str
-    init: str
-    lines: tuple[ComparedLine, ...]
-    agreement: tuple[Agreement, ...]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole."""
-
-    source: str
-    columns: tuple[Column, ...]
-    blocks: tuple[ComparedBlock, ...]
-    remarks: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def with_published(table: Table, study: Study) -> Table:

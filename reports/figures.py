@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from reports.layout import entry_text
-from reports.table import Entry, Table
+from reports.model import Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

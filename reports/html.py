@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from reports.figures import curves, heatmap
 from reports.layout import grids
-from reports.table import Table
+from reports.model import Table
 
 
 def html(table: Table) -> str:

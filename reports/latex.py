@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from reports.layout import Cell, Grid, Group, entry_text, grids
-from reports.table import Entry, Table
+from reports.model import Entry, Table
 
 # Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax.
 HEAD = r"""% Needs \usepackage{booktabs}. Compiles on its own; inside a document, \input it.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from reports.compare import ComparedBlock, ComparedLine, Comparison
+from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Table
 from reports.statistics import LEVEL, RESAMPLES
-from reports.table import Column, Entry, Table
 
 
 @dataclass(frozen=True)

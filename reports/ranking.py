@@ -11,7 +11,7 @@ from reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
 if TYPE_CHECKING:
     import numpy as np
 
-    from reports.table import Column, Entry
+    from reports.model import Column, Entry
 
 Key = tuple[str, str, str]  # student, init, row
 

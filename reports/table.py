@@ -7,110 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from harness.contracts import CellResult, Row, RunResult, Study, Task
+from harness.contracts import CellResult, Study, Task
+from reports.model import Block, Column, Entry, Line, Provenance, Table
 from reports.ranking import standings
 from reports.statistics import Score, mean_std
 
-if TYPE_CHECKING:
-    from reports.compare import Comparison
-
 SYMBOLS = "†‡§¶‖"
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What a table must say about how its numbers were made.
-
-    teacher_scores: task -> (value as a fraction, number of teacher runs). protocol is "held_out" or "published".
-    budget and recipe are sentences; older_code says which cells other versions of the code made. Nothing here may
-    hold a time, a date or a path: tables are compared byte for byte.
-    """
-
-    teacher: str
-    teacher_scores: Mapping[str, tuple[float, int]]
-    protocol: str
-    budget: str
-    recipe: str
-    notes: tuple[str, ...] = ()
-    older_code: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Column:
-    """A task and the metric shown; the average has no task."""
-
-    task: str
-    label: str
-    metric: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One value of the table, as a fraction.
-
-    status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; undefined (a
-    correlation of constant predictions); absent (not part of the plan, or an average that lacks a task). note is the
-    number of the reason under the table, 0 without one. runs are the finished runs, by seed.
-    """
-
-    status: str
-    value: float | None = None
-    std: float | None = None
-    n: int = 0
-    wanted: int = 0
-    progress: str = ""
-    reason: str = ""
-    note: int = 0
-    best: bool = False
-    tied: bool = False
-    cell: str = ""
-    runs: tuple[RunResult, ...] = ()
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of a block: an entry for each column."""
-
-    row: Row
-    mark: str
-    entries: tuple[Entry, ...]
-
-
-@dataclass(frozen=True)
-class Block:
-    """The rows of one student and one initialisation."""
-
-    student: str
-    init: str
-    lines: tuple[Line, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
-
-    untested names the columns where ties could not be tested for want of comparable per-example predictions.
-    """
-
-    study: str
-    title: str
-    question: str
-    profile: str
-    columns: tuple[Column, ...]
-    teacher: tuple[Entry, ...]
-    blocks: tuple[Block, ...]
-    provenance: Provenance
-    marks: Mapping[str, str] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
-    untested: tuple[str, ...] = ()
-    comparison: Comparison | None = None
-
-    def entries(self) -> Iterable[Entry]:
-        """Every entry of every block, in reading order."""
-        return (entry for block in self.blocks for line in block.lines for entry in line.entries)
 
 
 def build(

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from reports.layout import Cell, Grid, grids
-from reports.table import Entry, Table
+from reports.model import Entry, Table
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -1,0 +1,151 @@
+"""What a table is, as plain data: the shapes that every writer, figure and comparison reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from harness.contracts import Row, RunResult
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a table must say about how its numbers were made.
+
+    teacher_scores: task -> (value as a fraction, number of teacher runs). protocol is "held_out" or "published".
+    budget and recipe are sentences; older_code says which cells other versions of the code made. Nothing here may
+    hold a time, a date or a path: tables are compared byte for byte.
+    """
+
+    teacher: str
+    teacher_scores: Mapping[str, tuple[float, int]]
+    protocol: str
+    budget: str
+    recipe: str
+    notes: tuple[str, ...] = ()
+    older_code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A task and the metric shown; the average has no task."""
+
+    task: str
+    label: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One value of the table, as a fraction.
+
+    status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; undefined (a
+    correlation of constant predictions); absent (not part of the plan, or an average that lacks a task). note is the
+    number of the reason under the table, 0 without one. runs are the finished runs, by seed.
+    """
+
+    status: str
+    value: float | None = None
+    std: float | None = None
+    n: int = 0
+    wanted: int = 0
+    progress: str = ""
+    reason: str = ""
+    note: int = 0
+    best: bool = False
+    tied: bool = False
+    cell: str = ""
+    runs: tuple[RunResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a block: an entry for each column."""
+
+    row: Row
+    mark: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows of one student and one initialisation."""
+
+    student: str
+    init: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One of our entries and the number printed for it.
+
+    printed and printed_std are the text of the CSV; difference is in points, None where one side is missing or
+    unfinished or the two are averages over different tasks, and then ranks holds both places among the rows compared.
+    """
+
+    ours: Entry
+    printed: str = ""
+    printed_std: str = ""
+    note: int = 0
+    difference: float | None = None
+    ranks: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class ComparedLine:
+    label: str
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of one column: Kendall's tau-b and Spearman's rho between our order and the published one, over n rows."""
+
+    tau: float
+    rho: float
+    n: int
+
+
+@dataclass(frozen=True)
+class ComparedBlock:
+    student: str
+    init: str
+    lines: tuple[ComparedLine, ...]
+    agreement: tuple[Agreement, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole."""
+
+    source: str
+    columns: tuple[Column, ...]
+    blocks: tuple[ComparedBlock, ...]
+    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
+
+    untested names the columns where ties could not be tested for want of comparable per-example predictions.
+    """
+
+    study: str
+    title: str
+    question: str
+    profile: str
+    columns: tuple[Column, ...]
+    teacher: tuple[Entry, ...]
+    blocks: tuple[Block, ...]
+    provenance: Provenance
+    marks: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
+    comparison: Comparison | None = None
+
+    def entries(self) -> Iterable[Entry]:
+        """Every entry of every block, in reading order."""
+        return (entry for block in self.blocks for line in block.lines for entry in line.entries)
