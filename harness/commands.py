@@ -71,9 +71,8 @@ def plan(options: Namespace) -> int:
         epochs = cell["specification"]["settings"]["epochs"]
         print(f"{label}  {cell['stages']} x {epochs} epochs, runs {done} of {wanted} done")
     real = [c for c in worked_out["cells"] if not c["refused"]]
-    argument = worked_out["argument"] or worked_out["teacher"]
     tasks, refused = ", ".join(worked_out["tasks"]), len(worked_out["cells"]) - len(real)
-    print(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {argument}, tasks {tasks}")
+    print(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {worked_out['label']}, tasks {tasks}")
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if real:
         print(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")

@@ -107,7 +107,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         },
     )
     provenance = reports.Provenance(
-        teacher=plan["argument"] or plan["teacher"],
+        teacher=plan["label"],
         teacher_scores=results.teacher_scores(plan, ledger),
         protocol=results.protocol(plan),
         budget=results.budget(plan),

@@ -56,6 +56,10 @@ class Transformer(Student):
         )
 
     @classmethod
+    def canonical_init(cls, init: str) -> str:
+        return layer_maps.canonical_init(init)
+
+    @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         return layer_maps.layer_map(init, student.layers, teacher.layers)
 

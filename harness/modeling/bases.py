@@ -88,6 +88,11 @@ class Student(PreTrainedModel):
         raise TypeError(f"student {cls.name} has no describe")
 
     @classmethod
+    def canonical_init(cls, init: str) -> str:
+        """The one spelling of an initialisation. Raises UserError for one that this student does not know."""
+        return init.strip()
+
+    @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")

@@ -72,6 +72,8 @@ class Planner:
             name, argument = "huggingface", request.teacher or self.profile.teacher
         self.teacher = registry.TEACHERS.get(name)(argument)
         self.source = request.data or ("embedded" if name == "embedded" else "hub")
+        folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
+        self.label = folder.resolve().name if argument and folder.is_dir() else argument or name
 
     def resolve(self) -> dict[str, Any]:
         """The plan. Raises UserError for anything asked that does not exist or would have no effect."""
@@ -82,13 +84,13 @@ class Planner:
         tasks = [get_task(name) for name in request.tasks or self.profile.tasks]
         rows = self._rows(combine)
         students = [registry.STUDENTS.get(name) for name in request.students or self.study.students]
-        inits = list(dict.fromkeys(request.inits or self.profile.inits))
+        inits = {s: [s.canonical_init(init) for init in request.inits or self.profile.inits] for s in students}
         self._check_settings(combine, rows, students)
         teachers = {task.name: self._teacher_runs(task) for task in tasks}
         cells: list[dict[str, Any]] = []
         wants: dict[str, Want] = {task.name: Want() for task in tasks}
         for student in students:
-            for init in inits:
+            for init in dict.fromkeys(inits[student]):
                 for row in rows:
                     for task in tasks:
                         cell, want = self._cell(combine, student, init, row, task, teachers[task.name][-1])
@@ -101,11 +103,12 @@ class Planner:
             "profile": request.profile,
             "teacher": self.teacher.name,
             "argument": self.teacher.argument,
+            "label": self.label,
             "source": self.source,
             "plugins": [str(Path(p).resolve()) for p in request.plugins],
             "tasks": [task.name for task in tasks],
             "students": [s.name for s in students],
-            "inits": inits,
+            "inits": list(dict.fromkeys(init for asked in inits.values() for init in asked)),
             "examples": {task.name: self._read(task)[1] for task in tasks},
             "rows": [dataclasses.asdict(row) for row in rows],
             "defaults": self.defaults,
