@@ -65,7 +65,7 @@ study(
                 settings={
                     "transformer.layers": 2,
                     "epochs": 2,
-                    "train_examples": 640,
+                    "train_examples": 896,
                     "max_length": 32,
                     "warmup_ratio": 0.1,
                 },
