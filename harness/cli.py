@@ -52,6 +52,14 @@ def parser() -> Parser:
     add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
     add("--data", metavar="DIR", help="a folder in GLUE's official layout, or hub")
     add("--teacher", metavar="NAME", help="embedded, minilm, a hub name or a local folder")
+    add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
+    add(
+        "--checkpoints",
+        nargs="+",
+        default=[],
+        metavar="ROW[=MODEL]",
+        help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
+    )
     add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
     for flag in ("objectives", "students", "inits", "tasks"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")

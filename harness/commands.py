@@ -51,7 +51,7 @@ def plan(options: Namespace) -> int:
     from harness.search import plan as planning
     from harness.search.estimate import estimate
     from harness.search.progress import progress
-    from harness.search.results import budget, protocol, recipe
+    from harness.search.results import budget, general_recipe, protocol, recipe
 
     request = _request(options)
     planning.check_early(request)
@@ -68,14 +68,17 @@ def plan(options: Namespace) -> int:
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell["seeds"] - 1
         missing += wanted - done
-        epochs = cell["specification"]["settings"]["epochs"]
-        print(f"{label}  {cell['stages']} x {epochs} epochs, runs {done} of {wanted} done")
+        epochs = cell["specification"]["settings"].get("epochs")
+        trains = f"{cell['stages']} x {epochs} epochs, " if epochs else ""
+        print(f"{label}  {trains}runs {done} of {wanted} done")
     real = [c for c in worked_out["cells"] if not c["refused"]]
     tasks, refused = ", ".join(worked_out["tasks"]), len(worked_out["cells"]) - len(real)
     print(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {worked_out['label']}, tasks {tasks}")
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
-    if real:
+    if real and protocol(worked_out):
         print(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
+    for sentence in general_recipe(worked_out):
+        print(sentence)
     for notice in worked_out["notices"]:
         print(f"note: {notice}")
     print(estimate(worked_out, ledger, missing, _workers(options.workers)))
@@ -153,6 +156,8 @@ def _request(options: Namespace) -> Any:
         tasks=options.tasks,
         seeds=options.seeds,
         trials=options.trials,
+        corpus=options.corpus,
+        checkpoints=options.checkpoints,
         overrides=options.set,
         plugins=options.plugin,
     )
@@ -217,7 +222,8 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger, changed: bool) -> Seq
         "csv": "table.csv",
         "json": "table.json",
     }
-    compared = reports.with_published(table, registry.STUDIES.get(plan["study"]))
+    study = registry.STUDIES.get(plan["study"])
+    compared = reports.with_published(table, study) if study.published else table
     for form, name in names.items():
         if changed or not (folder / name).exists():
             atomic_write(folder / name, reports.render(compared if form == "html" else table, form).encode())

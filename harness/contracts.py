@@ -29,7 +29,7 @@ class Signal(str, Enum):
     HIDDEN_STATES = "hidden_states"  # per layer (B, L, D); layer 0 is the embedding output
     ATTENTION_SCORES = "attention_scores"  # per layer (B, H, L, L), before softmax, padding not masked
     VALUES = "values"  # per layer (B, H, L, D / H)
-    MLM_LOGITS = "mlm_logits"  # (B, L, V)
+    MLM_LOGITS = "mlm_logits"  # (P, V), at the P positions that `Batch.targets` asks for, row by row
 
 
 LAYER_SIGNALS = frozenset({Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
@@ -84,18 +84,25 @@ class Outputs:
     values: dict[int, Tensor] = field(default_factory=dict)
 
 
+IGNORED = -100  # the target of a position where nothing is predicted
+
+
 @dataclass
 class Batch:
     """Examples as one model reads them.
 
     ids: (B,) stable example ids, unique within the split. labels: (B,) int64 classes or float32 scores.
     encodings: one mapping for single sentences and joint pairs, two for pairs encoded apart; each holds
-    input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L).
+    input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L). targets: (B, L) int64,
+    of masked text the token that stood at each position to predict and -100 elsewhere; None for a labelled task.
+    epoch: the pass over the data, 0-based; masks differ from one to the next.
     """
 
     ids: Tensor
     labels: Tensor
     encodings: tuple[dict[str, Tensor], ...]
+    targets: Tensor | None = None
+    epoch: int = 0
 
     @property
     def mask(self) -> Tensor:
@@ -107,8 +114,10 @@ class Batch:
 class ModelInfo:
     """What is known of a model before any weight is loaded.
 
-    labels is the width of the logits (1 for regression); tokenizer is a fingerprint: two models with the same one
-    split text into the same tokens; pair_encoding is joint, diffcat or compare.
+    labels is the width of the logits (1 for regression, 0 on a corpus); tokenizer is a fingerprint: two models with
+    the same one split text into the same tokens; pair_encoding is joint, diffcat or compare. sentence_width is the
+    width of `sentence` where that is not `width`. first_token_sees_all: the first token's state depends on the whole
+    sentence, as in a transformer; in a model that only reads forward it does not.
     """
 
     name: str
@@ -120,6 +129,8 @@ class ModelInfo:
     emits: frozenset[Signal]
     tokenizer: str
     pair_encoding: str = "joint"
+    sentence_width: int = 0
+    first_token_sees_all: bool = True
 
 
 @dataclass(frozen=True)
@@ -142,13 +153,14 @@ class LayerMap:
 
 @dataclass(frozen=True)
 class Task:
-    """A labelled data set and how it is scored.
+    """A labelled data set and how it is scored, or an unlabelled corpus.
 
     label is its name in tables; folder and the column positions follow the official GLUE download; labels are the
     class names in order as the files print them (empty: regression); metrics are the names in `harness.evaluation`
     that are all recorded, of which `metric` stands in tables unless a study names another. bins: a score cast to
     classes (STS-B in 21) gives the value of each class. dev_splits: the first is "dev"; the others are scored too,
-    their metrics prefixed with the rest of their name ("mismatched_accuracy").
+    their metrics prefixed with the rest of their name ("mismatched_accuracy"). corpus: text without labels, whose
+    masked tokens are predicted.
     """
 
     name: str
@@ -160,11 +172,12 @@ class Task:
     folder: str = ""
     bins: tuple[float, ...] = ()
     dev_splits: tuple[str, ...] = ("dev",)
+    corpus: bool = False
 
     @property
     def outputs(self) -> int:
-        """Width of a model's logits for this task: the number of classes, or 1 for a score."""
-        return len(self.labels) or len(self.bins) or 1
+        """Width of a model's logits for this task: the number of classes, 1 for a score, 0 for a corpus."""
+        return 0 if self.corpus else len(self.labels) or len(self.bins) or 1
 
     @property
     def classification(self) -> bool:
@@ -227,24 +240,34 @@ class Hyperparameter:
 class Row:
     """One line of a study's table: an objective by its name or sum ("att_kl+hid_seq") under its own label.
 
-    equal_epochs gives a row that has only the prediction stage the epochs of both stages together. mark is a
-    sentence printed under the table wherever the row was made otherwise than the rest. published is the row's name
-    in the published table.
+    student, init, procedure and tasks stand for the study's own where a row fixes them; settings are those that make
+    the row what it is, named as in `--set` ("student.head" is the setting `head` of whichever student). checkpoint is
+    a model by its hub name, fine-tuned on the labels as it is: such a row is part of the table when `--checkpoints`
+    names it, or when nothing but its size and speed is asked. equal_epochs gives a row that has only the prediction
+    stage the epochs of both stages together. mark is a sentence printed under the table wherever the row was made
+    otherwise than the rest. published tells the row's lines in the published table: the value of its row column, or
+    values of several columns by name.
     """
 
     name: str
     objective: str
     label: str
-    published: str = ""
+    published: str | Mapping[str, str] = ""
     equal_epochs: bool = False
     mark: str = ""
+    student: str = ""
+    init: str = ""
+    procedure: str = ""
+    tasks: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True)
 class Profile:
     """One size of a study. Settings are named as in `--set`; search maps a setting to its grid or Hyperparameter.
 
-    students are "name" or "name" with settings given under `settings` as "name.setting".
+    corpus is the unlabelled text of the procedure `general` and of the initialisation `pretrained`.
     """
 
     teacher: str
@@ -255,27 +278,39 @@ class Profile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     task_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     search: Mapping[str, Any] = field(default_factory=dict)
+    corpus: str = ""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The published table a study answers: a CSV in `reports/published` and how its rows are ours.
+    """The published tables a study answers: CSVs in `reports/published`, read as one, and how their lines are ours.
 
-    row_column and task_column name the CSV's columns; init is the initialisation its numbers were made with; notes are
-    oddities, beyond those of the CSV's own note column, that are printed wherever the numbers are.
+    row_column and task_column name the CSV's columns. axes maps a CSV column to the axis of ours that it must equal:
+    "student" or "init" (an initialisation without what follows its colon). init, where it is no column, is the
+    initialisation all the numbers were made with. metric_columns maps one of our metrics to the values of CSV columns
+    that single its lines out. notes are oddities, beyond those of the CSV's own note column, that are printed wherever
+    the numbers are.
     """
 
-    file: str
+    files: tuple[str, ...]
     source: str
     row_column: str = "objective"
     task_column: str = "task"
+    value_column: str = "value"
+    axes: Mapping[str, str] = field(default_factory=dict)
     init: str = ""
+    metric_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Study:
-    """A declared comparison: which rows, students and procedure, at which sizes, answering which published table."""
+    """A declared comparison: which rows, students and procedure, at which sizes, answering which published table.
+
+    procedure is one_stage, two_stage, general (distil on a corpus by the row's objective, then fine-tune without the
+    teacher), or, where nothing is trained, count (parameters) or speed (of encoding). metrics maps a task to the
+    metric or metrics its columns show; epochs and settings are chosen by the first.
+    """
 
     name: str
     title: str
@@ -285,13 +320,18 @@ class Study:
     students: tuple[str, ...]
     profiles: Mapping[str, Profile]
     published: Published | None = None
-    metrics: Mapping[str, str] = field(default_factory=dict)  # task -> the metric its column shows
+    metrics: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
 
     def profile(self, name: str) -> Profile:
         """The profile called `name`. Raises UserError with the valid names."""
         if name not in self.profiles:
             raise unknown(f"profile of study {self.name}", name, self.profiles)
         return self.profiles[name]
+
+    def shown(self, task: Task) -> tuple[str, ...]:
+        """The metrics that the task's columns show; the first is the one that epochs and settings are chosen by."""
+        asked = self.metrics.get(task.name, task.metric)
+        return (asked,) if isinstance(asked, str) else asked
 
 
 # ---------------------------------------------------------------- results

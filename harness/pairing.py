@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.contracts import ModelInfo, Task
+from harness.contracts import ModelInfo, Signal, Task
 from harness.modeling import combine
 from harness.registry import OBJECTIVES
 
@@ -10,6 +10,7 @@ from harness.registry import OBJECTIVES
 def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
     """The reason why the pair cannot be trained so, as one sentence, or "" if it can.
 
+    In the procedure `general` the objective trains on the corpus, so student, teacher and task are those of the corpus.
     Raises UserError if `objective` is no objective or sum of objectives.
     """
     terms = combine.parse(objective)
@@ -19,12 +20,21 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
             missing = sorted(s.value for s in plugin.needs - model.emits)
             if missing:
                 return f"{name} needs {' and '.join(missing)}, which the {who} {model.name} does not emit"
+        if task.corpus and Signal.LOGITS in plugin.needs:
+            return f"{name} needs the labels' logits, which a corpus has not; general distillation transfers the rest"
+        if not task.corpus and Signal.MLM_LOGITS in plugin.needs:
+            return f"{name} needs masked text, which the procedure general has, not a labelled task"
         if plugin.token_level and student.tokenizer != teacher.tokenizer:
             return f"{name} compares token by token, but {student.name} and {teacher.name} split text differently"
         if plugin.token_level and student.pair_encoding != teacher.pair_encoding and task.pair:
             return (
                 f"{name} compares token by token, but {student.name} reads a pair as {student.pair_encoding} "
                 f"and {teacher.name} as {teacher.pair_encoding}"
+            )
+        if Signal.SENTENCE in plugin.needs and student.pair_encoding != teacher.pair_encoding and task.pair:
+            return (
+                f"{name} compares sentence vectors, but of a pair {student.name} has two ({student.pair_encoding}) "
+                f"and {teacher.name} one ({teacher.pair_encoding})"
             )
     stage = combine.stage(terms)
     if procedure == "two_stage" and stage == "mixed":

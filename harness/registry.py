@@ -177,8 +177,13 @@ def student(
     emits: set[Signal],
     pair_encodings: tuple[str, ...] = ("joint",),
     hyperparameters: Mapping[str, Hyperparameter] | None = None,
+    head_settings: tuple[str, ...] = (),
 ) -> Callable[[type[Student]], type[Student]]:
-    """Register a subclass of Student. Raises UserError for anything else or a taken name."""
+    """Register a subclass of Student. Raises UserError for anything else or a taken name.
+
+    head_settings are the hyperparameters that only shape how a task is answered. A student with several pair
+    encodings gets the hyperparameter `pair_encoding`, the first being its default.
+    """
 
     def register(plugin: type[Student]) -> type[Student]:
         from harness.modeling.bases import Student
@@ -187,6 +192,10 @@ def student(
             raise UserError(f"student {name!r} must be a subclass of Student, not {plugin!r}")
         plugin.name, plugin.emits, plugin.pair_encodings = name, frozenset(emits), pair_encodings
         plugin.hyperparameters = dict(hyperparameters or {})
+        plugin.head_settings = frozenset(head_settings)
+        if len(pair_encodings) > 1:
+            plugin.hyperparameters["pair_encoding"] = Hyperparameter(pair_encodings[0], choices=pair_encodings)
+            plugin.head_settings |= {"pair_encoding"}
         STUDENTS.add(name, plugin, _file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 

@@ -1,4 +1,4 @@
-"""Looking at what is recorded: report, status and show. Nothing here trains, writes or loads a plugin."""
+"""Looking at what is recorded: report, status and show. Nothing here trains or writes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
+from harness.contracts import Study
 from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger, identity
+from harness.search.progress import PLAN_FORMAT, progress
 
 Plan = dict[str, Any]
 
 
 def report(options: Namespace) -> int:
-    """Print the table of the last plan from what is recorded."""
+    """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
     import reports
 
     if options.format not in reports.FORMATS:
         raise unknown("report format", options.format, reports.FORMATS)
-    plan, ledger = _recorded(options)
+    study = _study(options)
+    plan, ledger = _counted(options) if study.procedure == "count" else _recorded(options)
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan["study"]))
@@ -36,8 +39,6 @@ def report(options: Namespace) -> int:
 
 def status(options: Namespace) -> int:
     """Print what is done, running, failed and left."""
-    from harness.search.progress import progress
-
     plan, ledger = _recorded(options)
     done = failed = left = refused = complete = 0
     for cell in plan["cells"]:
@@ -50,11 +51,10 @@ def status(options: Namespace) -> int:
         wanted = found.wanted_trials + cell["seeds"] - 1
         done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
-    teachers = {identity(s, plan["defaults"]): s for runs in plan["teachers"].values() for s in runs}
-    made = sum(1 for run in teachers if (ledger.read(run) or {}).get("status") == "finished")
+    made = sum(1 for run in plan["first"] if (ledger.read(run) or {}).get("status") == "finished")
     print(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan['cells']) - refused} complete, {refused} impossible")
-    print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(teachers)} done")
+    print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan['first'])} done")
     working = _is_locked(ledger)
     begun = ledger.interrupted()
     if begun:
@@ -93,10 +93,8 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
 
     study = registry.STUDIES.get(plan["study"])
     cells = results.cell_results(plan, ledger)
-    tasks = {
-        name: dataclasses.replace(get_task(name), metric=study.metrics.get(name, get_task(name).metric))
-        for name in plan["tasks"]
-    }
+    tasks = {name: get_task(name) for name in plan["tasks"]}
+    tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks.items()}
     inits, profile = tuple(plan["inits"]), study.profile(plan["profile"])
     study = dataclasses.replace(
         study,
@@ -112,7 +110,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         protocol=results.protocol(plan),
         budget=results.budget(plan),
         recipe=results.recipe(plan),
-        notes=(),
+        notes=results.general_recipe(plan),
         older_code=tuple(results.older_code(plan, ledger, _origins(plan))),
     )
     return reports.build(
@@ -132,10 +130,44 @@ def _origins(plan: Plan) -> Mapping[str, str]:
     return origins | plan.get("origins", {})
 
 
-def _recorded(options: Namespace) -> tuple[Plan, Ledger]:
+def _study(options: Namespace) -> Study:
+    """The study asked for. Raises UserError if there is none of that name or profile."""
     if options.study not in registry.STUDIES.names():
         raise unknown("study", options.study, registry.STUDIES.names())
-    registry.STUDIES.get(options.study).profile(options.profile)
+    study = registry.STUDIES.get(options.study)
+    study.profile(options.profile)
+    return study
+
+
+class _Counted:
+    """Records of counted models, as a ledger that was never written."""
+
+    damaged: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.records: dict[str, Any] = {}
+
+    def read(self, run: str) -> Any:
+        return self.records.get(run)
+
+    def predictions(self, run: str) -> None:
+        return None
+
+
+def _counted(options: Namespace) -> tuple[Plan, Any]:
+    from harness.search.plan import Planner, Request
+    from harness.training.measuring import count_parameters
+
+    plan, ledger = Planner(Request(options.study, options.profile)).resolve(), _Counted()
+    for cell in plan["cells"]:
+        for specification in progress(cell, plan["defaults"], ledger.read).missing:
+            record = {**count_parameters(specification)[0], "status": "finished"}
+            ledger.records[identity(specification, plan["defaults"])] = record
+    return plan, ledger
+
+
+def _recorded(options: Namespace) -> tuple[Plan, Ledger]:
+    _study(options)
     ledger = Ledger(Path(options.out))
     path = plan_file(ledger.out, options.study, options.profile)
     if not path.exists():
@@ -155,6 +187,8 @@ def _read_plan(path: Path) -> Plan:
         plan: Plan = json.loads(path.read_bytes())
     except ValueError as error:
         raise UserError(f"{path} is damaged; the harness run command that made it writes it again") from error
+    if plan.get("format") != PLAN_FORMAT:
+        raise UserError(f"{path} was written by another version; the harness run command that made it writes it again")
     return plan
 
 
@@ -163,8 +197,6 @@ def plan_file(out: Path, study: str, profile: str) -> Path:
 
 
 def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
-    from harness.search.progress import progress
-
     print(f"cell {cell['id']}: {cell['row']}, {cell['student']}, init {cell['init']}, task {cell['task']}")
     if cell["refused"]:
         print(f"impossible: {cell['refused']}")

@@ -12,6 +12,7 @@ from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Output
 from harness.errors import UserError
 from harness.modeling.bases import Objective
 from harness.registry import objective
+from objectives.hidden import blind_first_token
 
 TEMPERATURE = 0.07
 MOMENTUM = 0.5
@@ -65,7 +66,9 @@ class HiddenCLSContrast(Objective):
 
     @classmethod
     def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
-        return "" if task.classification else f"{cls.name} needs class labels, but task {task.name} has scores"
+        if not task.classification:
+            return f"{cls.name} needs class labels, but task {task.name} has {'none' if task.corpus else 'scores'}"
+        return blind_first_token(cls.name, student, task)
 
     @classmethod
     def wants(cls, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:

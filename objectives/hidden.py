@@ -6,9 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal
+from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task
 from harness.modeling.bases import Objective
 from harness.registry import objective
+
+
+def blind_first_token(objective: str, student: ModelInfo, task: Task) -> str:
+    """Why the student's first token cannot stand for its sentence, or ""."""
+    if not student.first_token_sees_all:
+        return f"{objective} learns from the first token's state, which in {student.name} has seen no other token"
+    if task.pair and student.pair_encoding != "joint":
+        return f"{objective} learns from the first token of a pair, but {student.name} reads the two sentences apart"
+    return ""
 
 
 class _Transformed(Objective):
@@ -26,6 +35,10 @@ class _Transformed(Objective):
 @objective("hid_cls", needs={Signal.HIDDEN_STATES})
 class HiddenCLS(_Transformed):
     """MSE(h_S W_h, h_T) of the first token, mean over batch and width, summed over the mapped layers."""
+
+    @classmethod
+    def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+        return blind_first_token(cls.name, student, task)
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         losses = [

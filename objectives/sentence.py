@@ -16,11 +16,12 @@ class Cosine(Objective):
 
     @classmethod
     def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
-        if student.width == teacher.width:
+        widths = [model.sentence_width or model.width for model in (student, teacher)]
+        if widths[0] == widths[1]:
             return ""
         return (
-            f"{cls.name} compares sentence vectors of one width, but the student's is {student.width} "
-            f"and that of teacher {teacher.name} is {teacher.width}"
+            f"{cls.name} compares sentence vectors of one width, but the student's is {widths[0]} "
+            f"and that of teacher {teacher.name} is {widths[1]}"
         )
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:

@@ -3,136 +3,301 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 
-from harness.contracts import Published, Study
+from harness.contracts import Published, Row, Study
 from harness.errors import UserError, unknown
-from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Pair, Table
+from reports.layout import heading
+from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
+from reports.quantities import WHOLE, is_score, number, scaled
 from reports.statistics import rank_correlation
 
-METRICS = {"accuracy": "acc", "matthews": "mcc", "": "mean"}  # ours -> the CSV's name, where the two differ
-AVERAGES = ("Avg", "Average", "Score")
+METRICS = {"accuracy": "acc", "matthews": "mcc", "accuracy_f1_mean": "acc_f1_mean", "": "mean"}  # ours -> the CSVs'
+MISMATCHED = "mismatched_"  # MNLI's second dev set: printed as a task of its own
+AVERAGES = {"Avg", "Average", "Score"}
+DASH = "not reported (printed as a dash)"  # the CSVs' note where a dash tells the same
+
+Printed = dict[str, str]  # one line of a CSV by its columns
 
 
 def with_published(table: Table, study: Study) -> Table:
     """The table with the study's published numbers beside it.
 
-    Raises UserError where the study names no published table, or one that does not exist or is ambiguous.
+    Raises UserError where the study names no published table, or one that does not exist, that lacks what the study
+    looks for in it, or that answers one entry with several numbers.
     """
     if study.published is None:
         raise UserError(f"study {study.name} answers no published table, so there is nothing to compare with")
-    return replace(table, comparison=_compare(table, study.published))
+    rows = {line.row.name: line.row for block in table.blocks for line in block.lines}
+    rows |= {row.name: row for row in study.rows}
+    comparison = _compare(table, study.published, [row for row in rows.values() if row.published])
+    return replace(table, comparison=comparison)
 
 
-def _compare(table: Table, published: Published) -> Comparison:
-    lines = _read(published.file)
-    printed_tasks = list(dict.fromkeys(line[published.task_column] for line in lines))
-    average = next((a for a in AVERAGES if a in printed_tasks), "")
-    shown = {c.label for c in table.columns if c.task}
-    theirs = {t for t in printed_tasks if t not in AVERAGES}
-    shared = [j for j, c in enumerate(table.columns) if (c.label in theirs if c.task else average)]
+def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Comparison:
+    lines = _read(published)
+    _check(lines, published, rows)
+    shared = [j for j, column in enumerate(table.columns) if _answers(lines, column, published)]
+    columns = tuple(table.columns[j] for j in shared)
+    ours = list(dict.fromkeys(c.label for c in table.columns if c.task))
+    theirs = _tasks(lines, published)
+    matched = [_labels(c) & set(theirs) for c in table.columns if c.task and c.selects]
+    same_tasks = all(matched) and set().union(*matched) == set(theirs)
     remarks = []
-    if shown != theirs and average:
+    if not same_tasks and any(not c.task for c in columns):
         remarks.append(
-            f"The published average is over {_list(printed_tasks, theirs)}, ours over "
-            f"{', '.join(c.label for c in table.columns if c.task) or 'no task'}: the tasks differ, so on "
-            f"the average only the order of the rows is compared."
+            f"The published average is over {', '.join(theirs)}, ours over {', '.join(ours) or 'no task'}: the tasks "
+            f"differ, so on the average only the order of the rows is compared."
         )
-    missing = [c.label for c in table.columns if c.task and c.label not in theirs]
+    missing = [c.name for c in table.columns if c.task and c not in columns]
     if missing:
         remarks.append(f"No published column: {', '.join(missing)}.")
-    blocks = [b for b in table.blocks if b.init == (published.init or b.init)]
     if published.init:
+        made = any(_is_init(line.init, published.init) for block in table.blocks for line in block.lines)
         remarks.append(
             f"The published numbers were made with init {published.init}"
-            + ("; no other is compared." if blocks else ", of which this table has no cell.")
+            + ("; no other is compared." if made else ", of which this table has no cell.")
         )
-    blocks = [b for b in blocks if shared and any(line.row.published for line in b.lines)]
-    if not blocks:
-        remarks.append("No cell of this table has a published counterpart.")
+    tested = {line.get("split") == "test" for line in lines if line[published.value_column]} == {True}
+    if tested:
+        remarks.append("The published scores are of the official test set, ours of dev.")
 
     numbers: dict[str, int] = {}
-    compared = []
-    for block in blocks:
-        compared.append(
-            _block(block, [(j, table.columns[j]) for j in shared], lines, published, average, shown == theirs, numbers)
-        )
-    return Comparison(
-        published.source,
-        tuple(table.columns[j] for j in shared),
-        tuple(compared),
-        (*remarks, *published.notes),
-        tuple(numbers),
-    )
+
+    def pair(entry: Entry, line: Printed | None, column: Column) -> Pair:
+        value, std = (line[published.value_column], line.get("std", "")) if line else ("", "")
+        note = _note(line, value, column, tested) if line else ""
+        return Pair(entry, value, std, numbers.setdefault(note, len(numbers) + 1) if note else 0)
+
+    blocks = []
+    for block in table.blocks:
+        compared = []
+        for line in block.lines:
+            own = _lines_of(lines, line, published)
+            found = [_one(own, column, line.row, published) for column in columns]
+            if any(found):
+                entries = (line.entries[j] for j in shared)
+                compared.append(ComparedLine(line.row.label, tuple(map(pair, entries, found, columns)), line))
+        if compared:
+            blocks.append(_block(block, columns, compared, same_tasks))
+    if not blocks:
+        remarks.append("No cell of this table has a published counterpart.")
+    others = []
+    for label, free in _unclaimed(lines, published, rows).items():
+        first = [next(iter(_answers(free, column, published)), None) for column in columns]
+        if any(line and line[published.value_column] for line in first):
+            pairs = (pair(Entry("absent"), line, c) for line, c in zip(first, columns, strict=True))
+            others.append(ComparedLine(label, tuple(pairs)))
+    notes = tuple(numbers)
+    counted, unequal = _counted(blocks, columns, notes, published)
+    remarks = [
+        *(f"Not equal: {'; '.join(where)}. Reason: {reason}" for reason, where in unequal.items()),
+        *remarks,
+        *(note for note in published.notes if note not in unequal),
+    ]
+    return Comparison(published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes)
 
 
-def _block(
-    block: Block,
-    columns: Sequence[tuple[int, Column]],
-    lines: Sequence[dict[str, str]],
-    published: Published,
-    average: str,
-    same_tasks: bool,
-    numbers: dict[str, int],
-) -> ComparedBlock:
-    rows = [line for line in block.lines if line.row.published]
-    made: list[list[Pair]] = [[] for _ in rows]
+def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine], same_tasks: bool) -> ComparedBlock:
+    """The lines with their differences or ranks, and how far the two orders agree, column by column."""
+    made = [list(line.pairs) for line in lines]
     agreement = []
-    for j, column in columns:
-        pairs = []
-        for line in rows:
-            found = _printed(lines, published, line.row.published, column.label if column.task else average, column)
-            note = numbers.setdefault(found["note"], len(numbers) + 1) if found["note"] else 0
-            pairs.append(Pair(line.entries[j], found["value"], found["std"], note))
-        both = [k for k, p in enumerate(pairs) if p.printed and p.ours.status == "complete"]
-        ours = {k: round(100 * (pairs[k].ours.value or 0.0), 6) for k in both}  # equal up to rounding: a tie
-        theirs = {k: float(pairs[k].printed) for k in both}
-        for k in both:
+    for j, column in enumerate(columns):
+        both = {}
+        for k, pair in enumerate(line[j] for line in made):
+            if pair.printed and pair.ours.status == "complete":
+                value = scaled(column.metric, pair.ours.value or 0.0)
+                both[k] = (round(value, 6), number(pair.printed))  # equal up to rounding: a tie
+        for k, (ours, theirs) in both.items():
             if column.task or same_tasks:
-                pairs[k] = replace(pairs[k], difference=ours[k] - theirs[k])
+                made[k][j] = replace(made[k][j], difference=ours - theirs)
             else:
-                pairs[k] = replace(pairs[k], ranks=(_rank(ours, k), _rank(theirs, k)))
-        agreement.append(Agreement(*rank_correlation(list(ours.values()), list(theirs.values())), len(both)))
-        for made_line, pair in zip(made, pairs, strict=True):
-            made_line.append(pair)
-    return ComparedBlock(
-        block.student,
-        block.init,
-        tuple(ComparedLine(line.row.label, tuple(p)) for line, p in zip(rows, made, strict=True)),
-        tuple(agreement),
-    )
+                ranks = tuple(1 + sum(v[side] > both[k][side] for v in both.values()) for side in (0, 1))
+                made[k][j] = replace(made[k][j], ranks=(ranks[0], ranks[1]))
+        order = rank_correlation([v[0] for v in both.values()], [v[1] for v in both.values()])
+        agreement.append(Agreement(*order, len(both)))
+    compared = tuple(replace(line, pairs=tuple(pairs)) for line, pairs in zip(lines, made, strict=True))
+    return ComparedBlock(block.student, block.init, compared, tuple(agreement))
 
 
-def _read(file: str) -> list[dict[str, str]]:
+def _counted(
+    blocks: Sequence[ComparedBlock], columns: Sequence[Column], notes: Sequence[str], published: Published
+) -> tuple[str, dict[str, list[str]]]:
+    """How many published counts ours equal; and by their reason which ones do not.
+
+    The reason is the CSV's note, else the row's mark, else the study's note that names the difference itself.
+    """
+    equal = total = 0
+    unequal: dict[str, dict[str, list[str]]] = {}
+    for block in blocks:
+        for line in block.lines:
+            found: dict[str, list[Column]] = {}
+            for pair, column in zip(line.pairs, columns, strict=True):
+                if column.metric not in WHOLE or pair.difference is None:
+                    continue
+                total += 1
+                equal += pair.difference == 0
+                if pair.difference:
+                    mark = line.line.row.mark if line.line else ""
+                    reason = notes[pair.note - 1] if pair.note else mark or _naming(pair.difference, published.notes)
+                    found.setdefault(reason or "none is noted", []).append(column)
+            for reason, where in found.items():
+                place = ", ".join(filter(None, (heading(block.student, block.init), _named(where, columns))))
+                unequal.setdefault(reason, {}).setdefault(place, []).append(line.label)
+    counted = f"{equal} of {total} published numbers are equal" if total else ""
+    if unequal:
+        counted += "; the others are named below, each with its reason"
+    listed = {
+        reason: [f"{place}: {'; '.join(labels)}" for place, labels in places.items()]
+        for reason, places in unequal.items()
+    }
+    return counted, listed
+
+
+def _naming(difference: float, notes: Sequence[str]) -> str:
+    """The first note with this number in it, if it is one of four digits or more: smaller ones meet by chance."""
+    wanted = f"{abs(round(difference)):,}"
+    return next((note for note in notes if "," in wanted and wanted in re.findall(r"\d+(?:,\d{3})*", note)), "")
+
+
+def _named(some: Sequence[Column], columns: Sequence[Column]) -> str:
+    """Columns in words: those of a metric together where it is all of them."""
+    if len(some) == len(columns):
+        return "every column"
+    names: dict[str, None] = {}
+    for column in some:
+        whole = all(c in some for c in columns if c.metric == column.metric)
+        names[column.metric.replace("_", " ") if whole else column.name] = None
+    return ", ".join(names)
+
+
+def _read(published: Published) -> list[Printed]:
     folder = files("reports") / "published"
     names = [p.name for p in folder.iterdir() if p.name.endswith(".csv")]
-    if file not in names:
-        raise unknown("published table", file, names)
-    return list(csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines()))
+    lines: list[Printed] = []
+    for file in published.files:
+        if file not in names:
+            raise unknown("published table", file, names)
+        lines += csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
+    columns = {name for line in lines for name in line}
+    return [{**dict.fromkeys(columns, ""), **line} for line in lines]
 
 
-def _printed(
-    lines: Sequence[dict[str, str]], published: Published, row: str, task: str, column: Column
-) -> dict[str, str]:
-    """The CSV's line for a row and a task: the one with our metric if several are printed; empty if there is none."""
-    found = [line for line in lines if (line[published.row_column], line[published.task_column]) == (row, task)]
-    if len(found) > 1:
-        found = [line for line in found if line["metric"] == METRICS.get(column.metric, column.metric)]
-    if len(found) > 1:
-        raise UserError(f"published table {published.file} has several numbers for {row} on {task}")
-    line = found[0] if found else {"value": "", "std": "", "note": ""}
+def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) -> None:
+    """Raise UserError for a column or row that no line of the published tables has."""
+    source = " and ".join(published.files)
+    columns = {name for line in lines for name in line}
+    asked = [published.row_column, published.value_column, *published.axes]
+    asked += [published.task_column] if published.task_column else []
+    asked += [name for wanted in published.metric_columns.values() for name in wanted]
+    asked += [name for row in rows if not isinstance(row.published, str) for name in row.published]
+    for name in asked:
+        if name not in columns:
+            raise unknown(f"column of {source}", name, columns)
+    for axis in published.axes.values():
+        if axis not in ("student", "init"):
+            raise unknown("axis of a published table", axis, ("student", "init"))
+    for row in rows:
+        if any(_is_row(line, row, published) for line in lines):
+            continue
+        if isinstance(row.published, str):
+            labels = {line[published.row_column] for line in lines}
+            raise unknown(f"{published.row_column} in {source}", row.published, labels)
+        wanted = ", ".join(f"{name} {value}" for name, value in row.published.items())
+        raise UserError(f"row {row.name} is to be compared with {wanted}, which no line of {source} has")
+
+
+def _is_row(line: Printed, row: Row, published: Published) -> bool:
+    wanted = {published.row_column: row.published} if isinstance(row.published, str) else row.published
+    return _has(line, wanted)
+
+
+def _has(line: Printed, wanted: Mapping[str, str]) -> bool:
+    return all(line.get(name) == value for name, value in wanted.items())
+
+
+def _is_init(ours: str, printed: str) -> bool:
+    return printed in (ours, ours.split(":")[0])
+
+
+def _lines_of(lines: Iterable[Printed], line: Line, published: Published) -> list[Printed]:
+    """The published lines of a line of ours: its row, made with the same student and initialisation."""
+    if not line.row.published or (published.init and not _is_init(line.init, published.init)):
+        return []
+    found = [x for x in lines if _is_row(x, line.row, published)]
+    for name, axis in published.axes.items():
+        found = [x for x in found if (x[name] == line.student if axis == "student" else _is_init(line.init, x[name]))]
+    return found
+
+
+def _unclaimed(lines: Iterable[Printed], published: Published, rows: Sequence[Row]) -> Mapping[str, list[Printed]]:
+    """The published lines that no row of ours answers, whatever its student and initialisation, by their label."""
+    found: dict[str, list[Printed]] = {}
+    for line in lines:
+        if not any(_is_row(line, row, published) for row in rows):
+            found.setdefault(line[published.row_column], []).append(line)
+    return found
+
+
+def _labels(column: Column) -> set[str]:
+    """What the column's task may be called in print; MNLI's two dev sets are told apart by their ending."""
+    if not column.task:
+        return AVERAGES
+    return {f"{column.label}-mm"} if column.metric.startswith(MISMATCHED) else {column.label, f"{column.label}-m"}
+
+
+def _tasks(lines: Iterable[Printed], published: Published) -> list[str]:
+    """The tasks printed, in order and without the averages; a cell may list several."""
+    if not published.task_column:
+        return []
+    tasks = (task for line in lines for task in line[published.task_column].split(", "))
+    return [task for task in dict.fromkeys(tasks) if task not in AVERAGES]
+
+
+def _answers(lines: Iterable[Printed], column: Column, published: Published) -> list[Printed]:
+    """The lines printed for the column: of its task and its metric.
+
+    A score that is the only one shown of its task is also answered by the only metric printed for the task.
+    """
+    found = [
+        x
+        for x in lines
+        if (_labels(column) & set(x[published.task_column].split(", ")) if published.task_column else column.task)
+    ]
+    if column.metric in published.metric_columns:
+        return [x for x in found if _has(x, published.metric_columns[column.metric])]
+    name = _printed_metric(column)
+    same = [x for x in found if x.get("metric") == name]
+    printed = {x.get("metric", "") for x in found}
+    other = column.task and column.alone and is_score(column.metric) and len(printed) == 1 and printed != {""}
+    return same or (found if other else [])
+
+
+def _printed_metric(column: Column) -> str:
+    name = column.metric.removeprefix(MISMATCHED)
+    return METRICS.get(name, name)
+
+
+def _one(lines: Sequence[Printed], column: Column, row: Row, published: Published) -> Printed | None:
+    """The line of one entry. Several must print the same number, as where a paper repeats a row."""
+    found = _answers(lines, column, published)
+    if len({x[published.value_column] for x in found}) > 1:
+        where = f"{row.label} on {column.name}"
+        raise UserError(f"published table {' and '.join(published.files)} has several numbers for {where}")
+    return found[0] if found else None
+
+
+def _note(line: Printed, value: str, column: Column, tested: bool) -> str:
+    """The CSV's own note, and what else keeps the number from being compared like with like."""
+    parts = [line.get("note", "")]
+    if not value:
+        return "" if parts == [DASH] else parts[0]
     metric = line.get("metric", "")
-    if column.task and metric and metric != METRICS.get(column.metric, column.metric):
-        headed = f"published as {metric}, ours is {column.metric}"
-        return {**line, "note": f"{line['note']}; {headed}" if line["note"] else headed}
-    return line
-
-
-def _rank(values: dict[int, float], key: int) -> int:
-    return 1 + sum(v > values[key] for v in values.values())
-
-
-def _list(order: Sequence[str], among: set[str]) -> str:
-    return ", ".join(name for name in order if name in among)
+    if column.task and is_score(column.metric) and metric and metric != _printed_metric(column):
+        parts.append(f"published as {metric}, ours is {column.metric}")
+    if line.get("split") == "test" and not tested:
+        parts.append("scored on the official test set, ours on dev")
+    return "; ".join(filter(None, parts))

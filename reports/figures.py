@@ -1,4 +1,4 @@
-"""Two figures as SVG: the average by objective and initialisation, and how the selection metric grows.
+"""Two figures as SVG: the scores by objective and initialisation, and how the selection metric grows.
 
 The same table gives the same bytes with the same matplotlib.
 """
@@ -9,35 +9,40 @@ import io
 import math
 from typing import TYPE_CHECKING, Any
 
-from reports.layout import entry_text
+from reports.layout import entry_text, heading
 from reports.model import Entry, Table
+from reports.quantities import is_score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def heatmap(table: Table) -> bytes | None:
-    """SVG of the average score x 100: one panel per student, rows by initialisations; None without any average.
+    """SVG of the average (of a single task its first metric) x 100: one panel per student, rows by initialisations.
 
-    A dash stands where the average lacks a task.
+    A dash stands where the average lacks a task. None without any complete value, or where the rows fix both axes.
     """
     from matplotlib.colors import Normalize
 
-    students = list(dict.fromkeys(block.student for block in table.blocks))
-    values = [100 * v for e in _averages(table).values() if (v := e.value) is not None]
+    blocks = [b for b in table.blocks if b.student or b.init]
+    students = list(dict.fromkeys(block.student for block in blocks))
+    places = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
+    entries = {
+        (b.student, b.init, line.row.name): line.entries[places[-1]] for b in blocks for line in b.lines if places
+    }
+    values = [v for e in entries.values() if not math.isnan(v := _complete(e))]
     if not values:
         return None
-    rows = list(dict.fromkeys((line.row.name, line.row.label) for b in table.blocks for line in b.lines))
-    inits = {s: [b.init for b in table.blocks if b.student == s] for s in students}
+    rows = list(dict.fromkeys((line.row.name, line.row.label) for b in blocks for line in b.lines))
+    inits = {s: [b.init for b in blocks if b.student == s] for s in students}
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
     figure = _figure((3.2 + 1.0 * sum(map(len, inits.values())) + 0.4 * len(students), 1.4 + 0.34 * len(rows)))
     panels = figure.subplots(
         1, len(students), squeeze=False, sharey=True, width_ratios=[len(inits[s]) for s in students]
     )
-    averages = _averages(table)
     for panel, student in zip(panels[0], students, strict=True):
-        found = [[averages.get((student, init, name)) for init in inits[student]] for name, _ in rows]
-        shown = [[math.nan if e is None or e.value is None else 100 * e.value for e in line] for line in found]
+        found = [[entries.get((student, init, name)) for init in inits[student]] for name, _ in rows]
+        shown = [[_complete(e) for e in line] for line in found]
         image = panel.imshow(shown, cmap="viridis", norm=scale, aspect="auto")
         panel.set_facecolor("#dddddd")
         panel.set_xticks(range(len(inits[student])), [_plain(i) for i in inits[student]], rotation=30, ha="right")
@@ -55,7 +60,7 @@ def heatmap(table: Table) -> bytes | None:
                     fontsize=8,
                     color="white" if dark else "black",
                 )
-    figure.colorbar(image, ax=list(panels[0]), label="average × 100")
+    figure.colorbar(image, ax=list(panels[0]), label=_plain(f"{table.columns[places[-1]].label} × 100"))
     return _svg(figure)
 
 
@@ -65,11 +70,11 @@ def curves(table: Table) -> bytes | None:
     Drawn for the first student and initialisation that have curves; each point is the mean over the seeds that
     reached the epoch.
     """
-    tasks = [c for c in table.columns if c.task]
+    places = [j for j, c in enumerate(table.columns) if c.task and c.selects]
+    tasks = [table.columns[j] for j in places]
     for block in table.blocks:
         drawn = [
-            [(line.row.label, curve) for line in block.lines if (curve := _curve(line.entries[j]))]
-            for j in range(len(tasks))
+            [(line.row.label, curve) for line in block.lines if (curve := _curve(line.entries[j]))] for j in places
         ]
         if any(drawn):
             break
@@ -98,14 +103,14 @@ def curves(table: Table) -> bytes | None:
         fontsize=8,
         frameon=False,
     )
-    figure.suptitle(
-        _plain(f"Selection metric × 100 ({block.student}, init {block.init})"), x=0.02, ha="left", fontsize=10
-    )
+    made = heading(block.student, block.init)
+    figure.suptitle(_plain("Selection metric × 100" + (f" ({made})" if made else "")), x=0.02, ha="left", fontsize=10)
     return _svg(figure)
 
 
-def _averages(table: Table) -> dict[tuple[str, str, str], Entry]:
-    return {(b.student, b.init, line.row.name): line.entries[-1] for b in table.blocks for line in b.lines}
+def _complete(entry: Entry | None) -> float:
+    """The value x 100 of a complete entry, otherwise nan."""
+    return 100 * entry.value if entry and entry.status == "complete" and entry.value is not None else math.nan
 
 
 def _curve(entry: Entry) -> list[tuple[int, float]]:

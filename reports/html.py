@@ -20,7 +20,7 @@ def html(table: Table) -> str:
     figures = [
         (title, svg[svg.index(b"<svg") :].decode())
         for title, svg in (
-            ("Average by objective and initialisation", heatmap(table)),
+            ("Scores by objective and initialisation", heatmap(table)),
             ("Learning curves", curves(table)),
         )
         if svg

@@ -9,13 +9,13 @@ from reports.layout import Cell, Grid, Group, entry_text, grids
 from reports.model import Entry, Table
 
 # Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax.
-HEAD = r"""% Needs \usepackage{booktabs}. Compiles on its own; inside a document, \input it.
+HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it.
 \expandafter\ifx\csname @nodocument\endcsname\relax
   \def\HarnessEnd{}
 \else
   \documentclass{article}
   \usepackage[utf8]{inputenc}
-  \usepackage{booktabs}
+  \usepackage{booktabs,graphicx}
   \usepackage[a4paper,margin=1.5cm]{geometry}
   \begin{document}
   \def\HarnessEnd{\end{document}}
@@ -111,7 +111,10 @@ def _pages(grid: Grid) -> list[list[Group]]:
 
 def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
     width = 1 + len(grid.header)
-    sides = "l" + "".join("r" if label else "l" for label, _ in grid.header)
+    sides = "l" + "".join("r" if label else "l" for label, *_ in grid.header)
+    headers = [[escape(label), *(rf"\textit{{{escape(line)}}}" for line in shown)] for label, *shown in grid.header]
+    deep = max(map(len, headers), default=0)
+    headers = [[""] * (deep - len(header)) + header for header in headers]  # every last line next to the numbers
     caption = f"{grid.title}. {grid.caption}" if first else f"{grid.title}, continued."
     body = []
     for group in groups:
@@ -120,20 +123,25 @@ def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
             body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\textit{{{escape(group.heading)}}}}} \\")
         indent = r"\quad " if group.heading else ""
         body += [indent + " & ".join(map(_cell, line)) + r" \\" for line in group.lines]
-    notes = [rf"{_mark(mark)}{escape(sentence)}\par" for mark, sentence in grid.notes] if last else []
+    notes = (
+        [_mark(mark) + (r"\," if mark else "") + rf"{escape(sentence)}\par" for mark, sentence in grid.notes]
+        if last
+        else []
+    )
     return "\n".join(
         [
             r"\begin{table*}[p]",
             r"\centering\setlength{\belowcaptionskip}{6pt}",
             rf"\caption{{{escape(caption)}}}",
-            (r"\small" if width <= 6 else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}",
-            rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
+            (r"\small" if width <= 6 else r"\scriptsize")
+            + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
+            rf"\sbox0{{\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
             r"\toprule",
-            " & ".join(["", *(escape(label) for label, _ in grid.header)]) + r" \\",
-            " & ".join(["", *(rf"\textit{{{escape(shown)}}}" for _, shown in grid.header)]) + r" \\",
+            *(" & ".join(["", *line]) + r" \\" for line in zip(*headers, strict=True)),
             *body,
             r"\bottomrule",
-            r"\end{tabular}",
+            r"\end{tabular}}%",
+            r"\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi",
             *(
                 [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
                 if notes
@@ -145,18 +153,23 @@ def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
 
 
 def _macros(table: Table) -> list[str]:
-    """One \\newcommand for each value, named Result, profile, student, init, row and task, in letters alone."""
+    """One \\newcommand for each value, named in letters alone: Result, profile, student, init, row, task.
+
+    A metric is named where the task shows several; a student or initialisation is not where the row fixes it.
+    """
     named: dict[str, str] = {}
 
     def add(entries: tuple[Entry, ...], *where: str) -> None:
         for entry, column in zip(entries, table.columns, strict=True):
             if entry_text(entry):
-                name = "Result" + "".join(map(_letters, (table.profile, *where, column.task or "average")))
+                shown = (column.task or "average", "" if column.alone else column.metric)
+                name = "Result" + "".join(map(_letters, (table.profile, *where, *shown)))
                 while name in named:
                     name += "X"
-                named[name] = escape(entry_text(entry))
+                named[name] = escape(entry_text(entry, column.metric))
 
-    add(table.teacher, "teacher")
+    if table.teacher:
+        add(table.teacher, "teacher")
     for block in table.blocks:
         for line in block.lines:
             add(line.entries, block.student, block.init, line.row.name)

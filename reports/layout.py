@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 
-from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Table
+from reports import quantities
+from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
+from reports.quantities import WHOLE, is_score, scaled, written
 from reports.statistics import LEVEL, RESAMPLES
 
 
@@ -30,11 +33,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Grid:
-    """header: (label, what is shown) for each column after the label's. notes: (mark, sentence), in order."""
+    """header: for each column after the labels' its own label and what it shows, in lines. notes: (mark, sentence)."""
 
     title: str
     caption: str
-    header: tuple[tuple[str, str], ...]
+    header: tuple[tuple[str, ...], ...]
     groups: tuple[Group, ...]
     notes: tuple[tuple[str, str], ...]
 
@@ -44,63 +47,59 @@ def grids(table: Table) -> list[Grid]:
     return [_main(table)] + ([_comparison(table.comparison)] if table.comparison else [])
 
 
-def points(value: float) -> str:
-    """A fraction as it is printed: 0.853 as 85.3."""
-    return f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")  # + 0.0: no minus before zero
+def heading(student: str, init: str) -> str:
+    """What the rows of a block have in common: "transformer, init every", "init random", or "" where they fix both."""
+    return ", ".join(([student] if student else []) + ([f"init {init}"] if init else []))
 
 
-def entry_text(entry: Entry, show_n: bool = False) -> str:
-    """What stands in the cell: "85.3 ± 0.4", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
+def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
+    """What stands in the cell: "85.3 ± 0.4", "47,861,634", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
     if entry.value is None:
-        text = {"failed": "failed", "impossible": "–", "undefined": "undefined", "absent": ""}.get(entry.status)
+        dashed = {"impossible": "–", "unrecorded": "–"}
+        text = {"failed": "failed", "undefined": "undefined", "absent": "", **dashed}.get(entry.status)
         return entry.progress if text is None else text
-    spread = f" ± {100 * entry.std:.1f}" if entry.std is not None else ""
+    std = None if entry.std is None else scaled(metric, entry.std)
     n = f" (n={entry.n})" if show_n else f" ({entry.progress})" if entry.progress else ""
-    return points(entry.value) + spread + n
+    return written(metric, scaled(metric, entry.value), std) + n
 
 
 def _main(table: Table) -> Grid:
     counts = {e.n for e in table.entries() if e.status == "complete"}
     show_n = len(counts) > 1
-    groups = (
-        [
-            Group(
-                "",
-                (
-                    (
-                        Cell(f"Teacher: {table.provenance.teacher}"),
-                        *(Cell(entry_text(e, e.n > 1)) for e in table.teacher),
-                    ),
-                ),
-            )
-        ]
-        if table.teacher
-        else []
-    )
+    groups = []
+    if table.teacher:
+        scores = zip(table.teacher, table.columns, strict=True)
+        label = Cell(f"Teacher: {table.provenance.teacher}")
+        groups.append(Group("", ((label, *(Cell(entry_text(e, c.metric, e.n > 1)) for e, c in scores)),)))
     for block in table.blocks:
-        groups.append(
-            Group(
-                f"{block.student}, init {block.init}",
-                tuple(
-                    (Cell(line.row.label, mark=line.mark), *(_cell(e, show_n) for e in line.entries))
-                    for line in block.lines
-                ),
-            )
-        )
-    if not counts:
-        seeds = "no cell is finished yet"
-    elif show_n:
-        seeds = "mean ± sample standard deviation over n seeds, n in each cell"
-    else:
-        n = max(counts)
-        seeds = f"mean ± sample standard deviation over n = {n} seeds" if n > 1 else "one seed (n = 1)"
-    caption = f"{table.question} Profile {table.profile}. Dev scores × 100; {seeds}."
+        lines = []
+        for line in block.lines:
+            entries = zip(line.entries, table.columns, strict=True)
+            lines.append((Cell(line.row.label, mark=line.mark), *(_cell(e, c, show_n) for e, c in entries)))
+        groups.append(Group(heading(block.student, block.init), tuple(lines)))
+    caption = f"{table.question} Profile {table.profile}. {_units(table, counts)}".strip()
     return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), _notes(table))
 
 
-def _cell(entry: Entry, show_n: bool) -> Cell:
-    shown = show_n and entry.status == "complete"
-    return Cell(entry_text(entry, shown), entry.best, entry.tied, str(entry.note or ""), _tip(entry))
+def _units(table: Table, counts: set[int]) -> str:
+    """What the numbers are and over how many runs, as a sentence; "" where they are plain counts."""
+    metrics = {c.metric for c in table.columns}
+    if not counts:
+        runs = "no cell is finished yet"
+    elif len(counts) > 1:
+        runs = "mean ± sample standard deviation over n seeds, n in each cell"
+    elif max(counts) > 1:
+        runs = f"mean ± sample standard deviation over n = {max(counts)} seeds"
+    else:
+        runs = "" if metrics <= WHOLE else "one seed (n = 1)"
+    scores = "Dev scores × 100" if not metrics or any(map(is_score, metrics)) else ""
+    text = "; ".join(filter(None, (scores, runs)))
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _cell(entry: Entry, column: Column, show_n: bool) -> Cell:
+    shown = show_n and entry.status == "complete" and column.metric not in WHOLE
+    return Cell(entry_text(entry, column.metric, shown), entry.best, entry.tied, str(entry.note or ""), _tip(entry))
 
 
 def _tip(entry: Entry) -> str:
@@ -111,23 +110,25 @@ def _tip(entry: Entry) -> str:
     return "; ".join(parts + ([entry.reason] if entry.reason else []))
 
 
-def _header(columns: tuple[Column, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((c.label, c.metric.replace("_", " ")) for c in columns)
+def _header(columns: tuple[Column, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple((c.label, *textwrap.wrap(c.metric.replace("_", " "), 13, break_long_words=False)) for c in columns)
 
 
 def _notes(table: Table) -> tuple[tuple[str, str], ...]:
     made = table.provenance
-    selection = {
-        "held_out": "on a part held out of the training data (protocol held_out)",
-        "published": "on dev itself, as published (protocol published)",
-    }[made.protocol]
     entries = list(table.entries())
-    failed = [e.cell for e in entries if "failed" in (e.status, *e.progress.split(", "))]
-    sentences = [
-        f"Hyperparameters and epochs selected {selection}.",
-        f"Search budget of every cell: {made.budget}.",
-        f"Training of every cell: {made.recipe}.",
-    ]
+    failed = dict.fromkeys(e.cell for e in entries if "failed" in (e.status, *e.progress.split(", ")))
+    sentences = []
+    if made.protocol:
+        selection = {
+            "held_out": "on a part held out of the training data (protocol held_out)",
+            "published": "on dev itself, as published (protocol published)",
+        }[made.protocol]
+        sentences = [
+            f"Hyperparameters and epochs selected {selection}.",
+            f"Search budget of every cell: {made.budget}.",
+            f"Training of every cell: {made.recipe}.",
+        ]
     if any(e.best for e in entries):
         sentences.append(
             f"Bold: best of its column. Underlined: not significantly worse (one-sided paired bootstrap "
@@ -135,9 +136,9 @@ def _notes(table: Table) -> tuple[tuple[str, str], ...]:
         )
     if table.untested:
         sentences.append(f"Not tested, for want of comparable per-example predictions: {', '.join(table.untested)}.")
-    unfinished = sum(e.status in ("waiting", "partial") for e in entries)
+    unfinished = {e.cell for e in entries if e.status in ("waiting", "partial")}
     if unfinished:
-        sentences.append(f"Unfinished cells, shown with their progress: {unfinished}.")
+        sentences.append(f"Unfinished cells, shown with their progress: {len(unfinished)}.")
     if failed:
         sentences.append(f"Failed cells (harness show prints the traceback): {', '.join(failed)}.")
     numbered = [(str(i), reason) for i, reason in enumerate(table.reasons, 1)]
@@ -151,41 +152,65 @@ def _sentence(text: str) -> str:
 
 def _comparison(comparison: Comparison) -> Grid:
     groups = []
-    for block in comparison.blocks:
-        pairs = [pair for line in block.lines for pair in line.pairs]
-        last = "rank" if all(p.difference is None for p in pairs) and any(p.ranks for p in pairs) else "difference"
-        lines = tuple(cells for line in block.lines for cells in _three(line, last))
-        groups += [Group(f"{block.student}, init {block.init}", lines), _agreement(block)]
-    sentences = (
-        "Difference: ours minus published, in points, where our cell is finished; rank: place of the row, "
-        "ours and published, where the averages are over different tasks",
-        "Order of the rows: rank correlation of ours with the published, where 3 rows or more are finished",
-        *comparison.remarks,
-    )
+    columns = comparison.columns
+    ordered = [len(block.lines) > 2 and not all(c.metric in WHOLE for c in columns) for block in comparison.blocks]
+    for block, shown in zip(comparison.blocks, ordered, strict=True):
+        ranked = [p for line in block.lines for p in line.pairs if p.ranks]
+        subtracted = any(p.difference is not None for line in block.lines for p in line.pairs)
+        last = "rank" if ranked and not subtracted else "difference"
+        lines = tuple(cells for line in block.lines for cells in _beside(line, columns, last))
+        groups += [Group(heading(block.student, block.init), lines)] + ([_agreement(block)] if shown else [])
+    if comparison.others:
+        lines = tuple(
+            (Cell(line.label), Cell("published"), *map(_printed, line.pairs, columns)) for line in comparison.others
+        )
+        groups.append(Group("Published only", lines))
+    points = ", in points" if any(is_score(c.metric) for c in columns) else ""
+    sentences = [f"Difference: ours minus published{points}, where our cell is finished"]
+    if any(pair.ranks for block in comparison.blocks for line in block.lines for pair in line.pairs):
+        sentences.append("Rank: place of the row, ours : published, where the averages are over different tasks")
+    if any(cells[1].text == "both" for group in groups for cells in group.lines):
+        sentences.append("Both: our number and the published one are the same throughout the row")
+    if any(ordered):
+        sentences.append(
+            "Order of the rows: rank correlation of ours with the published, where 3 rows or more are finished"
+        )
     notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
     return Grid(
         "Beside the published numbers",
-        f"Published: {_sentence(comparison.source)}",
-        (("", ""), *_header(comparison.columns)),
+        " ".join(_sentence(s) for s in (f"Published: {comparison.source}", comparison.counted) if s),
+        (("",), *_header(columns)),
         tuple(groups),
-        (*notes, *(("", _sentence(s)) for s in sentences)),
+        (*notes, *(("", _sentence(s)) for s in (*sentences, *comparison.remarks))),
     )
 
 
-def _three(line: ComparedLine, last: str) -> tuple[tuple[Cell, ...], ...]:
-    """Ours, the published number and their difference (or both ranks), one under the other."""
-    ours, printed, difference = [], [], []
-    for pair in line.pairs:
-        ours.append(Cell(entry_text(pair.ours)))
-        spread = f" ± {pair.printed_std}" if pair.printed_std else ""
-        printed.append(Cell(pair.printed + spread, mark=str(pair.note or "")))
-        ranks = "{} : {}".format(*pair.ranks) if pair.ranks else ""
-        difference.append(Cell(ranks if pair.difference is None else _signed(pair.difference, 1)))
+def _beside(line: ComparedLine, columns: tuple[Column, ...], last: str) -> tuple[tuple[Cell, ...], ...]:
+    """Ours, the published number and their difference (or both ranks), one under the other; equal counts once."""
+    pairs = line.pairs
+    printed = tuple(map(_printed, pairs, columns))
+    if all(c.metric in WHOLE and p.difference == 0 for p, c in zip(pairs, columns, strict=True)):
+        return ((Cell(line.label), Cell("both"), *printed),)
+    ours = (Cell(entry_text(p.ours, c.metric)) for p, c in zip(pairs, columns, strict=True))
     return (
         (Cell(line.label), Cell("ours"), *ours),
         (Cell(""), Cell("published"), *printed),
-        (Cell(""), Cell(last), *difference),
+        (Cell(""), Cell(last), *map(_difference, pairs, columns)),
     )
+
+
+def _printed(pair: Pair, column: Column) -> Cell:
+    """A score as the paper prints it, a quantity written as ours are, a dash where nothing is printed."""
+    text = (pair.printed or "–") + (f" ± {pair.printed_std}" if pair.printed_std else "")
+    if pair.printed and not is_score(column.metric):
+        text = written(column.metric, quantities.number(pair.printed))
+    return Cell(text, mark=str(pair.note or ""))
+
+
+def _difference(pair: Pair, column: Column) -> Cell:
+    if pair.difference is None:
+        return Cell("{} : {}".format(*pair.ranks) if pair.ranks else "")
+    return Cell(quantities.difference(column.metric, pair.difference))
 
 
 def _agreement(block: ComparedBlock) -> Group:
@@ -193,12 +218,12 @@ def _agreement(block: ComparedBlock) -> Group:
     return Group(
         "Order of the rows",
         (
-            (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau, 2)) for a in found)),
-            (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho, 2)) for a in found)),
+            (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau)) for a in found)),
+            (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho)) for a in found)),
             (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found)),
         ),
     )
 
 
-def _signed(value: float, digits: int) -> str:
-    return "–" if math.isnan(value) else f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
+def _signed(value: float) -> str:
+    return "–" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")

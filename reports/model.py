@@ -12,13 +12,14 @@ from harness.contracts import Row, RunResult
 class Provenance:
     """What a table must say about how its numbers were made.
 
-    teacher_scores: task -> (value as a fraction, number of teacher runs). protocol is "held_out" or "published".
-    budget and recipe are sentences; older_code says which cells other versions of the code made. Nothing here may
-    hold a time, a date or a path: tables are compared byte for byte.
+    teacher_scores: task -> (metrics as fractions, number of teacher runs). protocol is "held_out" or "published", or
+    "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are
+    sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
+    path: tables are compared byte for byte.
     """
 
     teacher: str
-    teacher_scores: Mapping[str, tuple[float, int]]
+    teacher_scores: Mapping[str, tuple[Mapping[str, float], int]]
     protocol: str
     budget: str
     recipe: str
@@ -28,20 +29,32 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Column:
-    """A task and the metric shown; the average has no task."""
+    """A task and a metric of it; the average has no task.
+
+    selects: the task's first metric, by which epochs and settings were chosen and of which the average is made.
+    alone: the task shows no other metric.
+    """
 
     task: str
     label: str
     metric: str
+    selects: bool = True
+    alone: bool = True
+
+    @property
+    def name(self) -> str:
+        """The label, with the metric where the task shows several."""
+        return self.label if self.alone else f"{self.label} {self.metric.replace('_', ' ')}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One value of the table, as a fraction.
+    """One value of the table, as the runs recorded it: a score as a fraction.
 
-    status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; undefined (a
-    correlation of constant predictions); absent (not part of the plan, or an average that lacks a task). note is the
-    number of the reason under the table, 0 without one. runs are the finished runs, by seed.
+    status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; unrecorded (the
+    runs do not tell this metric); undefined (a correlation of constant predictions); absent (not part of the plan, or
+    an average that lacks a task). note is the number of the reason under the table, 0 without one. runs are the
+    finished runs, by seed.
     """
 
     status: str
@@ -60,16 +73,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a block: an entry for each column."""
+    """One row of a block, the student and initialisation it was made with, and an entry for each column."""
 
     row: Row
+    student: str
+    init: str
     mark: str
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of one student and one initialisation."""
+    """The rows of one student and one initialisation; "" for what its rows fix themselves."""
 
     student: str
     init: str
@@ -80,8 +95,9 @@ class Block:
 class Pair:
     """One of our entries and the number printed for it.
 
-    printed and printed_std are the text of the CSV; difference is in points, None where one side is missing or
-    unfinished or the two are averages over different tasks, and then ranks holds both places among the rows compared.
+    printed and printed_std are the text of the CSV; difference is in points (of quantities in their own unit), None
+    where one side is missing or unfinished or the two are averages over different tasks, and then ranks holds both
+    places among the rows compared.
     """
 
     ours: Entry
@@ -94,8 +110,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class ComparedLine:
+    """A line of ours beside its published numbers; line is None for a published one that no row of ours answers."""
+
     label: str
     pairs: tuple[Pair, ...]
+    line: Line | None = None
 
 
 @dataclass(frozen=True)
@@ -117,11 +136,17 @@ class ComparedBlock:
 
 @dataclass(frozen=True)
 class Comparison:
-    """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole."""
+    """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole.
+
+    counted says how many published counts ours equal, "" where none is compared. others are the published lines that
+    no row of the study answers.
+    """
 
     source: str
+    counted: str
     columns: tuple[Column, ...]
     blocks: tuple[ComparedBlock, ...]
+    others: tuple[ComparedLine, ...]
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.contracts import RunResult, Task
+from reports.quantities import is_score
 from reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
 
 if TYPE_CHECKING:
@@ -19,32 +21,33 @@ Key = tuple[str, str, str]  # student, init, row
 def standings(
     grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task], score: Score
 ) -> tuple[dict[tuple[Key, int], str], list[str]]:
-    """ "best" or "tied" for each ((student, init, row), column), and the labels of the columns with untested entries.
+    """ "best" or "tied" for each ((student, init, row), column), and the names of the columns with untested entries.
 
-    Only complete entries compete, over the whole table. Tied: a paired bootstrap over examples does not find the best
+    Only complete scores compete, over the whole table. Tied: a paired bootstrap over examples does not find the best
     better; on the average, the examples of each task are drawn apart. Equal values are all best.
     """
     import numpy as np
 
-    drawn = [_draw(tasks[c.task], _complete(grid, j), score) if c.task else {} for j, c in enumerate(columns)]
+    drawn: dict[int, dict[Key, np.ndarray]] = {}
     flags: dict[tuple[Key, int], str] = {}
     untested = []
     for j, column in enumerate(columns):
         entries = _complete(grid, j)
-        if not entries:
+        if not entries or not is_score(column.metric):
             continue
-        samples = (
-            drawn[j]
-            if column.task
-            else {k: np.mean([d[k] for d in drawn[:j]], axis=0) for k in entries if all(k in d for d in drawn[:j])}
-        )
+        if column.task:
+            samples = _draw(replace(tasks[column.task], metric=column.metric), entries, score)
+            drawn |= {j: samples} if column.selects else {}
+        else:
+            tested = [k for k in entries if all(k in d for d in drawn.values())]
+            samples = {k: np.mean([d[k] for d in drawn.values()], axis=0) for k in tested}
         top = max(value for value, _ in entries.values())
         best = [k for k, (value, _) in entries.items() if value > top - 1e-12]
         for key in entries:
             if key in best:
                 flags[key, j] = "best"
             elif key not in samples or best[0] not in samples:
-                untested.append(column.label)
+                untested.append(column.name)
             elif p_value(samples[best[0]], samples[key]) >= LEVEL:
                 flags[key, j] = "tied"
     return flags, list(dict.fromkeys(untested))
@@ -64,15 +67,16 @@ def _draw(
 ) -> dict[Key, np.ndarray]:
     """(RESAMPLES,) scores averaged over seeds of each entry whose runs all answer the same examples.
 
-    An entry is left out if predictions are missing or do not give the value that its run recorded (a metric of
-    another dev split than the predictions').
+    An entry is left out if predictions are missing or do not give the value that its run recorded; all are for a
+    metric of another dev split than the predictions'.
     """
     import numpy as np
 
     samples: dict[Key, np.ndarray] = {}
     reference: tuple[np.ndarray, ...] = ()
     counts = np.empty(0)
-    for key, (_, runs) in entries.items() if len(entries) > 1 else ():
+    compared = len(entries) > 1 and task.metric in task.metrics  # the predictions are those of the first dev split
+    for key, (_, runs) in entries.items() if compared else ():
         scores = []
         for run in runs:
             found = _predictions(run)

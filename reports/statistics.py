@@ -6,6 +6,7 @@ import math
 import statistics
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.contracts import Task
@@ -42,8 +43,8 @@ def resampled_scores(
 ) -> np.ndarray:
     """(RESAMPLES,) task.metric on every resample. predictions, labels: (N,); counts: (RESAMPLES, N).
 
-    Accuracy, F1 and Matthews correlation depend on few sums and are taken for all resamples at once; any other
-    metric asks `score` once a resample.
+    Accuracy, F1, the correlations and their means depend on few sums and are taken for all resamples at once; any
+    other metric asks `score` once a resample.
     """
     import numpy as np
 
@@ -57,9 +58,42 @@ def resampled_scores(
         else:
             above, below = tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
         return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    if task.metric in ("pearson", "spearman"):
+        x, y = (v.astype(np.float64) for v in (predictions, np.array(task.bins)[labels] if task.bins else labels))
+        weights = counts.astype(np.float64)
+        return _correlation(weights, *((_ranks(weights, v) for v in (x, y)) if task.metric == "spearman" else (x, y)))
+    parts = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}
+    if task.metric in parts:
+        both = (replace(task, metric=part) for part in parts[task.metric])
+        return np.mean([resampled_scores(one, predictions, labels, counts, score) for one in both], axis=0)
     numbers = np.arange(len(labels))
     drawn = (np.repeat(numbers, row.astype(np.int64)) for row in counts)
     return np.array([score(task, predictions[i], labels[i]) for i in drawn])
+
+
+def _ranks(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(RESAMPLES, N) mid-ranks of the values, equal ones sharing a rank, where each is drawn `counts` times."""
+    import numpy as np
+
+    order = np.argsort(values, kind="stable")
+    _, starts, which = np.unique(values[order], return_index=True, return_inverse=True)
+    drawn = np.add.reduceat(counts[:, order], starts, axis=1)  # (RESAMPLES, distinct values)
+    which = which[np.argsort(order)]
+    return (np.cumsum(drawn, axis=1) - (drawn - 1) / 2)[:, which]
+
+
+def _correlation(counts: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(RESAMPLES,) Pearson correlation of x and y drawn `counts` times, 0 where one is constant.
+
+    x, y: (N,), or (RESAMPLES, N) where they differ by resample.
+    """
+    import numpy as np
+
+    total = counts.sum(axis=1, keepdims=True)
+    x, y = (v - (counts * v).sum(axis=1, keepdims=True) / total for v in (x, y))  # (RESAMPLES, N), centred
+    xy, xx, yy = ((counts * product).sum(axis=1) for product in (x * y, x * x, y * y))
+    below = np.sqrt(xx * yy)
+    return np.divide(xy, below, out=np.zeros_like(xy), where=below > 1e-12)
 
 
 def p_value(best: np.ndarray, other: np.ndarray) -> float:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.contracts import CellResult, Study, Task
+from harness.contracts import CellResult, Row, Study, Task
 from reports.model import Block, Column, Entry, Line, Provenance, Table
 from reports.ranking import standings
 from reports.statistics import Score, mean_std
@@ -27,32 +27,41 @@ def build(
 ) -> Table:
     """The table of `cells`, in the study's order whatever theirs; what the study does not name follows by name.
 
-    score(task, predictions, labels) gives the value of task.metric. Per-example predictions come from each run's
+    Rows that fix their student, their initialisation or both share a block with the others that do. score(task,
+    predictions, labels) gives the value of task.metric. Per-example predictions come from each run's
     record["predictions"], a callable returning (ids, predictions, labels), each (N,), or None.
     """
     profile = study.profile(profile_name)
-    index = {(c.student, c.init, c.row.name, c.task): c for c in cells}
+    rows = {row.name: row for row in (*(c.row for c in cells), *study.rows)}
+    index = {(*_place(c, rows), c.row.name, c.task): c for c in cells}
     if len(index) < len(cells):
         raise ValueError(f"study {study.name}: two cells share student, initialisation, row and task")
-    rows = {row.name: row for row in (*(c.row for c in cells), *study.rows)}
-    metrics = {c.task: c.metric for c in cells}
-    names = _order(profile.tasks, metrics)
-    columns = (*(Column(t, tasks[t].label, metrics[t]) for t in names), Column("", "Average", ""))
+    names = _order(profile.tasks, {c.task for c in cells})
+    columns = [
+        Column(t, tasks[t].label, metric, i == 0, len(study.shown(tasks[t])) == 1)
+        for t in names
+        for i, metric in enumerate(study.shown(tasks[t]))
+    ]
+    selecting = [j for j, column in enumerate(columns) if column.selects]
+    averaged = len(names) > 1 and study.procedure not in ("count", "speed")
+    if averaged:
+        columns.append(Column("", "Average", ""))
 
     grid: dict[tuple[str, str, str], tuple[Entry, ...]] = {}
-    for student in _order(study.students, {c.student for c in cells}):
-        for init in _order(profile.inits, {c.init for c in cells if c.student == student}):
-            present = {c.row.name for c in cells if (c.student, c.init) == (student, init)}
-            for name in _order((row.name for row in study.rows), present):
-                entries = tuple(_entry(index.get((student, init, name, t))) for t in names)
-                grid[student, init, name] = (*entries, _average(entries, [metrics[t] for t in names]))
+    places = {key[:3] for key in index}
+    for student in _order(("", *study.students), {p[0] for p in places}):
+        for init in _order(("", *profile.inits), {p[1] for p in places if p[0] == student}):
+            for name in _order((row.name for row in study.rows), {p[2] for p in places if p[:2] == (student, init)}):
+                entries = [_entry(index.get((student, init, name, c.task)), c.metric) for c in columns if c.task]
+                if averaged:
+                    entries.append(_average([entries[j] for j in selecting], [columns[j].metric for j in selecting]))
+                grid[student, init, name] = tuple(entries)
 
-    shown = {t: replace(tasks[t], metric=metrics[t]) for t in names}
-    flags, untested = standings(grid, columns, shown, score)
+    flags, untested = standings(grid, columns, tasks, score)
     reasons: dict[str, int] = {}
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
-    for (student, init, name), entries in grid.items():
+    for (student, init, name), found in grid.items():
         noted = tuple(
             replace(
                 e,
@@ -60,24 +69,31 @@ def build(
                 best=flags.get(((student, init, name), j)) == "best",
                 tied=flags.get(((student, init, name), j)) == "tied",
             )
-            for j, e in enumerate(entries)
+            for j, e in enumerate(found)
         )
-        sentence = rows[name].mark
-        mark = marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
-        lines.setdefault((student, init), []).append(Line(rows[name], mark, noted))
+        row = rows[name]
+        mark = marks.setdefault(row.mark, _symbol(len(marks))) if row.mark else ""
+        line = Line(row, student or row.student or row.checkpoint, init or row.init, mark, noted)
+        lines.setdefault((student, init), []).append(line)
     return Table(
         study=study.name,
         title=study.title,
         question=study.question,
         profile=profile_name,
-        columns=columns,
-        teacher=_teacher(names, provenance),
+        columns=tuple(columns),
+        teacher=_teacher(columns, provenance) if provenance.protocol else (),
         blocks=tuple(Block(*k, tuple(v)) for k, v in lines.items()),
         provenance=provenance,
         marks=marks,
         reasons=tuple(reasons),
         untested=tuple(untested),
     )
+
+
+def _place(cell: CellResult, rows: Mapping[str, Row]) -> tuple[str, str]:
+    """What of student and initialisation the cell's row leaves free; a checkpoint is its own student."""
+    row = rows[cell.row.name]
+    return "" if row.student or row.checkpoint else cell.student, "" if row.init or row.checkpoint else cell.init
 
 
 def _symbol(place: int) -> str:
@@ -91,7 +107,7 @@ def _order(first: Iterable[str], present: Iterable[str]) -> list[str]:
     return [name for name in first if name in present] + sorted(present - set(first))
 
 
-def _entry(cell: CellResult | None) -> Entry:
+def _entry(cell: CellResult | None, metric: str) -> Entry:
     if cell is None:
         return Entry("absent")
     if cell.refused:
@@ -100,7 +116,10 @@ def _entry(cell: CellResult | None) -> Entry:
     n, wanted, failed = len(runs), cell.wanted_seeds, bool(cell.failures)
     if not runs:
         return Entry("failed" if failed else "waiting", wanted=wanted, progress=f"0/{wanted}", cell=cell.cell)
-    value, std = mean_std([run.metrics[cell.metric] for run in runs])
+    if any(metric not in run.metrics for run in runs):
+        reason = f"no {metric.replace('_', ' ')} is recorded by its runs"
+        return Entry("unrecorded", n=n, wanted=wanted, reason=reason, cell=cell.cell, runs=runs)
+    value, std = mean_std([run.metrics[metric] for run in runs])
     progress = reason = ""
     if n < wanted:
         progress = f"{n}/{wanted}, failed" if failed else f"{n}/{wanted}"
@@ -129,17 +148,21 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
     return Entry("complete", value, std, min(e.n for e in entries), max(e.wanted for e in entries))
 
 
-def _teacher(names: Sequence[str], provenance: Provenance) -> tuple[Entry, ...]:
+def _teacher(columns: Sequence[Column], provenance: Provenance) -> tuple[Entry, ...]:
     """The teacher's own scores; no average before every task has one."""
     scores = provenance.teacher_scores
-    entries = [
-        Entry("complete", scores[t][0], n=scores[t][1], wanted=scores[t][1])
-        if t in scores
-        else Entry("waiting", progress="0/1", wanted=1)
-        for t in names
-    ]
-    if not names or any(e.value is None for e in entries):
-        return (*entries, Entry("absent"))
-    mean = sum(e.value or 0.0 for e in entries) / len(entries)
-    n = min(e.n for e in entries)
-    return (*entries, Entry("complete", mean, n=n, wanted=n))
+    entries = []
+    for column in columns:
+        if column.task in scores:
+            metrics, n = scores[column.task]
+            value = metrics.get(column.metric)
+            entries.append(Entry("absent") if value is None else Entry("complete", value, n=n, wanted=n))
+        elif column.task:
+            entries.append(Entry("waiting", progress="0/1", wanted=1))
+        else:
+            own = [(e.value, e.n) for e, c in zip(entries, columns, strict=False) if c.selects]
+            values = [value for value, _ in own if value is not None]
+            n = min(n for _, n in own)
+            whole = len(values) == len(own)
+            entries.append(Entry("complete", sum(values) / len(own), n=n, wanted=n) if whole else Entry("absent"))
+    return tuple(entries)

@@ -13,7 +13,8 @@ import sys
 from typing import Any
 
 from reports.layout import Cell, Grid, grids
-from reports.model import Entry, Table
+from reports.model import Column, Entry, Table
+from reports.quantities import number, scaled
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -47,8 +48,8 @@ def _print(console: Any, grid: Grid, live: bool) -> None:
     for columns in _fitting(grid, console.width, 0 if live else 2):
         drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         drawn.add_column("")
-        for label, shown in (grid.header[i] for i in columns):
-            drawn.add_column(Text(f"{label}\n{shown}".rstrip("\n")), justify="right")
+        for i in columns:
+            drawn.add_column(Text("\n".join(grid.header[i])), justify="right")
         for group in grid.groups:
             if group.heading:
                 drawn.add_row(Text(group.heading, "italic" if live else ""))
@@ -69,10 +70,10 @@ def _fitting(grid: Grid, width: int, signs: int) -> list[list[int]]:
     """The columns of each table to print: all at once if they fit, otherwise in turn, each beside the labels."""
     lines = [line for group in grid.groups for line in group.lines]
     wide = [
-        3 + max([len(label), len(shown), *(len(line[1 + i].text + line[1 + i].mark) + signs for line in lines)])
-        for i, (label, shown) in enumerate(grid.header)
+        3 + max(map(len, [*header, *(line[1 + i].text + line[1 + i].mark + signs * " " for line in lines)]))
+        for i, header in enumerate(grid.header)
     ]
-    leading = [i for i, (label, _) in enumerate(grid.header) if not label]
+    leading = [i for i, header in enumerate(grid.header) if not header[0]]
     start = sum(wide[i] for i in leading) + max(
         [
             0,
@@ -97,7 +98,7 @@ def markdown(table: Table) -> str:
 
 
 def _markdown_grid(grid: Grid) -> str:
-    header = ["", *(f"{_md(label)} ({_md(shown)})" if shown else _md(label) for label, shown in grid.header)]
+    header = ["", *(_md(f"{label} ({' '.join(shown)})" if shown else label) for label, *shown in grid.header)]
     rows = []
     for group in grid.groups:
         rows += [[f"*{_md(group.heading)}*", *[""] * len(grid.header)]] if group.heading else []
@@ -137,7 +138,7 @@ def _md_cell(cell: Cell) -> str:
 
 
 def csv(table: Table) -> str:
-    """One line per entry, averages and teacher included; scores in percent."""
+    """One line per entry, averages and teacher included; scores in percent, quantities as they are."""
     written = io.StringIO()
     records = _records(table)
     writer = csv_format.DictWriter(written, list(RECORD), lineterminator="\n")
@@ -178,18 +179,18 @@ def _records(table: Table) -> list[dict[str, Any]]:
     comparison = table.comparison
     printed = (
         {
-            (b.student, b.init, line.label, column.task): pair
-            for b in comparison.blocks
-            for line in b.lines
-            for column, pair in zip(comparison.columns, line.pairs, strict=True)
+            (line.student, line.init, line.row.name, column): pair
+            for compared in (compared for block in comparison.blocks for compared in block.lines)
+            if (line := compared.line)
+            for column, pair in zip(comparison.columns, compared.pairs, strict=True)
         }
         if comparison
         else {}
     )
     records = []
 
-    def add(entry: Entry, column: Any, **where: str) -> None:
-        pair = printed.get((where["student"], where["init"], where["row"], column.task))
+    def add(entry: Entry, column: Column, name: str, **where: str) -> None:
+        pair = printed.get((where["student"], where["init"], name, column))
         records.append(
             {
                 "study": table.study,
@@ -197,8 +198,8 @@ def _records(table: Table) -> list[dict[str, Any]]:
                 **where,
                 "task": column.task or "average",
                 "metric": column.metric,
-                "value": _percent(entry.value),
-                "std": _percent(entry.std),
+                "value": _shown(column.metric, entry.value),
+                "std": _shown(column.metric, entry.std),
                 "n": entry.n,
                 "wanted": entry.wanted,
                 "status": entry.status,
@@ -207,8 +208,8 @@ def _records(table: Table) -> list[dict[str, Any]]:
                 "tied": entry.tied,
                 "reason": entry.reason,
                 "cell": entry.cell,
-                "published": float(pair.printed) if pair and pair.printed else None,
-                "published_std": float(pair.printed_std) if pair and pair.printed_std else None,
+                "published": number(pair.printed) if pair and pair.printed else None,
+                "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
                 "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
                 "published_source": comparison.source if comparison and pair and pair.printed else "",
                 "runs": [
@@ -216,23 +217,24 @@ def _records(table: Table) -> list[dict[str, Any]]:
                         "run": run.run,
                         "seed": run.seed,
                         "hyperparameters": dict(run.hyperparameters),
-                        "metrics": {k: _percent(v) for k, v in run.metrics.items()},
+                        "metrics": {k: _shown(k, v) for k, v in run.metrics.items()},
                     }
                     for run in entry.runs
                 ],
             }
         )
 
-    for entry, column in zip(table.teacher, table.columns, strict=True):
-        add(entry, column, student="", init="", row="teacher", objective="", mark="")
+    for entry, column in zip(table.teacher, table.columns, strict=bool(table.teacher)):
+        add(entry, column, "", student="", init="", row="teacher", objective="", mark="")
     for block in table.blocks:
         for line in block.lines:
             for entry, column in zip(line.entries, table.columns, strict=True):
                 add(
                     entry,
                     column,
-                    student=block.student,
-                    init=block.init,
+                    line.row.name,
+                    student=line.student,
+                    init=line.init,
                     row=line.row.label,
                     objective=line.row.objective,
                     mark=sentences.get(line.mark, ""),
@@ -261,6 +263,7 @@ def json(table: Table) -> str:
                     "student": b.student,
                     "init": b.init,
                     "task": c.task or "average",
+                    "metric": c.metric,
                     "rows": a.n,
                     "kendall_tau_b": _finite(a.tau),
                     "spearman_rho": _finite(a.rho),
@@ -268,13 +271,19 @@ def json(table: Table) -> str:
                 for b in table.comparison.blocks
                 for c, a in zip(table.comparison.columns, b.agreement, strict=True)
             ],
+            "published_only": [
+                {"row": line.label, "task": c.task or "average", "metric": c.metric, "published": number(pair.printed)}
+                for line in table.comparison.others
+                for c, pair in zip(table.comparison.columns, line.pairs, strict=True)
+                if pair.printed
+            ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
         }
     return json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
 
 
-def _percent(value: float | None) -> float | None:
-    return None if value is None else _finite(100 * value)
+def _shown(metric: str, value: float | None) -> float | None:
+    return None if value is None else _finite(scaled(metric, value))
 
 
 def _finite(value: float) -> float | None:

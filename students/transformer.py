@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
@@ -19,13 +25,9 @@ from harness.registry import student
 LAYERS = Hyperparameter(3, low=1)
 
 
-@student(
-    "transformer",
-    hyperparameters={"layers": LAYERS},
-    emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES},
-)
+@student("transformer", hyperparameters={"layers": LAYERS}, emits=set(Signal))
 class Transformer(Student):
-    """`layers` encoder layers of the teacher's kind, with the teacher's head on top; pairs are read jointly.
+    """`layers` encoder layers of the teacher's kind, with a head of its kind on top; pairs are read jointly.
 
     `config.source` is the teacher's Hugging Face configuration. Raises UserError if it does not say its model_type.
     """
@@ -38,8 +40,10 @@ class Transformer(Student):
             raise UserError("a transformer student is built from its teacher's configuration; this has no model_type")
         inner = AutoConfig.for_model(kind, **source)
         inner.num_hidden_layers = LAYERS.check("layers", config.settings.get("layers", LAYERS.default))
-        inner.num_labels = config.outputs
-        self.model: PreTrainedModel = AutoModelForSequenceClassification.from_config(inner, dtype=torch.float32)
+        if config.outputs:
+            inner.num_labels = config.outputs
+        head = AutoModelForSequenceClassification if config.outputs else AutoModelForMaskedLM
+        self.model: PreTrainedModel = head.from_config(inner, dtype=torch.float32)
         self.post_init()
 
     @classmethod
@@ -63,11 +67,17 @@ class Transformer(Student):
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         return layer_maps.layer_map(init, student.layers, teacher.layers)
 
-    def initialise(self, init: str, teacher: PreTrainedModel) -> None:
+    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         init = layer_maps.canonical_init(init)
         if init != "random":
             depths = self.model.config.num_hidden_layers, teacher.config.num_hidden_layers
             copy_layers(self.model, teacher, layer_maps.layers_of(init, *depths), embeddings=True)
+        return {}
+
+    def head_weights(self) -> set[str]:
+        """Everything outside the encoder, and its pooler, which a masked language model has not."""
+        encoder = f"model.{self.model.base_model_prefix}."
+        return {n for n in self.state_dict() if not n.startswith(encoder) or n.startswith(f"{encoder}pooler.")}
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        return emit(self.model, batch.encodings[0], want)
+        return emit(self.model, batch.encodings[0], want, targets=batch.targets)

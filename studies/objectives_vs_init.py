@@ -51,7 +51,7 @@ study(
         students=("transformer",),
         metrics={"mrpc": "f1", "cola": "matthews"},
         published=Published(
-            file="wang2023_table1_task_specific.csv",
+            files=("wang2023_table1_task_specific.csv",),
             source="Wang et al., How to Distill your BERT (ACL 2023), Table 1",
             init="every",
         ),

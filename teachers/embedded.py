@@ -28,7 +28,7 @@ from harness.data.embedded import vocabulary
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
-from teachers.huggingface import describe, fingerprint_of, has_classifier, load_classifier, read_config
+from teachers.huggingface import describe, fingerprint_of, has_classifier, load_classifier, load_masked, read_config
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ARCHITECTURE: dict[str, Any] = {
@@ -113,9 +113,12 @@ class EmbeddedTeacher(Teacher):
     def pretraining(self) -> Mapping[str, Any]:
         return PRETRAINING
 
-    def masked_language_model(self) -> PreTrainedModel:
-        """The encoder with random weights and the head it is pre-trained with."""
-        return BertForMaskedLM(_config())
+    def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
+        """The encoder with the head it is pre-trained with; without a folder its weights are random."""
+        return BertForMaskedLM(_config()) if weights is None else load_masked(weights)
+
+    def configuration(self) -> dict[str, Any]:
+        return _config().to_dict()
 
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
         """The classifier with random weights, or from the folder of a pre-trained encoder or a tuned classifier."""

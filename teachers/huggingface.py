@@ -29,8 +29,9 @@ from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
+from teachers.architectures import KNOWN
 
-EMITS = frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
+EMITS = frozenset(Signal)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 DESCRIPTION = (
     *VOCABULARIES,
@@ -42,17 +43,6 @@ DESCRIPTION = (
 )
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
-
-# The published studies' teacher is planned with where the hub is out of reach; its weights are not.
-KNOWN: Mapping[str, Mapping[str, Any]] = {
-    "roberta-base": {
-        "model_type": "roberta",
-        "vocab_size": 50265,
-        "max_position_embeddings": 514,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-    },
-}
 
 
 @teacher("huggingface")
@@ -77,9 +67,8 @@ class HuggingFaceTeacher(Teacher):
 
     @cached_property
     def config(self) -> PreTrainedConfig:
-        if self.local is None and self.argument in KNOWN:
-            shape = dict(KNOWN[self.argument])
-            return AutoConfig.for_model(shape.pop("model_type"), **shape)
+        if self.local is None and self.argument in KNOWN:  # planned with where the hub is out of reach
+            return AutoConfig.for_model(**KNOWN[self.argument])
         return read_config(self._folder(*DESCRIPTION))
 
     def info(self, task: Task) -> ModelInfo:
@@ -118,10 +107,15 @@ class HuggingFaceTeacher(Teacher):
             return load_classifier(weights, task, fresh_head=not has_classifier(read_config(weights)))
         return load_classifier(self.weights(), task, fresh_head=not self.answers(task))
 
-    def masked_language_model(self) -> PreTrainedModel:
+    def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
         """The teacher with its masked-language-model head; a fresh one where the weights hold none."""
-        model, _ = _load(AutoModelForMaskedLM, self.weights())
-        return model
+        return load_masked(weights or self.weights())
+
+    def predicts_masked(self) -> bool:
+        return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in self.config.architectures or ())
+
+    def configuration(self) -> dict[str, Any]:
+        return self.config.to_dict()
 
     def weights(self) -> Path:
         """The folder of the base weights, fetched from the hub if need be. Raises UserError if they are not sound."""
@@ -198,6 +192,8 @@ def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:
     """Fine-tuning settings as the models' authors recommend them for GLUE: Liu et al. 2019 (RoBERTa), table 10;
     Devlin et al. 2019 (BERT), appendix A.3: 2 of its 2 to 4 epochs for the large tasks, 3 for the others, and the
     highest of its rates for models narrower than its own."""
+    if task.corpus:  # a masked-language-model head on an encoder that has none: BERT's own rate, one pass
+        return {"learning_rate": 1e-4, "batch_size": 32, "epochs": 1, "warmup_ratio": 0.06, "weight_decay": 0.01}
     if "roberta" in config.model_type:
         size = 32 if task.name in BIG_TASKS else 16
         return {"learning_rate": 2e-5, "batch_size": size, "epochs": 10, "warmup_ratio": 0.06, "weight_decay": 0.1}
@@ -292,6 +288,11 @@ def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedMod
     loaded = {name: tensor for name, tensor in encoder.state_dict().items() if name not in missing}
     model.base_model.load_state_dict(loaded, strict=False)
     return model
+
+
+def load_masked(folder: Path) -> PreTrainedModel:
+    """The masked language model in `folder`; its head is fresh where the weights hold none."""
+    return _load(AutoModelForMaskedLM, folder)[0]
 
 
 def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrainedModel, set[str]]:

@@ -1,24 +1,50 @@
-"""make bench: where the time of the quick profile goes, as shares of one run on this machine.
+"""make bench: where time goes on this machine, always as shares or ratios within one run. Judges and asserts nothing:
+seconds differ between machines, shares and ratios hardly do.
 
-Prints no verdict and asserts nothing: seconds differ between machines, shares hardly do.
+python -m tests.bench [engine|speed|step] [FOLDER]   one part, or all; `engine` keeps its results in FOLDER, a new one
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+
 from harness.cli import main
+from harness.contracts import Want
+from harness.evaluation.parameters import build_student
+from harness.evaluation.speed import as_batch, compare, encode, over, random_batches, ratio
+from harness.modeling.bases import Student
+from harness.training.optimisation import Optimisation
+from teachers.architectures import KNOWN
+
+THREADS = 1
+ROUNDS = 3
+PUBLISHED = 6.5  # galke2022, table V: the hybrid's sentences per second over BERT-base's, 30.0k / 4.6k, on an A100
+REFERENCE = "BERT-base"
+BASELINES = {
+    REFERENCE: "bert-base-uncased",
+    "DistilBERT": "distilbert-base-uncased",
+    "MobileBERT": "google/mobilebert-uncased",
+    "TinyBERT, 4 layers": "huawei-noah/TinyBERT_General_4L_312D",
+}
+VOCABULARY = KNOWN["bert-base-uncased"]["vocab_size"]
 
 
 def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:5.1f}%"
 
 
-def bench(out: Path) -> None:
+def engine(out: Path) -> None:
     """Run the quick profile into an empty folder and print the engine's share of its time."""
     from harness import registry
 
@@ -44,9 +70,99 @@ def bench(out: Path) -> None:
     print(f"  {100 * inside:5.1f}%  of a student run alone is spent around its steps")
 
 
+# ---------------------------------------------------------------- encoding
+
+
+def speed(batch: int = 256, length: int = 64) -> None:
+    """Print sentences per second of encoding, all models of random weights and timed in turns."""
+    device = _machine()
+    print(f"encoding {batch} random sequences of length {length}, {ROUNDS} rounds; published ratio: {PUBLISHED}")
+    batches = random_batches(VOCABULARY, batch, length, device)
+    models: dict[str, Callable[[], object]] = {}
+    for name, hub in BASELINES.items():
+        for precision in (torch.float32, torch.bfloat16) if device.type == "cuda" else (torch.float32,):
+            with device:
+                model = AutoModel.from_config(AutoConfig.for_model(**KNOWN[hub]), dtype=precision)
+            models[f"{name}, {str(precision).removeprefix('torch.')}"] = over(partial(encode, model.eval()), batches)
+    for product in ("sequential", "logarithmic"):  # in float32: bfloat16 cannot hold a matrix near the identity
+        student = _hybrid(device, product=product).eval()
+        models[f"hybrid, pooled, {product}"] = over(partial(encode, student), batches)
+        models[f"hybrid, all prefixes, {product}"] = over(partial(_prefixes, student), batches)
+    models["the hybrid's look-ups alone"] = over(partial(_look_up, student), batches)
+    seconds = compare(models, ROUNDS)
+    reference = min((times for name, times in seconds.items() if name.startswith(REFERENCE)), key=statistics.median)
+    print(f"{'':45}{'sentences/s':>12}{'x ' + REFERENCE:>13}")
+    for name, own in seconds.items():
+        print(f"{name:45}{batch / statistics.median(own):12,.1f}{ratio(own, reference):13,.1f}")
+
+
+def _machine() -> torch.device:
+    """The device to measure on; prints what it is."""
+    torch.set_num_threads(THREADS)
+    cuda = torch.cuda.is_available()
+    name = torch.cuda.get_device_name() if cuda else f"CPU, {THREADS} thread"
+    print(f"\n{name}; torch {torch.__version__}; other work on the machine changes seconds more than ratios")
+    return torch.device("cuda" if cuda else "cpu")
+
+
+def _hybrid(device: torch.device, **settings: object) -> Student:
+    source = AutoConfig.for_model(**KNOWN["bert-base-uncased"]).to_dict()
+    with device:
+        return build_student("bidirectional_hybrid", settings, source, 2)
+
+
+def _prefixes(student: Student, ids: Tensor) -> Tensor:
+    with torch.no_grad():
+        return student(as_batch(ids), Want(hidden_states=frozenset({1}))).hidden_states[1]
+
+
+def _tables(model: PreTrainedModel) -> list[nn.Embedding]:
+    return [m for m in model.modules() if isinstance(m, nn.Embedding)]
+
+
+def _look_up(student: Student, ids: Tensor) -> list[Tensor]:
+    with torch.no_grad():
+        return [nn.functional.embedding(ids, table.weight) for table in _tables(student)]
+
+
+# ---------------------------------------------------------------- a training step
+
+
+def step(batch: int = 32, length: int = 32) -> None:
+    """Print the time of the engine's training step of the hybrid, and of the same step with dense gradients."""
+    device = _machine()
+    print(f"training step of the hybrid: {batch} random sequences of length {length}; forward, backward, update")
+    batches = random_batches(VOCABULARY, batch, length, device)
+    rows, dense = (_hybrid(device).train() for _ in range(2))
+    for table in _tables(dense):
+        table.sparse = False
+    seconds = compare({"rows": over(_training(rows), batches), "dense": over(_training(dense), batches)}, 9)
+    for name, what in (("dense", "AdamW over whole tables"), ("rows", "SparseAdam over the rows used, AdamW else")):
+        print(f"{what:45}{1000 * statistics.median(seconds[name]):9.1f} ms")
+    print(f"{'times as fast':45}{ratio(seconds['rows'], seconds['dense']):9.1f}")
+
+
+def _training(model: Student) -> Callable[[Tensor], None]:
+    """A training step of the model on token ids, as the engine makes it."""
+    settings = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0, "schedule": "constant"}
+    optimisation = Optimisation(model, nn.Module(), {**settings, "gradient_clip": 1.0}, steps=1)
+
+    def train(ids: Tensor) -> None:
+        logits = model(as_batch(ids), Want(logits=True)).logits
+        optimisation.step(nn.functional.cross_entropy(logits, ids[:, 0] % 2))
+
+    return train
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:  # keep the results in this folder, which must be new
-        bench(Path(sys.argv[1]))
-        sys.exit()
-    with tempfile.TemporaryDirectory() as folder:
-        bench(Path(folder) / "results")
+    arguments = argparse.ArgumentParser(prog="python -m tests.bench")
+    arguments.add_argument("part", nargs="?", default="all", choices=("all", "engine", "speed", "step"))
+    arguments.add_argument("folder", nargs="?", type=Path)
+    asked = arguments.parse_args()
+    if asked.part in ("all", "engine"):
+        with tempfile.TemporaryDirectory() as temporary:
+            engine(asked.folder or Path(temporary) / "results")
+    if asked.part in ("all", "speed"):
+        speed()
+    if asked.part in ("all", "step"):
+        step()

@@ -62,8 +62,8 @@ class Encoded:
             tuple(size[index] for size in self.sizes),
         )
 
-    def batch(self, index: Tensor, device: torch.device | None = None) -> Batch:
-        """The examples at these positions, each sequence cut to the longest among them."""
+    def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
+        """The examples at these positions, each sequence cut to the longest among them; the same in every epoch."""
         encodings = []
         for sequence, size in zip(self.sequences, self.sizes, strict=True):
             longest = int(size[index].max())

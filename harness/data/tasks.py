@@ -37,11 +37,15 @@ _ALL = (
     Task("entailment", "Entailment", *_ACCURACY, labels=_ENTAILMENT, pair=True),
     Task("similarity", "Similarity", *_SIMILARITY, pair=True),
 )
+CORPUS = Task("corpus", "Corpus", "masked_cross_entropy", ("masked_cross_entropy",), corpus=True)  # never a column
+SPEED = Task("speed", "Encoding", "sentences_per_second", ("sentences_per_second", "speed_ratio", "parameters"))
 TASKS: dict[str, Task] = {task.name: task for task in _ALL}
 
 
 def get_task(name: str) -> Task:
     """The task called `name`. Raises UserError with near names."""
+    if name == SPEED.name:
+        return SPEED
     if name not in TASKS:
         raise unknown("task", name, TASKS)
     return TASKS[name]

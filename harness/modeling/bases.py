@@ -73,14 +73,16 @@ class StudentConfig(PreTrainedConfig):
 class Student(PreTrainedModel):
     """A model that is trained. Class attributes are set by the `@student` decorator.
 
-    Built by `cls(config)` with random weights; `initialise` then copies what the initialisation names.
+    Built by `cls(config)` with random weights; `initialise` then copies what the initialisation names. With
+    `config.outputs` of 0 it has a masked-language-model head instead of one that answers a task.
     """
 
     config_class = StudentConfig
     name: ClassVar[str]
-    emits: ClassVar[frozenset[Signal]]
-    pair_encodings: ClassVar[tuple[str, ...]] = ("joint",)
+    emits: ClassVar[frozenset[Signal]]  # mlm_logits only on a corpus, logits only on a labelled task
+    pair_encodings: ClassVar[tuple[str, ...]] = ("joint",)  # with several, `pair_encoding` is a hyperparameter
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no general distillation depends on
 
     @classmethod
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
@@ -89,7 +91,10 @@ class Student(PreTrainedModel):
 
     @classmethod
     def canonical_init(cls, init: str) -> str:
-        """The one spelling of an initialisation. Raises UserError for one that this student does not know."""
+        """The one spelling of an initialisation. Raises UserError for one that this student does not know.
+
+        `pretrained` and `pretrained:RUN` are the engine's and never come here.
+        """
         return init.strip()
 
     @classmethod
@@ -97,9 +102,16 @@ class Student(PreTrainedModel):
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")
 
-    def initialise(self, init: str, teacher: PreTrainedModel) -> None:
-        """Copy into this student the teacher's weights that `init` names. Raises UserError on a mismatch."""
+    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """Copy into this student the weights that `init` names; returns what is to be recorded of it.
+
+        tokenizer is the one the student reads with. Raises UserError on a mismatch.
+        """
         raise TypeError(f"student {self.name} has no initialise")
+
+    def head_weights(self) -> set[str]:
+        """The names, in the state dictionary, of the weights that answer the task: never taken from `pretrained`."""
+        return {name for name in self.state_dict() if name.startswith("head.")}
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
         raise TypeError(f"student {self.name} has no forward")
@@ -137,10 +149,25 @@ class Teacher(ABC):
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
         """The Hugging Face sequence classifier for the task: base weights, or those in the folder `weights`."""
 
+    @abstractmethod
+    def configuration(self) -> dict[str, Any]:
+        """The model's Hugging Face configuration, read without its weights."""
+
     def recipe(self, task: Task) -> Mapping[str, Any]:
-        """Training settings recommended for fine-tuning this teacher on the task, as differences from defaults."""
+        """Training settings recommended for fine-tuning this teacher on the task, as differences from defaults.
+
+        On a corpus: for training the masked-language-model head of a teacher that has none.
+        """
         return {}
 
     def pretraining(self) -> Mapping[str, Any] | None:
         """Settings of a masked-language-model pre-training that must come first, or None where weights exist."""
         return None
+
+    @abstractmethod
+    def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
+        """The teacher with its masked-language-model head: base weights, or those in the folder `weights`."""
+
+    def predicts_masked(self) -> bool:
+        """True if the base weights hold a trained masked-language-model head; otherwise it is trained on the corpus."""
+        return True

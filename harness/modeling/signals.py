@@ -7,6 +7,8 @@ shared between calls.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +18,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from harness.contracts import Outputs, Want
+from harness.contracts import IGNORED, Outputs, Want
 from harness.errors import UserError
 
 IMPLEMENTATION = "harness_signals"
@@ -101,12 +103,15 @@ def prepare(model: PreTrainedModel) -> None:
     setattr(model, "signals_prepared", True)  # noqa: B010
 
 
-def emit(model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact: bool = False) -> Outputs:
+def emit(
+    model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
+) -> Outputs:
     """Run an encoder with a sequence-classification or masked-language-model head; return the signals asked for.
 
     encoding: input_ids, attention_mask and possibly token_type_ids, each (B, L). Shapes of the signals are those of
     `harness.contracts.Signal`; `sentence` is the last layer's first-token state, before any pooler. The head runs only
     for logits. With `exact` no layer uses the fused kernel, so that asking for more never changes a bit of the rest.
+    targets: (B, L), see `Batch`; the masked-language-model head runs only where they ask for a prediction.
     Raises UserError for a layer the model does not have, and for attention signals of a model whose attention does not
     go through transformers' attention interface.
     """
@@ -123,7 +128,8 @@ def emit(model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact:
     if getattr(model.config, "type_vocab_size", 0) < 2:  # DistilBERT takes none, RoBERTa only zeros
         encoding = {name: tensor for name, tensor in encoding.items() if name != "token_type_ids"}
     network = model if want.logits or want.mlm_logits else model.base_model
-    output = network(**encoding, **arguments)
+    with _head_at(model, targets if want.mlm_logits else None):
+        output = network(**encoding, **arguments)
     if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
         raise UserError(
             f"{type(model).__name__} does not use transformers' attention interface, so its attention "
@@ -138,6 +144,26 @@ def emit(model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact:
         single["sentence"] = output.hidden_states[depth][:, 0]  # (B, L, D) -> (B, D)
     states = {layer: output.hidden_states[layer] for layer in sorted(want.hidden_states)}
     return Outputs(hidden_states=states, attention_scores=request.found_scores, values=request.found_values, **single)
+
+
+@contextmanager
+def _head_at(model: PreTrainedModel, targets: Tensor | None) -> Iterator[None]:
+    """Lets the head of `model` see the states at the positions that have a target alone: most have none."""
+    if targets is None:
+        yield
+        return
+    # Every head of the library's masked language models works position by position and begins with a module of its own.
+    head = next(module for name, module in model.named_children() if name != model.base_model_prefix)
+    chosen = targets != IGNORED
+
+    def select(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (arguments[0][chosen], *arguments[1:])  # (B, L, D) -> (P, D)
+
+    hook = head.register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _check_layers(model: str, depth: int, want: Want) -> None:

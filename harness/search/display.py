@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+FIRST = ("pretraining", "teacher", "masked_teacher", "general")  # runs that others start from
+LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
+
 
 class Display:
     """Counts runs; `write` takes a finished line, `paint` the current state."""
@@ -15,36 +18,39 @@ class Display:
     def __init__(self, plan: Mapping[str, Any], bar: Any = None):
         self.plan, self.bar = plan, bar
         self.done = self.wanted = self.told = self.here = 0
+        self.said = time.monotonic()
         self.began = 0.0  # when the first student run began, for the time left
         self.bar_task = bar.add_task("starting", total=None) if bar else None
 
     def started(self, done: int, wanted: int) -> None:
         self.done, self.wanted = done, wanted
-        self._line(f"{wanted - done} student runs to do, {done} done before")
+        self._line(f"{wanted - done} runs of cells to do, {done} done before")
 
     def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-        if specification["kind"] == "student":
+        if specification["kind"] not in FIRST:
             self.began = self.began or time.monotonic()
+        state = f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}"
+        if "step" in entry:
+            state += f", step {entry['step']} of {entry['steps']}, {entry['tokens_per_second']:,.0f} tokens/s"
         if self.bar:
-            self.bar.update(
-                self.bar_task,
-                description=f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}",
-            )
+            self.bar.update(self.bar_task, description=state)
+        elif "step" in entry and time.monotonic() - self.said > LINE_SECONDS:
+            self.said = time.monotonic()
+            self._line(state)
 
     def ended(self, specification: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         if record["status"] == "failed":
             self._line(f"FAILED {_name(specification)}, seed {specification['seed']}: {record['error']}")
-        elif specification["kind"] != "student":
-            score = (
-                f", {specification['metric']} {record['metrics'][specification['metric']]:.3f}"
-                if "metrics" in record
-                else ""
-            )
+        elif specification["kind"] in FIRST:
+            scores = record.get("metrics", {})
+            metric = specification.get("metric", "masked_cross_entropy")
+            score = f", {metric} {scores[metric]:.3f}" if metric in scores else ""
             self._line(f"{_name(specification)} ready in {record['seconds']:.0f} s{score}")
-        if specification["kind"] == "student":
+        if specification["kind"] not in FIRST:
             self.done += 1
             self.here += 1
-            left = (self.wanted - self.done) * (time.monotonic() - self.began) / self.here
+            began = self.began or time.monotonic()  # a run may end before its first epoch
+            left = (self.wanted - self.done) * (time.monotonic() - began) / self.here
             if self.bar:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
             elif self.done * 20 // max(self.wanted, 1) > self.told:
@@ -75,8 +81,17 @@ def display(plan: Mapping[str, Any]) -> Iterator[Display]:
 
 
 def _name(specification: Mapping[str, Any]) -> str:
-    if specification["kind"] == "student":
+    kind, teacher = specification["kind"], specification.get("teacher")
+    if kind == "student":
         return f"{specification['objective']} {specification['init']} {specification['task']}"
-    if specification["kind"] == "teacher":
-        return f"teacher {specification['teacher']['name']} on {specification['task']}"
-    return f"pre-training of teacher {specification['teacher']['name']}"
+    if kind == "general":
+        return f"general distillation of {specification['student']} by {specification['objective']}"
+    if kind in ("count", "speed"):
+        return f"{kind} of {specification['student'] or specification['configuration']['model_type']}"
+    name = teacher["name"] if isinstance(teacher, Mapping) else str(teacher)
+    return {
+        "teacher": f"teacher {name} on {specification.get('task')}",
+        "checkpoint": f"checkpoint {name} on {specification.get('task')}",
+        "masked_teacher": f"masked-language-model head of teacher {name}",
+        "pretraining": f"pre-training of teacher {name}",
+    }[kind]

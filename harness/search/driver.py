@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,8 +53,7 @@ class Driver:
         """
         trained = 0
         cells = [cell for cell in self.plan["cells"] if not cell["refused"]]
-        for runs in self.plan["teachers"].values():
-            self._need_first(runs, None)
+        self._have(self.plan["first"], None)
         for cell in cells:
             self._advance(cell)
         if self._flying:
@@ -80,8 +79,7 @@ class Driver:
             self.listener.ended(specification, record)
             for cell in self._waiting.pop(run, {}).values():
                 self._advance(cell)
-            for runs in self.plan["teachers"].values():
-                self._need_first(runs, None)
+            self._have(self.plan["first"], None)
         return trained
 
     def progress(self, cell: dict[str, Any]) -> Progress:
@@ -94,24 +92,27 @@ class Driver:
         return record
 
     def _advance(self, cell: dict[str, Any]) -> None:
-        """Submit what the cell needs next, its teacher first."""
+        """Submit what the cell needs next, the runs it starts from first."""
         missing = self.progress(cell).missing
-        if missing and self._need_first(self.plan["teachers"][cell["task"]], cell):
+        if missing and self._have(cell["after"], cell):
             for specification in missing:
                 self._submit(specification, cell)
 
-    def _need_first(self, runs: list[dict[str, Any]], cell: dict[str, Any] | None) -> bool:
-        """True if every one of `runs` is finished; otherwise the first that is not is submitted (unless it failed)."""
-        for specification in runs:
-            run = identity(specification, self.plan["defaults"])
-            record = self._lookup(run)
-            if record is None or not (self.ledger.folder(run) / "weights").is_dir():
-                if record is None or record["status"] != "failed":
-                    self._submit(specification, cell)
-                return False
-            if record["status"] == "failed":
-                return False
-        return True
+    def _have(self, runs: Iterable[str], cell: dict[str, Any] | None) -> bool:
+        """True if all of these runs of plan["first"] are finished; those that can begin are submitted."""
+        found = [self._has(run, cell) for run in runs]  # every one is asked: what can begin, begins
+        return all(found)
+
+    def _has(self, run: str, cell: dict[str, Any] | None) -> bool:
+        record = self._lookup(run)
+        if record is not None and record["status"] == "failed":
+            return False
+        if record is not None and (self.ledger.folder(run) / "weights").is_dir():
+            return True
+        first = self.plan["first"][run]
+        if self._have(first["after"], cell):
+            self._submit(first["specification"], cell)
+        return False
 
     def _submit(self, specification: dict[str, Any], cell: dict[str, Any] | None) -> None:
         run = identity(specification, self.plan["defaults"])
@@ -119,7 +120,8 @@ class Driver:
             self._waiting.setdefault(run, {})[cell["id"]] = cell
         if run not in self._flying:
             self._flying[run] = specification
-            self.executor.submit(run, specification, place(self.plan, self.ledger.out, run))
+            content = specification["teacher"]["content"] if specification["kind"] == "checkpoint" else ""
+            self.executor.submit(run, specification, place(self.plan, self.ledger.out, run, content))
 
     def _left(self, cells: list[dict[str, Any]]) -> int:
         """Runs that the cells still need, at most."""
@@ -130,17 +132,21 @@ class Driver:
         return left
 
 
-def place(plan: Mapping[str, Any], out: Path, run: str) -> Any:
-    """Where a run of the plan finds what it needs."""
+def place(plan: Mapping[str, Any], out: Path, run: str, content: str = "") -> Any:
+    """Where a run of the plan finds what it needs. content: of the checkpoint that the run fine-tunes, if it does."""
     from harness.training.place import Place
+
+    teacher, argument = plan["checkpoints"].get(content, (plan["teacher"], plan["argument"]))
 
     return Place(
         run=out / "ledger" / run,
         runs=out / "ledger",
         cache=out / "cache",
         source=plan["source"],
-        teacher=plan["teacher"],
-        argument=plan["argument"],
+        corpus=plan["corpus"],
+        files=plan["files"],
+        teacher=teacher,
+        argument=argument,
         plugins=tuple(plan["plugins"]),
         outputs=plan["outputs"],
     )

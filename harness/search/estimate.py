@@ -35,6 +35,8 @@ def estimate(plan: Mapping[str, Any], ledger: Ledger | None, missing: int, worke
 def _arithmetic(cell: Mapping[str, Any], plan: Mapping[str, Any]) -> float:
     """Seconds of one run: 6 operations a parameter and token, for forward and backward."""
     settings = cell["specification"]["settings"]
+    if "epochs" not in settings:
+        return 1.0  # a cell that measures
     examples = settings["train_examples"] or plan["examples"][cell["task"]] or GLUE.get(cell["task"], 0)
     parameters = 12 * cell["size"]["layers"] * cell["size"]["width"] ** 2
     tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell["stages"]

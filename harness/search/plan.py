@@ -6,17 +6,21 @@ A plan is plain JSON: the driver follows it, and tables are made from it and the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Profile, Row, Study, Task, Want
+from harness.contracts import Profile, Row, Study
 from harness.errors import UserError
-from harness.ledger import digest, identity
 from harness.search import settings as merging
-from harness.training.settings import PREDICTION, TRAINING
+from harness.search.contents import Contents
+from harness.search.making import Making
+from harness.search.progress import PLAN_FORMAT
+from harness.training.settings import GENERAL_TRAINING, MASKING, SPEED_SETTINGS, TRAINING
+
+MEASURED = ("count", "speed")  # procedures that train nothing
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Request:
     tasks: Sequence[str] | None = None
     seeds: int | None = None
     trials: int | None = None
+    corpus: str | None = None
+    checkpoints: Sequence[str] = ()
     overrides: Sequence[str] = ()
     plugins: Sequence[str] = ()
 
@@ -59,230 +65,150 @@ class Planner:
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
-        self.request, self.lenient = request, lenient
+        self.request = request
         self.study: Study = registry.STUDIES.get(request.study)
         self.profile: Profile = self.study.profile(request.profile)
+        self.measured = self.study.procedure in MEASURED
         self.overrides = merging.parse_set(request.overrides)
-        self.used: set[str] = set()  # overrides that reached some cell
-        self.notices: list[str] = []
-        self._found: dict[str, tuple[str, int]] = {}  # task -> (content, examples); "" for the teacher's content
-        self.defaults: dict[str, Any] = {name: declared.default for name, declared in TRAINING.items()}
         name, _, argument = (request.teacher or self.profile.teacher).partition(":")
         if name not in registry.TEACHERS.names():
             name, argument = "huggingface", request.teacher or self.profile.teacher
         self.teacher = registry.TEACHERS.get(name)(argument)
-        self.source = request.data or ("embedded" if name == "embedded" else "hub")
+        source = request.data or ("embedded" if name == "embedded" else "hub")
+        self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
         self.label = folder.resolve().name if argument and folder.is_dir() else argument or name
 
     def resolve(self) -> dict[str, Any]:
         """The plan. Raises UserError for anything asked that does not exist or would have no effect."""
         from harness.data.tasks import get_task
-        from harness.modeling import combine
+        from harness.search.cells import Cells  # loads torch, which the refusals above must not wait for
 
         request = self.request
         tasks = [get_task(name) for name in request.tasks or self.profile.tasks]
-        rows = self._rows(combine)
-        students = [registry.STUDENTS.get(name) for name in request.students or self.study.students]
-        inits = {s: [s.canonical_init(init) for init in request.inits or self.profile.inits] for s in students}
-        self._check_settings(combine, rows, students)
-        teachers = {task.name: self._teacher_runs(task) for task in tasks}
-        cells: list[dict[str, Any]] = []
-        wants: dict[str, Want] = {task.name: Want() for task in tasks}
-        for student in students:
-            for init in dict.fromkeys(inits[student]):
-                for row in rows:
-                    for task in tasks:
-                        cell, want = self._cell(combine, student, init, row, task, teachers[task.name][-1])
-                        cells.append(cell)
-                        wants[task.name] |= want
-        for key in sorted(set(self.overrides) - self.used):
+        checkpoints = self._checkpoints()
+        rows = self._rows(checkpoints)
+        for name in request.students or ():
+            registry.STUDENTS.get(name)
+        trained = [row for row in rows if not row.checkpoint]
+        students = list(dict.fromkeys(student for row in trained for student in self.students_of(row)))
+        defaults = self._check_settings(rows, students)
+        making = Making(self.teacher, self.profile, self.overrides, self.contents, defaults)
+        teachers = (
+            {} if self.measured else {task.name: making.of_task(task, self.study.shown(task)[0]) for task in tasks}
+        )
+        cells = Cells(self, making, teachers, checkpoints, defaults)
+        for row in rows:
+            for task in tasks:
+                cells.add(row, task)
+        for key in sorted(set(self.overrides) - cells.used - making.used):
             raise UserError(f"setting {key!r} has no effect: no selected cell uses it")
+        if request.corpus and "corpus" not in self.contents.read():
+            raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
         return {
+            "format": PLAN_FORMAT,
             "study": self.study.name,
             "profile": request.profile,
+            "procedure": self.study.procedure,
             "teacher": self.teacher.name,
             "argument": self.teacher.argument,
             "label": self.label,
-            "source": self.source,
+            "source": self.contents.source,
+            "corpus": self.contents.corpus_source,
+            "checkpoints": cells.sources,
+            "files": self.contents.files,
             "plugins": [str(Path(p).resolve()) for p in request.plugins],
             "tasks": [task.name for task in tasks],
-            "students": [s.name for s in students],
-            "inits": list(dict.fromkeys(init for asked in inits.values() for init in asked)),
-            "examples": {task.name: self._read(task)[1] for task in tasks},
+            "students": [student.name for student in students],
+            "inits": cells.inits,
+            "examples": {} if self.measured else {task.name: self.contents.examples(task) for task in tasks},
             "rows": [dataclasses.asdict(row) for row in rows],
-            "defaults": self.defaults,
+            "defaults": defaults,
+            "first": making.first,
             "teachers": teachers,
-            "outputs": {task.name: want.parts() for task in tasks if (want := wants[task.name]).parts()},
-            "cells": cells,
-            "notices": self.notices,
-            "origins": self._origins(combine, rows, students),
+            "outputs": {name: want.parts() for name, want in cells.wants.items() if want.parts()},
+            "cells": cells.found,
+            "notices": self.contents.notices,
+            "origins": self._origins(rows, students),
         }
 
-    def _origins(self, combine: Any, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, str]:
+    def students_of(self, row: Row) -> list[Any]:
+        """The students that a row has cells for."""
+        asked = self.request.students
+        names = asked or self.study.students
+        if row.student:
+            names = [row.student] if not asked or row.student in asked else []
+        return [registry.STUDENTS.get(name) for name in names]
+
+    def inits_of(self, row: Row) -> Sequence[str]:
+        """The initialisations that a row has cells for; one that the row fixes may be given more exactly."""
+        asked = self.request.inits
+        if not row.init:
+            return asked or self.profile.inits
+        return [init for init in asked if init.partition(":")[0] == row.init] if asked else [row.init]
+
+    def _origins(self, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, str]:
         """The file of every objective and student of the plan, for telling when its code has changed since."""
-        names = {name for row in rows for _, name in combine.parse(row.objective)}
+        from harness.modeling import combine
+
+        names = {name for row in rows if not self.measured for _, name in combine.parse(row.objective)}
         return {name: registry.OBJECTIVES.origin(name) for name in sorted(names)} | {
             s.name: registry.STUDENTS.origin(s.name) for s in students
         }
 
-    def _rows(self, combine: Any) -> list[Row]:
+    def _checkpoints(self) -> dict[str, str]:
+        """Row -> the model that --checkpoints gives for it, a hub name or a folder; where only shapes count, all."""
+        declared = {row.name: row.checkpoint for row in self.study.rows if row.checkpoint}
+        if self.measured:
+            if self.request.checkpoints:
+                raise UserError(f"--checkpoints has no effect: study {self.study.name} reads no weights")
+            return declared
+        given: dict[str, str] = {}
+        for word in self.request.checkpoints:
+            name, equals, model = word.partition("=")
+            given[name if equals or name in declared else Path(name).name] = model or declared.get(name, name)
+        return given
+
+    def _rows(self, checkpoints: dict[str, str]) -> list[Row]:
+        from harness.modeling import combine
+
+        known = {row.name: row for row in self.study.rows if not row.checkpoint or row.name in checkpoints}
+        known |= {
+            name: Row(name, "labels_only", name, checkpoint=model)
+            for name, model in checkpoints.items()
+            if name not in known
+        }
         if not self.request.objectives:
-            return list(self.study.rows)
-        known = {row.name: row for row in self.study.rows}
-        rows = []
+            return list(known.values())
+        rows = [known[name] for name in checkpoints]
         for asked in dict.fromkeys(self.request.objectives):
-            if asked not in known:
-                same = [
-                    r
-                    for r in self.study.rows
-                    if not r.equal_epochs and r.objective == _canonical(combine, asked, known)
-                ]
-                rows.append(same[0] if same else Row(asked, combine.canonical(asked), asked))
-            else:
+            if asked in known:
                 rows.append(known[asked])
-        return list(dict.fromkeys(rows))
+                continue
+            plain = [r for r in known.values() if not (r.equal_epochs or r.settings or r.student or r.init)]
+            same = [r for r in plain if r.objective == _canonical(combine, asked, known)]
+            rows.append(same[0] if same else Row(asked, combine.canonical(asked), asked))
+        return list({row.name: row for row in rows}.values())
 
-    def _declared(self, combine: Any, student: Any, row: Row) -> dict[str, Hyperparameter]:
-        """Every setting that a cell of this student and row has."""
-        terms = combine.parse(row.objective)
-        declared = dict(TRAINING)
-        declared |= {f"{student.name}.{name}": h for name, h in student.hyperparameters.items()}
-        declared |= combine.declared(terms)
-        if self.study.procedure == "two_stage" and combine.stage(terms) == "intermediate":
-            declared |= combine.declared(combine.parse(PREDICTION))
-        return declared
+    def _check_settings(self, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Any]:
+        """Refuse overrides that nothing declares or that rows fix; the default of every setting there is."""
+        from harness.search.cells import declared_by
 
-    def _check_settings(self, combine: Any, rows: Sequence[Row], students: Sequence[Any]) -> None:
-        everything: dict[str, Hyperparameter] = {f"teacher.{name}": h for name, h in TRAINING.items()}
+        known: dict[str, Any] = {f"teacher.{name}": h for name, h in TRAINING.items()}
+        known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
+        own: dict[str, Any] = SPEED_SETTINGS if self.study.procedure == "speed" else {} if self.measured else TRAINING
         for student in students:
+            known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}
             for row in rows:
-                everything |= self._declared(combine, student, row)
-        self.defaults |= {name: h.default for name, h in everything.items() if not name.startswith("teacher.")}
+                if not row.checkpoint:
+                    own = own | declared_by(student, row.objective, row.procedure or self.study.procedure)
+        for row in rows:
+            for key in sorted(set(row.settings) & set(self.overrides)):
+                names = " ".join(r.name for r in rows[:3])
+                raise UserError(f"{key} is what rows of {self.study.name} differ in: choose by --objectives {names}")
         for key, value in self.overrides.items():
-            merging.check(key, value, everything)
-
-    def _teacher_runs(self, task: Task) -> list[dict[str, Any]]:
-        """Specifications of the runs that make the teacher for a task, in order; the last is the teacher itself."""
-        runs: list[dict[str, Any]] = []
-        who: dict[str, Any] = {"name": self.teacher.name, "content": self._content()}
-        pretraining = self.teacher.pretraining()
-        if pretraining is not None:
-            runs.append({"kind": "pretraining", "teacher": who, "settings": dict(pretraining), "seed": 0})
-            who = {**who, "pretrained": identity(runs[0], self.defaults)}
-        answers = not self.lenient and self.teacher.answers(task)
-        settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
-        shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **self.overrides}
-        given = {
-            "max_length": shared.get("max_length"),
-            "protocol": shared.get("protocol"),
-            "threads": shared.get("threads"),
-            "precision": shared.get("precision"),
-        }
-        given = {k: v for k, v in given.items() if v is not None} | dict(self.teacher.recipe(task))
-        given |= {key[8:]: value for key, value in self.overrides.items() if key.startswith("teacher.") and not answers}
-        self.used |= {key for key in self.overrides if key.startswith("teacher.") and not answers}
-        settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
-        specification = {
-            "kind": "teacher",
-            "task": task.name,
-            "teacher": who,
-            "metric": self._metric(task),
-            "data": self._read(task)[0],
-            "settings": settings,
-            "seed": 0,
-        }
-        if answers:
-            specification["evaluate_only"] = True
-        return [*runs, specification]
-
-    def _cell(
-        self, combine: Any, student: Any, init: str, row: Row, task: Task, teacher_run: dict[str, Any]
-    ) -> tuple[dict[str, Any], Want]:
-        declared = self._declared(combine, student, row)
-        terms = combine.parse(row.objective)
-        fixed = {key: value for key, value in self.overrides.items() if key in declared}
-        settings: dict[str, Any] = {name: h.default for name, h in declared.items()}
-        for layer in (self.profile.settings, self.profile.task_settings.get(task.name, {}), fixed):
-            settings |= {key: merging.check(key, value, declared) for key, value in layer.items() if key in declared}
-        stages = 2 if self.study.procedure == "two_stage" and combine.stage(terms) == "intermediate" else 1
-        if row.equal_epochs and stages == 1 and self.study.procedure == "two_stage":
-            settings["epochs"] *= 2
-        encodings = student.pair_encodings
-        teacher = self.teacher.info(task)
-        described: ModelInfo = student.describe(
-            {name: settings[f"{student.name}.{name}"] for name in student.hyperparameters}, teacher, task
-        )
-        layers: LayerMap = student.layer_map(init, described, teacher)
-        from harness import pairing
-
-        refused = pairing.refusal(row.objective, self.study.procedure, described, teacher, task)
-        specification = {
-            "kind": "student",
-            "task": task.name,
-            "data": self._read(task)[0],
-            "teacher": identity(teacher_run, self.defaults),
-            "student": student.name,
-            "init": init,
-            "objective": combine.canonical(row.objective),
-            "procedure": self.study.procedure,
-            "pair_encoding": encodings[0],
-            "metric": self._metric(task),
-            "settings": settings,
-        }
-        space = merging.space_of(self.profile.search, declared, fixed)
-        cell = {
-            "id": digest([identity(specification, self.defaults), space])[:16],
-            "row": row.name,
-            "student": student.name,
-            "init": init,
-            "task": task.name,
-            "metric": specification["metric"],
-            "refused": refused,
-            "stages": stages,
-            "specification": specification,
-            "space": space,
-            "layers": [list(pair) for pair in layers.pairs],
-            "size": {"layers": described.layers, "width": described.width},
-            "trials": self.request.trials or self.profile.trials,
-            "seeds": self.request.seeds or self.profile.seeds,
-        }
-        want = Want()
-        if not refused:
-            self.used |= set(fixed)
-            for trained in [terms, combine.parse(PREDICTION)][:stages]:
-                want |= combine.wants(trained, described, teacher, layers)[1]
-        return cell, want
-
-    def _content(self) -> str:
-        if "" not in self._found:
-            self._found[""] = self._or_unknown(self.teacher.content), 0
-        return self._found[""][0]
-
-    def _metric(self, task: Task) -> str:
-        return self.study.metrics.get(task.name, task.metric)
-
-    def _read(self, task: Task) -> tuple[str, int]:
-        """(content hash, number of training examples) of the task's data; ("unknown", 0) in a lenient plan without."""
-        from harness.data import sources
-
-        if task.name not in self._found:
-            # A hub that did not answer once is not asked again: every question costs half a minute.
-            unreachable = self.source == "hub" and bool(self.notices)
-            content = "unknown" if unreachable else self._or_unknown(lambda: sources.content(task, self.source))
-            size = 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)
-            self._found[task.name] = content, size
-        return self._found[task.name]
-
-    def _or_unknown(self, read: Callable[[], str]) -> str:
-        """What `read` gives; in a lenient plan "unknown", with a notice, where it cannot be read."""
-        try:
-            return read()
-        except UserError as error:
-            if not self.lenient:
-                raise
-            self.notices.append(str(error))
-            return "unknown"
+            merging.check(key, value, known | own)
+        return {name: h.default for name, h in (MASKING | TRAINING | own).items()}
 
 
 def _canonical(combine: Any, asked: str, known: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from harness.ledger import identity
 from harness.search.proposals import propose
 
+PLAN_FORMAT = 2  # of plan.json, which this module and the reports read
 Record = Mapping[str, Any]
 Lookup = Callable[[str], "Record | None"]
 
@@ -92,7 +93,7 @@ def specify(
         "seed": seed,
         "settings": {**cell["specification"]["settings"], **hyperparameters},
     }
-    if specification["settings"]["pruner"] != "none" and before:
+    if specification["settings"].get("pruner", "none") != "none" and before:
         specification["before"] = [
             [e["selection"] for e in t.record.get("curve", ()) if e["selection"] is not None]
             for t in before

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
 from harness.search.progress import Finished, progress
 from harness.search.proposals import is_grid, size
 from harness.training.code_versions import fingerprint
 
 Plan = Mapping[str, Any]
+NAMES = {
+    "pretraining": "the teacher's pre-training",
+    "teacher": "its teacher",
+    "masked_teacher": "the teacher's masked-language-model head",
+    "general": "its general distillation",
+}
 
 
 def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
     """Every cell of the plan with the finished runs that the ledger holds of it."""
     rows = {row["name"]: Row(**row) for row in plan["rows"]}
-    broken = _failed_teachers(plan, ledger)
     results = []
     for cell in plan["cells"]:
         common = {
@@ -37,7 +43,7 @@ def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
         found = progress(cell, plan["defaults"], ledger.read)
         seeds = [f for f in found.seeds if f.score is not None]
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
-        failures |= broken.get(cell["task"], {})
+        failures |= _failed_first(plan, ledger, cell["after"])
         results.append(
             CellResult(
                 **common,
@@ -72,43 +78,52 @@ def _predictions(ledger: Ledger, run: str) -> Callable[[], Any]:
     return read
 
 
-def _failed_teachers(plan: Plan, ledger: Ledger) -> dict[str, dict[str, str]]:
-    """task -> {run: error} for teachers that could not be made."""
-    failed: dict[str, dict[str, str]] = {}
-    for task, runs in plan["teachers"].items():
-        for specification in runs:
-            run = identity(specification, plan["defaults"])
-            record = ledger.read(run)
-            if record is not None and record["status"] == "failed":
-                failed.setdefault(task, {})[run] = f"its teacher failed: {record['error']}"
+def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:
+    """run -> error, of the runs that a cell starts from and that could not be made."""
+    failed: dict[str, str] = {}
+    for run in runs:
+        first = plan["first"][run]
+        record = ledger.read(run)
+        if record is not None and record["status"] == "failed":
+            failed[run] = f"{NAMES[first['specification']['kind']]} failed: {record['error']}"
+        failed |= _failed_first(plan, ledger, first["after"])
     return failed
 
 
-def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, tuple[float, int]]:
-    """task -> (the teacher's own score on the dev split, 1) where the teacher is finished."""
+def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, tuple[Mapping[str, float], int]]:
+    """task -> (the teacher's own scores on the dev split, 1) where the teacher is finished."""
     scores = {}
-    for task, runs in plan["teachers"].items():
-        record = ledger.read(identity(runs[-1], plan["defaults"]))
+    for task, run in plan["teachers"].items():
+        record = ledger.read(run)
         if record is not None and record["status"] == "finished":
-            scores[task] = (float(record["metrics"][runs[-1]["metric"]]), 1)
+            scores[task] = (record["metrics"], 1)
     return scores
 
 
 def protocol(plan: Plan) -> str:
+    """What epochs and settings were chosen on; "" where nothing is trained."""
+    if _measures(plan):
+        return ""
     return str(_settings(plan)["protocol"])
 
 
 def budget(plan: Plan) -> str:
-    """The search budget of every cell, as a sentence."""
-    cell = _cells(plan)[0]
-    space, trials, seeds = cell["space"], cell["trials"], cell["seeds"]
-    count = size(space)
+    """The search budget of every cell, as a sentence; "" where nothing is trained."""
+    if _measures(plan):
+        return ""
+    cells = _cells(plan)
+    spaces = [{_shared_name(cell, name): values for name, values in cell["space"].items()} for cell in cells]
+    space = max(spaces, key=len)
+    trials, seeds, count = cells[0]["trials"], cells[0]["seeds"], size(space)
     if count is not None:
         trials = min(trials, count)
     over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
     how = f"of a grid of {count}" if is_grid(space) else "proposed by TPE"
     searched = f"{trials} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
-    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, the same for every cell"
+    same = "the same for every cell"
+    if any(other != space for other in spaces):
+        same += ", of which some lack a setting that does nothing there"
+    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
 
 
 def _range(values: Any) -> str:
@@ -118,25 +133,62 @@ def _range(values: Any) -> str:
 
 
 def recipe(plan: Plan) -> str:
-    """The training settings that all cells share, and those that differ by task."""
-    varied: dict[str, set[Any]] = {}
-    searched = {name for cell in _cells(plan) for name in cell["space"]}
+    """The training settings that all cells share, and those that differ by task; "" where nothing is trained."""
+    if _measures(plan):
+        return ""
+    rows = {row["name"]: row for row in plan["rows"]}
+    values: dict[str, list[tuple[Plan, Any]]] = {}
     for cell in _cells(plan):
-        for name, value in cell["specification"]["settings"].items():
-            if name not in searched and name not in ("protocol", "cache_gib"):
-                varied.setdefault(name, set()).add(value)
-    double = {row["name"] for row in plan["rows"] if row["equal_epochs"]}
-    varied["epochs"] = {
-        c["specification"]["settings"]["epochs"] for c in _cells(plan) if c["row"] not in double
-    } or varied["epochs"]
-    shared = [f"{name} {_number(next(iter(values)))}" for name, values in sorted(varied.items()) if len(values) == 1]
-    tasks = []
-    for name in sorted(n for n, values in varied.items() if len(values) > 1):
-        by_task = {
-            c["task"]: _number(c["specification"]["settings"].get(name)) for c in _cells(plan) if c["row"] not in double
-        }
-        tasks.append(f"{name} " + ", ".join(f"{value} ({task})" for task, value in by_task.items()))
-    return "; ".join([f"procedure {_cells(plan)[0]['specification']['procedure']}", *shared, *tasks])
+        settings, row = cell["specification"]["settings"], rows[cell["row"]]
+        for key, value in settings.items():
+            name = _shared_name(cell, key)
+            idle = key.startswith("augmentation") and settings["augmentation"] == "none"
+            elsewhere = key in cell["space"] or name in row["settings"] or key in ("protocol", "cache_gib")
+            if not (idle or elsewhere or (name == "epochs" and row["equal_epochs"])):
+                values.setdefault(name, []).append((cell, value))
+    shared = [f"{name} {_number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
+    varied = [f"{name} {_varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
+    procedures = dict.fromkeys(row["procedure"] or plan["procedure"] for row in rows.values())
+    return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *varied])
+
+
+def _constant(found: Sequence[tuple[Plan, Any]]) -> bool:
+    return len({value for _, value in found}) == 1
+
+
+def _varied(found: Sequence[tuple[Plan, Any]]) -> str:
+    """The values of a setting with what decides them: the task, the student or the row."""
+    for axis in ("task", "student", "row"):
+        values: dict[str, set[Any]] = {}
+        for cell, value in found:
+            values.setdefault(cell[axis], set()).add(value)
+        if all(len(own) == 1 for own in values.values()):
+            return ", ".join(f"{_number(next(iter(own)))} ({key})" for key, own in values.items())
+    return " or ".join(_number(value) for value in sorted({value for _, value in found}, key=str))
+
+
+def _shared_name(cell: Plan, key: str) -> str:
+    """A setting's name without whose it is: "hybrid.head" and "cmow.head" are "student.head"."""
+    own = f"{cell['student']}."
+    return f"student.{key.removeprefix(own)}" if cell["student"] and key.startswith(own) else key
+
+
+def general_recipe(plan: Plan) -> tuple[str, ...]:
+    """Sentences on the general distillations that cells start from."""
+    said: dict[str, None] = {}
+    for first in plan["first"].values():
+        specification = first["specification"]
+        if specification["kind"] == "general":
+            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(specification["settings"].items()))
+            said[
+                f"General distillation of {specification['student']} by {specification['objective']}, init "
+                f"{specification['init']}, once (seed 0), on corpus {Path(plan['corpus']).name}: {settings}."
+            ] = None
+    return tuple(said)
+
+
+def _measures(plan: Plan) -> bool:
+    return plan["procedure"] in ("count", "speed")
 
 
 def _number(value: Any) -> str:

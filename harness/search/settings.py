@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
-from harness.training.settings import TRAINING
+from harness.training.settings import GENERAL_TRAINING, TRAINING
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, str]:
@@ -27,11 +27,13 @@ def parse_set(pairs: Iterable[str]) -> dict[str, str]:
 def check_plain(overrides: Mapping[str, str]) -> None:
     """Refuse unknown or badly typed settings of the training loop, without loading any plugin.
 
-    Settings of a plugin ("objective.setting", "student.setting", "teacher.setting") are checked when it is known.
+    Settings of a plugin ("objective.setting", "student.setting") are checked when it is known.
     """
     for key, value in overrides.items():
-        if key.startswith("teacher."):
-            check(key, value, {f"teacher.{name}": declared for name, declared in TRAINING.items()})
+        kind, _, _ = key.partition(".")
+        if kind in ("teacher", "general"):
+            declared = TRAINING if kind == "teacher" else GENERAL_TRAINING
+            check(key, value, {f"{kind}.{name}": hyperparameter for name, hyperparameter in declared.items()})
         elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):
             check(key, value, TRAINING)  # an unknown one may be a plugin's, given without its name
 

@@ -38,7 +38,7 @@ def _files(specification: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     from harness.training import loop
 
     yield "training", str(loop.__file__)
-    if specification["kind"] == "student":
+    if specification.get("student"):
         yield specification["student"], registry.STUDENTS.origin(specification["student"])
-        for _, name in combine.parse(specification["objective"]):
-            yield name, registry.OBJECTIVES.origin(name)
+    for _, name in combine.parse(specification["objective"]) if "objective" in specification else ():
+        yield name, registry.OBJECTIVES.origin(name)

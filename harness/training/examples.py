@@ -12,17 +12,23 @@ import torch
 from harness import registry
 from harness.data import sources
 from harness.data.encoding import Encoded, encode, hold_out, subset_index
+from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
+from harness.training.augmented import augmented
 from harness.training.place import Place
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Encoded splits of one task: train, what epochs are selected on, and the dev splits that are reported."""
+    """Encoded splits of one task: train, what epochs are selected on, and the dev splits that are reported.
+
+    imitated: the training examples as the teacher reads them, in the same order.
+    """
 
     train: Encoded
+    imitated: Encoded
     selection: Encoded
     dev: tuple[Encoded, ...]
 
@@ -33,26 +39,39 @@ def examples_of(specification: Mapping[str, Any], place: Place) -> Examples:
     Raises UserError if the data cannot be read or is not what the study was planned with.
     """
     settings, content = specification["settings"], specification["data"]
-    pair_encoding = specification.get("pair_encoding", "joint")
-    train, *dev = _encoded(
-        specification["task"],
-        place.source,
-        content,
-        place.teacher,
-        place.argument,
-        pair_encoding,
-        settings["max_length"],
-    )
+    chosen_encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
+    pair_encoding = specification.get("pair_encoding", chosen_encoding)
+    task_data = (specification["task"], place.source, content, place.teacher, place.argument)
+    train, *dev = _encoded(*task_data, pair_encoding, settings["max_length"])
+    imitated = train if pair_encoding == "joint" else _encoded(*task_data, "joint", settings["max_length"])[0]
     index, held_out = hold_out(len(train), content)
     if settings["protocol"] == "published":
         index, selection = torch.arange(len(train)), dev[0]
     else:
         selection = train.subset(held_out)
-    if settings["train_examples"] and specification["kind"] == "student":
+    if settings["train_examples"] and specification["kind"] != "teacher":
         index = subset_index(index, settings["train_examples"], content)
+    if settings.get("augmentation", "none") != "none":
+        return Examples(*_augmented(specification, place, index, pair_encoding), selection, tuple(dev))
     chosen = train.subset(index)
-    chosen.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
-    return Examples(chosen, selection, tuple(dev))
+    theirs = chosen if imitated is train else imitated.subset(index)
+    chosen.ids = theirs.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
+    return Examples(chosen, theirs, selection, tuple(dev))
+
+
+def _augmented(
+    specification: Mapping[str, Any], place: Place, index: torch.Tensor, pair_encoding: str
+) -> tuple[Encoded, Encoded]:
+    """(the augmented training examples, the same as the teacher reads them)."""
+    whole = _loaded(specification["task"], place.source, specification["data"]).train
+    rows = index.tolist()
+    second = whole.text_b and [whole.text_b[i] for i in rows]
+    split = Split(whole.name, [whole.text_a[i] for i in rows], second, whole.labels[rows])
+    source = teacher_source(place.teacher, place.argument)
+    made = augmented(split, specification, place, source)
+    length = specification["settings"]["max_length"]
+    ours = encode(made, source.tokenizer(), pair_encoding, length)
+    return ours, ours if pair_encoding == "joint" else encode(made, source.tokenizer(), "joint", length)
 
 
 @functools.lru_cache(maxsize=2)

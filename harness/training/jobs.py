@@ -6,36 +6,34 @@ It returns the record and the per-example dev predictions.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from harness import registry
 from harness.contracts import LayerMap, Outputs, Task, Want
 from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import predictions_of, score
-from harness.ledger import cannot_write, derive_seed, sync_folder
+from harness.evaluation.parameters import count
+from harness.ledger import derive_seed
 from harness.modeling import combine
-from harness.modeling.bases import StudentConfig
 from harness.training import machine
 from harness.training.code_versions import code_versions
 from harness.training.examples import Examples, examples_of, teacher_source
+from harness.training.general import general, masked_teacher
 from harness.training.loop import Clock, Stage, Tell, predict, train
+from harness.training.measuring import count_parameters, measure_speed
 from harness.training.place import Place
 from harness.training.pretraining import pretrain
 from harness.training.settings import PREDICTION
-from harness.training.teacher_outputs import Encoder, TeacherOutputs
+from harness.training.starting import started_student
+from harness.training.teacher_outputs import Encoder, teacher_of
+from harness.training.weights import save
 
 EVALUATION_BATCH = 64
 Predictions = dict[str, np.ndarray]
@@ -51,7 +49,17 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     torch.set_num_threads(specification["settings"].get("threads", 1))
     clock, began = Clock(), time.perf_counter()
     machine.reset_peak_memory()
-    job = {"pretraining": _pretraining, "teacher": _teacher, "student": _student}[specification["kind"]]
+    jobs: dict[str, Any] = {
+        "pretraining": _pretraining,
+        "teacher": _teacher,
+        "checkpoint": _teacher,
+        "masked_teacher": masked_teacher,
+        "general": general,
+        "student": _student,
+        "count": count_parameters,
+        "speed": measure_speed,
+    }
+    job = jobs[specification["kind"]]
     record, predictions = job(specification, place, clock, tell)
     return record | {
         "status": "finished",
@@ -72,7 +80,7 @@ def _pretraining(
     torch.manual_seed(derive_seed("weights", seed))
     source = teacher_source(place.teacher, place.argument)
     model, record = pretrain(source, specification["settings"], seed, machine.device(), clock, tell)
-    _save(model, place.run / "weights")
+    save(model, place.run / "weights")
     return record, None
 
 
@@ -103,12 +111,14 @@ def _teacher(
             _selector(task, specification, examples, clock),
             place.run / "checkpoint.pt",
             clock,
-            lambda scores: False,
+            _pruner(settings["pruner"], specification.get("before", [])),
             tell,
         )
-        record = {"curve": history.curve, "best": history.best}
+        record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
     scores, predictions = _evaluate(encoder, task, settings, examples, clock)
-    _save(model, place.run / "weights")
+    if specification["kind"] == "checkpoint":  # a row of the table: nothing starts from it
+        return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
+    save(model, place.run / "weights")
     return record | scores | {"selection": scores["metrics"][specification["metric"]]}, predictions
 
 
@@ -117,16 +127,15 @@ def _student(
 ) -> tuple[dict[str, Any], Predictions | None]:
     task, settings, seed = get_task(specification["task"]), specification["settings"], specification["seed"]
     examples = examples_of(specification, place)
-    teacher = TeacherOutputs(specification, place, examples.train, machine.device())
+    teacher = teacher_of(specification, place, examples.imitated, machine.device())
     plugin = registry.STUDENTS.get(specification["student"])
     info = teacher_source(place.teacher, place.argument).info(task)
     own = {name: settings[f"{plugin.name}.{name}"] for name in plugin.hyperparameters}
     described = plugin.describe(own, info, task)
-    layers = plugin.layer_map(specification["init"], described, info)
+    kind, _, run = specification["init"].partition(":")
+    layers = plugin.layer_map("random" if kind == "pretrained" else specification["init"], described, info)
     torch.manual_seed(derive_seed("weights", seed))
-    source = dict(teacher.model().config.to_dict())
-    student = plugin(StudentConfig(student=plugin.name, settings=own, source=source, outputs=task.outputs))
-    student.initialise(specification["init"], teacher.model())
+    student, started = started_student(specification, place, own, task, teacher)
     nn.Module.to(student, machine.device())
 
     def stage(name: str, expression: str, selects: bool) -> Stage:
@@ -154,15 +163,13 @@ def _student(
         tell,
     )
     scores, predictions = _evaluate(student, task, settings, examples, clock)
-    parameters = sum(p.numel() for p in student.parameters())
-    embedded = sum(p.numel() for m in student.modules() if isinstance(m, nn.Embedding) for p in m.parameters())
-    return scores | {
+    return scores | count(student) | {
         "curve": history.curve,
         "best": history.best,
         "selection": history.best["selection"],
         "pruned": history.pruned,
-        "parameters": parameters,
-        "parameters_without_embeddings": parameters - embedded,
+        "initialisation": started,
+        "examples": len(examples.train),
         "teacher_signals": teacher.how,
     }, predictions
 
@@ -221,23 +228,3 @@ def _pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[floa
         return bool(trial.should_prune())
 
     return should_prune
-
-
-def _save(model: PreTrainedModel, folder: Path) -> None:
-    """Write weights as a folder that is there whole or not at all."""
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    try:
-        model.save_pretrained(temporary)
-    except SafetensorError as error:  # says nothing but the system's own text
-        shutil.rmtree(temporary, ignore_errors=True)
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
-            raise
-        raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
-    for path in temporary.iterdir():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-    if folder.exists():  # left by a run that was killed before its record was written: the same weights
-        shutil.rmtree(folder)
-    os.replace(temporary, folder)
-    sync_folder(folder.parent)

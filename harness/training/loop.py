@@ -1,23 +1,27 @@
-"""The training loop: stages of epochs, checkpoints between them, the best epoch by the selection score."""
+"""The training loop: stages of epochs, checkpoints within and between them, the best epoch by the selection score."""
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from transformers import get_scheduler
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches, training_batches
 from harness.ledger import atomic_file, derive_seed
+from harness.training.optimisation import Optimisation
 
-CHECKPOINT_STEPS = 50  # fewer are made again sooner than they are saved
+# Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
+CHECKPOINT_STEPS = 50
+CHECKPOINT_STEPS_WITHIN = 250
+CHECKPOINT_FORMAT = 2
+TELL_SECONDS = 2.0  # between reports of progress within an epoch
 
 
 class TrainingFailure(Exception):
@@ -58,6 +62,17 @@ class History:
     pruned: bool = False
 
 
+class Data(Protocol):
+    """Training examples: those of a task, or pieces of masked text, which differ from epoch to epoch."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def lengths(self) -> Tensor: ...
+
+    def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch: ...
+
+
 TeacherOutputs = Callable[[Batch, Want], Outputs]
 Tell = Callable[[dict[str, Any]], None]
 
@@ -65,9 +80,9 @@ Tell = Callable[[dict[str, Any]], None]
 def train(
     model: nn.Module,
     stages: Sequence[Stage],
-    data: Encoded,
+    data: Data,
     teacher: TeacherOutputs,
-    settings: dict[str, Any],
+    settings: Mapping[str, Any],
     seed: int,
     device: torch.device,
     select: Callable[[nn.Module], float],
@@ -79,12 +94,12 @@ def train(
     """Train `model` in place through the stages and leave it with the weights of the best epoch.
 
     data: the training examples, whose ids are 0..size-1. select scores the model on what epochs are chosen by (higher
-    is better). checkpoint is written after an epoch, once CHECKPOINT_STEPS steps are at stake, and read at the
-    start: a killed run goes on from it with the same result. Raises TrainingFailure when a loss is not finite.
+    is better). checkpoint is written after an epoch, once CHECKPOINT_STEPS steps are at stake, and within a long one;
+    it is read at the start: a killed run goes on from it with the same result. Raises TrainingFailure when a loss is
+    not finite.
     """
     history = History()
     state = _read_checkpoint(checkpoint, device)
-    first, done = (state["stage"], state["epoch"] + 1) if state else (0, 0)
     if state:
         history = History(state["curve"], state["best"])
         model.load_state_dict(state["model"])
@@ -92,27 +107,45 @@ def train(
         torch.manual_seed(derive_seed("training", seed))
     unsaved = 0  # steps since the last checkpoint
     for number, stage in enumerate(stages):
-        if number < first:
+        if state and number < state["stage"]:
             continue
         best_weights: dict[str, Tensor] | None = None
         stage.objective.to(device)
-        optimiser = _optimiser(model, stage.objective, settings)
-        steps = stage.epochs * len(training_batches(data.lengths, settings["batch_size"], 0, 0))
-        scheduler = get_scheduler(settings["schedule"], optimiser, int(settings["warmup_ratio"] * steps), steps)
-        begin = 0
-        if state and number == first:
-            begin = done
+        per_epoch = len(training_batches(data.lengths, settings["batch_size"], 0, 0))
+        optimisation = Optimisation(model, stage.objective, settings, stage.epochs * per_epoch)
+        begin, epoch_state = 0, EpochState()
+        if state and number == state["stage"]:
+            begin, epoch_state = state["epoch"], EpochState(**state["within"])
             stage.objective.load_state_dict(state["objective"])
-            optimiser.load_state_dict(state["optimiser"])
-            scheduler.load_state_dict(state["scheduler"])
+            optimisation.load_state_dict(state["optimisation"])
             best_weights = state["best_weights"]
             _set_random_state(state["random"], device)
         else:
             history.best = {}
+
+        def save(epoch: int, within: EpochState) -> None:
+            """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""
+            _write_checkpoint(
+                checkpoint,
+                {
+                    "format": CHECKPOINT_FORMAT,
+                    "stage": number,  # noqa: B023 - called before the next stage begins
+                    "epoch": epoch,
+                    "within": vars(within),
+                    "curve": history.curve,
+                    "best": history.best,
+                    "model": model.state_dict(),
+                    "objective": stage.objective.state_dict(),  # noqa: B023
+                    "optimisation": optimisation.state_dict(),  # noqa: B023
+                    "best_weights": best_weights,  # noqa: B023
+                    "random": _random_state(device),
+                },
+            )
+
         for epoch in range(begin, stage.epochs):
-            if _stopped_early(history, stage, settings["patience"]):
+            if _stopped_early(history, stage, settings.get("patience", 0)):
                 break
-            loss = _epoch(
+            for within in _epoch(
                 model,
                 stage,
                 data,
@@ -121,10 +154,16 @@ def train(
                 derive_seed("order", seed, number),
                 epoch,
                 device,
-                optimiser,
-                scheduler,
+                optimisation,
                 clock,
-            )
+                epoch_state,
+                tell,
+            ):
+                unsaved += 1
+                if unsaved >= CHECKPOINT_STEPS_WITHIN and within.step < per_epoch:
+                    unsaved = 0
+                    save(epoch, within)
+            loss, epoch_state = epoch_state.total / per_epoch, EpochState()
             entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
             if stage.selects:
                 entry["selection"] = select(model)
@@ -136,49 +175,42 @@ def train(
             if stage.selects and should_prune([e["selection"] for e in history.curve if e["selection"] is not None]):
                 history.pruned = True
                 break
-            unsaved += steps // stage.epochs
             if unsaved >= CHECKPOINT_STEPS and (number, epoch + 1) != (len(stages) - 1, stage.epochs):
                 unsaved = 0
-                _write_checkpoint(
-                    checkpoint,
-                    {
-                        "stage": number,
-                        "epoch": epoch,
-                        "curve": history.curve,
-                        "best": history.best,
-                        "model": model.state_dict(),
-                        "objective": stage.objective.state_dict(),
-                        "optimiser": optimiser.state_dict(),
-                        "scheduler": scheduler.state_dict(),
-                        "best_weights": best_weights,
-                        "random": _random_state(device),
-                    },
-                )
+                save(epoch + 1, epoch_state)
         if best_weights is not None:
             model.load_state_dict(best_weights)
     return history
 
 
+@dataclass
+class EpochState:
+    """How far an epoch has come: steps made, and the sum of their losses."""
+
+    step: int = 0
+    total: float = 0.0
+
+
 def _epoch(
     model: nn.Module,
     stage: Stage,
-    data: Encoded,
+    data: Data,
     teacher: TeacherOutputs,
-    settings: dict[str, Any],
+    settings: Mapping[str, Any],
     order_seed: int,
     epoch: int,
     device: torch.device,
-    optimiser: torch.optim.Optimizer,
-    scheduler: Any,
+    optimisation: Optimisation,
     clock: Clock,
-) -> float:
-    """One pass over the data; the mean loss over its steps."""
+    state: EpochState,
+    tell: Tell,
+) -> Iterator[EpochState]:
+    """One pass over the data from `state` on, which it advances and yields after each step."""
     model.train()
-    total = 0.0
     batches = training_batches(data.lengths, settings["batch_size"], order_seed, epoch)
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    for step, index in enumerate(batches):
-        batch = data.batch(index, device)
+    told, tokens = time.perf_counter(), 0
+    for index in batches[state.step :]:
+        batch = data.batch(index, device, epoch)
         imitated = teacher(batch, stage.wants[1])
         began = time.perf_counter()
         with precision(settings, device):
@@ -188,17 +220,28 @@ def _epoch(
         if not torch.isfinite(loss):
             bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
             raise TrainingFailure(
-                f"the loss became {value} at step {epoch * len(batches) + step + 1} of stage {stage.name} "
+                f"the loss became {value} at step {epoch * len(batches) + state.step + 1} of stage {stage.name} "
                 f"in term {' and '.join(bad or terms)}"
             )
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, settings["gradient_clip"])
-        optimiser.step()
+        optimisation.step(loss)
         clock.add(began)
-        scheduler.step()
-        total += value
-    return total / len(batches)
+        state.step += 1
+        state.total += value
+        tokens += int(data.lengths[index].sum())
+        now = time.perf_counter()
+        if now - told > TELL_SECONDS:
+            tell(
+                {
+                    "stage": stage.name,
+                    "epoch": epoch + 1,
+                    "step": state.step,
+                    "steps": len(batches),
+                    "loss": value,
+                    "tokens_per_second": tokens / (now - told),
+                }
+            )
+            told, tokens = now, 0
+        yield state
 
 
 def precision(settings: Mapping[str, Any], device: torch.device) -> torch.autocast:
@@ -239,16 +282,6 @@ def predict(
     return logits
 
 
-def _optimiser(model: nn.Module, objective: nn.Module, settings: dict[str, Any]) -> torch.optim.Optimizer:
-    """AdamW over the model and the objective's own parameters; vectors (biases, norms) do not decay."""
-    parameters = [p for module in (model, objective) for p in module.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings["weight_decay"]},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=settings["learning_rate"], fused=True)
-
-
 def _stopped_early(history: History, stage: Stage, patience: int) -> bool:
     if not (stage.selects and patience and history.best):
         return False
@@ -274,8 +307,8 @@ def _write_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def _read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint of an interrupted run, or None. Loaded as data only."""
+    """The checkpoint of an interrupted run, or None, also where another version wrote it. Loaded as data only."""
     if not path.exists():
         return None
     state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location=device, weights_only=True)
-    return state
+    return state if state.get("format") == CHECKPOINT_FORMAT else None

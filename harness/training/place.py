@@ -10,13 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Place:
-    """run: the run's own folder; runs: the folder of all runs; outputs: for each task the
-    teacher signals that the whole study asks for, stored in one pass."""
+    """run: the run's own folder; runs: the folder of all runs; files: hash -> path of the files that a specification
+    names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass.
+    """
 
     run: Path
     runs: Path
     cache: Path
     source: str
+    corpus: str
+    files: Mapping[str, str]
     teacher: str
     argument: str
     plugins: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from harness.contracts import Hyperparameter
 
+GENERAL = "mlm_kd"  # what makes the student that `pretrained` starts from (galke2022, section IV-A)
 PREDICTION = "vanilla_kd"  # what the second stage of two_stage trains (wang2023, section 4)
 
 TRAINING: dict[str, Hyperparameter] = {
@@ -13,6 +14,9 @@ TRAINING: dict[str, Hyperparameter] = {
     "weight_decay": Hyperparameter(0.01, low=0.0),  # on matrices only
     "gradient_clip": Hyperparameter(1.0, low=1e-6),  # largest norm of the gradient
     "max_length": Hyperparameter(128, low=4),  # tokens; longer inputs are cut
+    "augmentation": Hyperparameter("none"),  # masked_language_model or word_vectors:FILE; of training examples only
+    "augmentation_copies": Hyperparameter(5, low=1),  # further texts made of each example
+    "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
     "train_examples": Hyperparameter(0, low=0),  # 0: all; never limits a teacher
     "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
@@ -20,4 +24,23 @@ TRAINING: dict[str, Hyperparameter] = {
     "precision": Hyperparameter("float32", choices=("float32", "bfloat16")),  # of the model; losses are float32
     "threads": Hyperparameter(1, low=1),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
+}
+
+# Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
+MASKING: dict[str, Hyperparameter] = {
+    "pieces": Hyperparameter(0, low=0),  # pieces of the corpus that are trained on; 0: all
+    "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9),
+    "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
+}
+_NOT_GENERAL = ("train_examples", "patience", "protocol", "pruner", "cache_gib", "augmentation")
+GENERAL_TRAINING = MASKING | {
+    name: declared for name, declared in TRAINING.items() if not name.startswith(_NOT_GENERAL)
+}
+
+# Of a run that only measures the speed of encoding (galke2022, section V-E).
+SPEED_SETTINGS: dict[str, Hyperparameter] = {
+    "batch_size": Hyperparameter(256, low=1),
+    "max_length": Hyperparameter(64, low=4),  # tokens of every sequence
+    "rounds": Hyperparameter(3, low=1),  # each runs the model and the reference in turn
+    "threads": Hyperparameter(1, low=1),
 }

@@ -33,14 +33,33 @@ class Encoder(nn.Module):
         self.exact = exact
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        return signals.emit(self.model, batch.encodings[0], want, exact=self.exact)
+        return signals.emit(self.model, batch.encodings[0], want, exact=self.exact, targets=batch.targets)
+
+
+class NoTeacher:
+    """In a teacher's place where a run asks none."""
+
+    how: dict[str, str] = {}
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        return Outputs()
+
+
+def teacher_of(
+    specification: Mapping[str, Any], place: Place, imitated: Encoded, device: torch.device
+) -> TeacherOutputs | NoTeacher:
+    """The teacher of a student's run; none where the specification names base weights alone."""
+    if not isinstance(specification["teacher"], str):
+        return NoTeacher()
+    return TeacherOutputs(specification, place, imitated, device)
 
 
 class TeacherOutputs:
     """Called with (batch, want) of the run's training examples. how says of each signal: stored or computed."""
 
     def __init__(self, specification: Mapping[str, Any], place: Place, train: Encoded, device: torch.device):
-        """Fill the cache with what the whole study asks for, unless it is there."""
+        """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it."""
+        self.train = train
         self.folder = place.runs / specification["teacher"] / "weights"
         self.task, self.place, self.device = get_task(specification["task"]), place, device
         self.cache = _cache(place, self.folder, specification["settings"]["max_length"], train)
@@ -66,9 +85,10 @@ class TeacherOutputs:
         stored = [p for p in want.parts() if self._stored(p)]
         computed = [p for p in want.parts() if p not in stored]
         self.how |= {p[0]: "stored" for p in stored} | {p[0]: "computed" for p in computed}
-        outputs = self._compute(batch, Want.of_parts(computed)) if computed else Outputs()
-        rows = self.rows[batch.ids.cpu().numpy()]
-        length = batch.encodings[0]["attention_mask"].shape[1]
+        ids = batch.ids.cpu()  # the student may read the same examples otherwise: its encodings are not the teacher's
+        outputs = self._compute(self.train.batch(ids, self.device), Want.of_parts(computed)) if computed else Outputs()
+        rows = self.rows[ids.numpy()]
+        length = int(self.train.sizes[0][ids].max())
         for name, layer in stored:
             signal = self.cache.read((name, layer), rows, length).to(self.device)
             if layer < 0:

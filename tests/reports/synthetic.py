@@ -32,14 +32,18 @@ STUDY = Study(
     ("transformer",),
     {"quick": Profile("embedded", ("sst2", "rte"), ("every", "random"), 1, 2)},
     published=Published(
-        "wang2023_table1_task_specific.csv",
+        ("wang2023_table1_task_specific.csv",),
         "Wang et al. (2023), Table 1",
         init="every",
         notes=("A note of the study.",),
     ),
 )
 PROVENANCE = Provenance(
-    "embedded", {"sst2": (0.95, 1), "rte": (0.9, 1)}, "held_out", "1 trial, 2 seeds", "2 + 2 epochs, batch 32"
+    "embedded",
+    {"sst2": ({"accuracy": 0.95}, 1), "rte": ({"accuracy": 0.9}, 1)},
+    "held_out",
+    "1 trial, 2 seeds",
+    "2 + 2 epochs, batch 32",
 )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reports.figures import curves, heatmap
-from tests.reports.synthetic import ROWS, cell, mixed, run, table
+from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 
 @pytest.mark.parametrize("figure", [heatmap, curves])
@@ -29,6 +29,14 @@ def test_the_curves_show_a_panel_per_task_and_a_line_per_row():
     drawn = texts(curves(table(mixed())))
     assert {"SST-2", "RTE", "Vanilla KD", "Hid-Seq", "Att-KL", "Att-KL + Val-KL"} <= drawn
     assert "Selection metric × 100 (transformer, init every)" in drawn
+
+
+def test_a_single_task_stands_for_the_average_and_rows_that_fix_both_axes_have_no_heatmap():
+    one = cell(ROWS[0], "sst2", (60, 62))
+    assert {"61.0 ± 1.4", "SST-2 × 100"} <= texts(heatmap(table([one])))
+    fixed = replace(ROWS[0], student="cbow", init="random")
+    made = table([replace(one, row=fixed, student="cbow", init="random")], replace(STUDY, rows=(fixed,)))
+    assert heatmap(made) is None and "Selection metric × 100" in texts(curves(made))
 
 
 def test_nothing_to_draw_gives_no_figure():

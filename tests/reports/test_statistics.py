@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.contracts import Task
+from harness.evaluation.metrics import score as all_scores
 from reports.statistics import RESAMPLES, mean_std, p_value, rank_correlation, resample, resampled_scores
 from tests.reports.synthetic import TASKS, score
 
@@ -62,6 +64,35 @@ def test_scores_taken_at_once_equal_those_taken_one_by_one(pairs, metric):
         replace(task, metric="other"), predictions, labels, counts, lambda _, p, y: by_hand(task, p, y)
     )
     assert resampled_scores(task, predictions, labels, counts, score) == pytest.approx(one_by_one, abs=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=20))
+def test_correlations_taken_at_once_equal_those_taken_one_by_one(pairs):
+    predictions, labels = np.array(pairs, dtype=float).T
+    drawn = resample(len(pairs), "x")[:20]
+    metrics = ("pearson", "spearman", "pearson_spearman_mean")
+    task = Task("stsb", "STS-B", "pearson", metrics)
+    rows = [np.repeat(np.arange(len(pairs)), row.astype(int)) for row in drawn]
+    for metric in metrics:
+        expected = [all_scores(task, predictions[i], labels[i])[metric] for i in rows]
+        at_once = resampled_scores(replace(task, metric=metric), predictions, labels, drawn, score)
+        assert at_once == pytest.approx(expected, abs=1e-9)
+
+
+def test_binned_scores_are_resampled_by_the_value_of_their_bin():
+    task = Task("bins", "Bins", "pearson", ("pearson",), bins=(0.0, 1.0, 10.0))
+    predictions, labels = np.array([0.0, 1.0, 10.0, 10.0]), np.array([0, 1, 2, 1])
+    once = np.ones((1, 4), dtype=np.float32)
+    expected = np.corrcoef(predictions, [0, 1, 10, 1])[0, 1]
+    assert resampled_scores(task, predictions, labels, once, score) == pytest.approx([expected])
+
+
+def test_the_mean_of_accuracy_and_f1_is_resampled_as_a_mean():
+    task = replace(TASKS["sst2"], metric="accuracy_f1_mean")
+    predictions, labels = np.array([1, 1, 0, 0]), np.array([1, 0, 0, 1])
+    counts = np.array([[1, 1, 1, 1], [2, 0, 1, 1]], dtype=np.float32)  # F1 2/4 and 4/5, accuracy 1/2 and 3/4
+    assert resampled_scores(task, predictions, labels, counts, score) == pytest.approx([0.5, (0.75 + 0.8) / 2])
 
 
 def test_rank_correlation_by_hand():

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness.contracts import Row
+from harness.contracts import Profile, Row, RunResult
 from harness.errors import UserError
 from reports import render, with_published
 from reports.latex import escape
@@ -165,13 +165,65 @@ def test_macros_of_names_with_the_same_letters_stay_apart():
     assert text.count(r"\ResultQuickTransformerEveryABSstTwo}") == text.count(r"EveryABSstTwoX}") == 1
 
 
+def sized():
+    """A study of quantities: two metrics of one task and one of another, for rows that fix their student."""
+    rows = tuple(Row(s, "labels_only", s.upper(), student=s, init="random") for s in ("cbow", "cmow"))
+    metrics = {"sst2": ("parameters", "sentences_per_second", "speed_ratio"), "rte": "parameters"}
+    study = replace(STUDY, rows=rows, students=(), procedure="speed", metrics=metrics, question="How large?")
+    cells = []
+    for i, row in enumerate(rows):
+        for task in ("sst2", "rte"):
+            shown = {"parameters": 47861634 + i, "sentences_per_second": 12345.6, "speed_ratio": 6.5}
+            slower = {**shown, "sentences_per_second": 12000.0, "speed_ratio": 6.1}
+            runs = tuple(RunResult(f"r{s}", s, {}, m, 0.0, {}) for s, m in enumerate((shown, slower)))
+            cells.append(replace(cell(row, task, (), "random"), student=row.student, seeds=runs, trials=runs[:1]))
+    return table(cells, study, protocol="", teacher_scores={})
+
+
+QUANTITIES = """\
+## A toy study (toy)
+
+How large? Profile quick. Mean ± sample standard deviation over n = 2 seeds.
+
+|      | SST-2 (parameters) | SST-2 (sentences per second) | SST-2 (speed ratio) | RTE (parameters) |
+| ---- | -----------------: | ---------------------------: | ------------------: | ---------------: |
+| CBOW |         47,861,634 |                 12,200 ± 200 |        6.30× ± 0.28 |       47,861,634 |
+| CMOW |         47,861,635 |                 12,200 ± 200 |        6.30× ± 0.28 |       47,861,635 |
+
+"""
+
+
+def test_quantities_are_no_scores_and_nothing_is_said_of_training():
+    assert render(sized(), "markdown") == QUANTITIES
+
+
+def test_csv_and_json_hold_quantities_as_they_are():
+    first = next(csv.DictReader(io.StringIO(render(sized(), "csv"))))
+    assert (first["student"], first["init"], first["metric"], first["value"]) == (
+        "cbow",
+        "random",
+        "parameters",
+        "47861634.0",
+    )
+    (run, _) = json.loads(render(sized(), "json"))["entries"][0]["runs"]
+    assert run["metrics"] == {"parameters": 47861634, "sentences_per_second": 12345.6, "speed_ratio": 6.5}
+
+
+def test_macros_name_the_metric_where_a_task_shows_several():
+    text = render(sized(), "latex")
+    assert r"\newcommand{\ResultQuickCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
+    assert r"\newcommand{\ResultQuickCbowRte}{47,861,634}" in text
+
+
 @pdflatex
-@pytest.mark.parametrize("made", [lambda: table(mixed()), hostile, lambda: table([])], ids=["mixed", "odd", "empty"])
+@pytest.mark.parametrize(
+    "made", [lambda: table(mixed()), hostile, lambda: table([]), sized], ids=["mixed", "odd", "empty", "quantities"]
+)
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside a paper"])
 def test_latex_compiles(made, inside, tmp_path):
     (tmp_path / "table.tex").write_text(render(made(), "latex"), encoding="utf-8")
     (tmp_path / "paper.tex").write_text(
-        "\\documentclass[twocolumn]{article}\\usepackage{booktabs}\\begin{document}Before.\\input{table}After.\n"
+        "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}Before.\\input{table}After.\n"
         "\\end{document}",
         encoding="utf-8",
     )
@@ -184,6 +236,19 @@ def test_latex_compiles(made, inside, tmp_path):
     )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+@pdflatex
+def test_a_wide_latex_table_is_made_to_fit(tmp_path, monkeypatch):
+    names = [f"t{i:02}" for i in range(16)]
+    for name in names:
+        monkeypatch.setitem(TASKS, name, replace(TASKS["sst2"], name=name, label=f"Long name {name}"))
+    study = replace(STUDY, profiles={"quick": Profile("embedded", tuple(names), ("every",), 1, 2)})
+    made = table([cell(row, name, (60, 62)) for row in ROWS for name in names], study)
+    (tmp_path / "table.tex").write_text(render(made, "latex"), encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert b"Overfull" not in done.stdout
 
 
 @pdflatex
@@ -228,7 +293,7 @@ def test_html_needs_nothing_else_and_tells_the_hyperparameters():
     assert {"b", "u", "sup", "svg"} <= page.tags and not {"script", "img", "link"} & page.tags
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert "cell att_kl-every-sst2; learning_rate = 0.0005; seeds 0, 1" in page.tips
-    assert "86.0 ± 0.0" in page.texts and "Average by objective and initialisation" in page.texts
+    assert "86.0 ± 0.0" in page.texts and "Scores by objective and initialisation" in page.texts
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
@@ -241,6 +306,6 @@ def test_html_shows_hostile_text_as_text():
 def test_a_label_may_hold_what_any_format_uses(monkeypatch):
     monkeypatch.setitem(TASKS, "sst2", replace(TASKS["sst2"], label=HOSTILE))
     made = table([cell(ROWS[0], "sst2", (60, 60))])
-    (average, _) = [x for x in csv.DictReader(io.StringIO(render(made, "csv"))) if x["row"] == "Vanilla KD"]
-    assert average["value"] == "60.0"
+    (score,) = [x for x in csv.DictReader(io.StringIO(render(made, "csv"))) if x["row"] == "Vanilla KD"]
+    assert score["value"] == "60.0"
     assert HOSTILE in parsed(made).texts

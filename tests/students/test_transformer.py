@@ -13,8 +13,9 @@ from harness.modeling.bases import StudentConfig
 from harness.modeling.signals import emit
 from harness.registry import STUDENTS
 from students.transformer import Transformer
-from tests.modeling.small_models import FAMILIES, SCORE, THREE, small_batch, small_model
+from tests.modeling.small_models import FAMILIES, SCORE, THREE, own_inputs, small_batch, small_model
 
+TOKENIZER: Any = None  # a transformer takes nothing from it
 TEACHER = ModelInfo("t", 4, 32, 4, 40, 3, frozenset(Signal), "fingerprint")
 EVERYTHING = Want(
     logits=True,
@@ -38,7 +39,7 @@ def batch(family: str) -> Batch:
 def test_it_is_registered() -> None:
     plugin = STUDENTS.get("transformer")
     assert plugin is Transformer and plugin.pair_encodings == ("joint",)
-    assert plugin.emits == frozenset(Signal) - {Signal.MLM_LOGITS}
+    assert plugin.emits == frozenset(Signal)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -70,7 +71,7 @@ class TestFamilies:
 
     def test_a_student_of_all_layers_is_the_teacher(self, family: str) -> None:
         student, teacher = build(family, layers=4), small_model(family, seed=5)
-        student.initialise("every", teacher)
+        student.initialise("every", teacher, TOKENIZER)
         want = Want(sentence=True, values=frozenset({4}))
         ours, theirs = student(batch(family), want), emit(teacher, small_batch(family), want)
         assert torch.equal(ours.sentence, theirs.sentence) and torch.equal(ours.values[4], theirs.values[4])
@@ -91,7 +92,7 @@ class TestFamilies:
         student, teacher = build(family), small_model(family, seed=5)
         fresh = {name: tensor.clone() for name, tensor in student.model.state_dict().items()}
         source = teacher.state_dict()
-        student.initialise(init, teacher)
+        assert student.initialise(init, teacher, TOKENIZER) == {}
         for name, tensor in student.model.state_dict().items():
             origin = name
             for position, layer in enumerate(copied or ()):
@@ -109,6 +110,32 @@ class TestFamilies:
         student.save_pretrained(tmp_path)
         again = Transformer.from_pretrained(tmp_path).eval()
         assert torch.equal(again(batch(family), Want(logits=True)).logits, logits)
+
+    def test_on_a_corpus_it_predicts_masked_tokens(self, family: str, tmp_path: Path) -> None:
+        student = build(family, outputs=0)
+        read = batch(family)
+        read.targets = torch.full((3, 9), -100)
+        read.targets[0, 2], read.targets[2, 0], read.targets[2, 6] = 7, 8, 9
+        logits = student(read, Want(mlm_logits=True)).mlm_logits
+        whole = student.model(**own_inputs(family, read.encodings[0])).logits
+        assert logits.shape == (3, 40)
+        assert torch.allclose(logits, whole[[0, 2, 2], [2, 0, 6]], atol=1e-6)
+        student.save_pretrained(tmp_path)
+        again = Transformer.from_pretrained(tmp_path).eval()
+        assert torch.equal(again(read, Want(mlm_logits=True)).mlm_logits, logits)
+
+    def test_the_encoder_passes_from_a_corpus_to_a_task(self, family: str) -> None:
+        """All of a classifier but what is named a head is in the masked language model, in the same shape."""
+        masked, classifier = build(family, outputs=0, seed=1), build(family, seed=2)
+        source, target = masked.state_dict(), classifier.state_dict()
+        heads = classifier.head_weights()
+        assert heads and heads < set(target)
+        assert not {name for name in heads if ".layer." in name or ".embeddings" in name}
+        for name in set(target) - heads:
+            target[name].copy_(source[name])
+        states = Want(hidden_states=frozenset({2}))
+        ours, theirs = (model(batch(family), states).hidden_states[2] for model in (classifier, masked))
+        assert torch.equal(ours, theirs)
 
     def test_every_weight_trains(self, family: str) -> None:
         student = build(family).train()
@@ -157,4 +184,4 @@ def test_layer_map_and_its_mistakes() -> None:
     with pytest.raises(UserError, match="names layer 5"):
         Transformer.layer_map("1,5", student, TEACHER)
     with pytest.raises(UserError, match="names layer 5"):
-        build("bert").initialise("1,5", small_model("bert"))
+        build("bert").initialise("1,5", small_model("bert"), TOKENIZER)

@@ -41,10 +41,11 @@ def run(
     select: Any = lambda model: 0.0,
     prune: Any = lambda scores: False,
     kill_after: int = -1,
+    kill_at_step: int = -1,
     objective: Any = Labels,
     **changes: Any,
 ) -> tuple[Bag, History, list[nn.Module]]:
-    """Train a Bag through (name, epochs, selects) stages; `kill_after` epochs the process 'dies' once."""
+    """Train a Bag through (name, epochs, selects) stages; `kill_after` epochs or at a step the process 'dies' once."""
     torch.manual_seed(1)
     model, objectives = Bag(), [objective() for _ in stages]
     made = [Stage(n, o, LOGITS, e, s) for (n, e, s), o in zip(stages, objectives, strict=True)]
@@ -58,8 +59,17 @@ def run(
             raise Killed
         return bool(prune(scores))
 
+    steps = 0
+
+    def teacher(batch: Batch, want: Want) -> Outputs:
+        nonlocal steps
+        steps += 1
+        if steps == kill_at_step:
+            raise Killed
+        return Outputs()
+
     history = train(
-        model, made, examples(60), lambda batch, want: Outputs(), settings(**changes), 0, CPU, select,
+        model, made, examples(60), teacher, settings(**changes), 0, CPU, select,
         folder / "checkpoint.pt", Clock(), dying, tell,
     )  # fmt: skip
     return model, history, objectives
@@ -119,6 +129,28 @@ def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int, m
     for ours, theirs in ((whole, resumed), (objectives[-1], others[-1])):  # a finished stage's objective is over
         theirs_state = theirs.state_dict()
         assert all(torch.equal(tensor, theirs_state[name]) for name, tensor in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("step", [2, 7, 10, 13, 23])
+def test_a_run_killed_in_the_middle_of_an_epoch_goes_on_with_the_same_losses(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 3)  # of the 8 steps of an epoch
+    stages = [("general", 3, False)]
+    whole, history, _ = run(tmp_path / "whole", stages)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", stages, kill_at_step=step)
+    resumed, after, _ = run(tmp_path / "killed", stages)
+    assert after == history
+    assert all(torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in whole.state_dict().items())
+
+
+def test_a_checkpoint_of_another_version_is_not_continued(tmp_path: Path) -> None:
+    whole, history, _ = run(tmp_path / "whole", [("prediction", 2, False)])
+    (tmp_path / "old").mkdir()
+    torch.save({"stage": 0, "epoch": 0}, tmp_path / "old" / "checkpoint.pt")
+    again, after, _ = run(tmp_path / "old", [("prediction", 2, False)])
+    assert after == history and torch.equal(whole.head.weight, again.head.weight)
 
 
 def test_a_loss_that_is_not_finite_names_step_stage_and_term(tmp_path: Path) -> None:

@@ -1,0 +1,167 @@
+"""Further training texts, made by replacing words (Jiao et al., 2020, TinyBERT, algorithm 1; galke2022, Table VIII).
+
+What may stand for a word is a replacer's choice; `augment` draws which words are replaced, and by which candidate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from harness.contracts import IGNORED, Want
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.ledger import derive_seed
+from harness.modeling import word_vectors
+from harness.modeling.signals import emit
+
+CANDIDATES = 15  # TinyBERT's K
+ROWS = 64  # masked copies of a sentence predicted at once
+_TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # a word, or a mark of punctuation
+
+
+class Replacer(Protocol):
+    """What may stand for the words of a sentence."""
+
+    def candidates(self, words: list[str]) -> list[list[str]]:
+        """words: a sentence's words and punctuation marks, in order. For each the words that may replace it, or []."""
+        ...
+
+
+class VectorNeighbours:
+    """A word's candidates are its nearest neighbours in a file of word vectors, found once for all words of the texts.
+
+    A word that the file lacks has those of its lower-cased form. Only words of letters are replaced.
+    """
+
+    def __init__(self, path: Path, words: Sequence[str], k: int = CANDIDATES):
+        """words: as `words_of` lists them. Raises UserError if the file is not one of word vectors."""
+        asked = {form for word in words if word.isalpha() for form in (word, word.lower())}
+        self.nearest = word_vectors.nearest(path, sorted(asked), k)
+
+    def candidates(self, words: list[str]) -> list[list[str]]:
+        found = (self.nearest.get(word) or self.nearest.get(word.lower()) or [] for word in words)
+        return [_other(word, near) for word, near in zip(words, found, strict=True)]
+
+
+class MaskedProposals:
+    """A word's candidates are the whole words that a masked language model finds likeliest where the word is masked.
+
+    Only words of letters that the tokenizer keeps in one piece; for any other, and beyond the model's longest text,
+    `others` is asked, if given. Every such word costs a pass of its sentence through the model: a training set of N
+    sentences of W words is read N * W times, whatever the number of copies. A sentence's passes are one batch, in
+    which no other sentence has a part, so neither order nor neighbours change a candidate.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        k: int = CANDIDATES,
+        others: Replacer | None = None,
+    ):
+        """Raises UserError if the tokenizer has no mask token."""
+        if tokenizer.mask_token_id is None:
+            raise UserError(f"the tokenizer of {tokenizer.name_or_path or 'the model'} has no mask token")
+        self.model, self.tokenizer, self.k, self.others = model.eval(), tokenizer, k, others
+        spelled = [str(tokenizer.decode([i])).strip() for i in range(len(tokenizer))]
+        pieces = tokenizer([f" {word}" for word in spelled], add_special_tokens=False)["input_ids"]
+        whole = [word.isalpha() and piece == [i] for i, (word, piece) in enumerate(zip(spelled, pieces, strict=True))]
+        self.tokens = torch.tensor([i for i, is_whole in enumerate(whole) if is_whole], device=model.device)  # (W,)
+        self.words = [spelled[i] for i in self.tokens.tolist()]
+
+    @torch.inference_mode()
+    def candidates(self, words: list[str]) -> list[list[str]]:
+        found = self.others.candidates(words) if self.others else [[] for _ in words]
+        if not words:
+            return found
+        limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        encoding = self.tokenizer(
+            " ".join(words), truncation=True, max_length=limit, return_offsets_mapping=True, return_tensors="pt"
+        )
+        offsets = [tuple(span) for span in encoding.pop("offset_mapping")[0].tolist()]
+        ends = np.cumsum([len(word) + 1 for word in words]) - 1
+        spans = {(end - len(word), end): i for i, (word, end) in enumerate(zip(words, ends.tolist(), strict=True))}
+        masked = [
+            (place, spans[span]) for place, span in enumerate(offsets) if span in spans and words[spans[span]].isalpha()
+        ]
+        for start in range(0, len(masked), ROWS):
+            places = torch.tensor([place for place, _ in masked[start : start + ROWS]], device=self.model.device)
+            rows = torch.arange(len(places), device=self.model.device)
+            # (1, L) -> (R, L)
+            batch = {name: t.to(self.model.device).repeat(len(rows), 1) for name, t in encoding.items()}
+            targets = torch.full_like(batch["input_ids"], IGNORED)
+            targets[rows, places] = batch["input_ids"][rows, places]
+            batch["input_ids"][rows, places] = self.tokenizer.mask_token_id
+            logits = emit(self.model, batch, Want(mlm_logits=True), targets=targets).mlm_logits[
+                :, self.tokens
+            ]  # (R, W)
+            best = logits.topk(min(self.k + 1, len(self.words)), dim=1).indices.tolist()  # one may be the word itself
+            for (_, i), likely in zip(masked[start : start + ROWS], best, strict=True):
+                found[i] = _other(words[i], [self.words[place] for place in likely])[: self.k]
+        return found
+
+
+def words_of(split: Split) -> list[str]:
+    """Every word of letters in the texts, sorted."""
+    texts = (*split.text_a, *(split.text_b or ()))
+    return sorted({word for text in texts for word in _TOKEN.findall(text) if word.isalpha()})
+
+
+def augment(split: Split, replacer: Replacer, copies: int, probability: float, seed: int) -> Split:
+    """The examples, followed by up to `copies` further ones of each, with the label of the one they were made of.
+
+    In a copy each word that has candidates is replaced, with the given probability, by one of them, drawn evenly;
+    everything else, spaces too, stays as it is. The two texts of a pair are augmented independently. A copy that
+    equals an example or an earlier copy of the same label is dropped. Everything is drawn by the seed, the example's
+    texts and the number of the copy, so the order of the examples decides nothing, and fewer copies are the first of
+    more.
+    """
+    texts = [split.text_a] if split.text_b is None else [split.text_a, split.text_b]
+    examples = list(zip(*texts, strict=True))
+    made = [_copies(example, replacer, copies, probability, seed) for example in examples]
+    seen = set(zip(examples, split.labels.tolist(), strict=True))
+    origins: list[int] = []
+    for copy in range(copies):
+        for origin, label in enumerate(split.labels.tolist()):
+            if (made[origin][copy], label) not in seen:
+                seen.add((made[origin][copy], label))
+                examples.append(made[origin][copy])
+                origins.append(origin)
+    first, *second = (list(text) for text in zip(*examples, strict=True))
+    labels = np.concatenate([split.labels, split.labels[np.array(origins, int)]])
+    return Split(split.name, first, second[0] if second else None, labels)
+
+
+def _copies(
+    example: tuple[str, ...], replacer: Replacer, copies: int, probability: float, seed: int
+) -> list[tuple[str, ...]]:
+    """Each copy of the texts of one example."""
+    matches = [list(_TOKEN.finditer(text)) for text in example]
+    candidates = [replacer.candidates([match.group() for match in found]) for found in matches]
+    made = []
+    for copy in range(copies):
+        draw = Random(derive_seed("augmentation", seed, example, copy))
+        texts = []
+        for text, found, choices in zip(example, matches, candidates, strict=True):
+            parts, end = [], 0
+            for match, choice in zip(found, choices, strict=True):
+                if choice and draw.random() < probability:
+                    parts += [text[end : match.start()], choice[int(draw.random() * len(choice))]]
+                    end = match.end()
+            texts.append("".join([*parts, text[end:]]))
+        made.append(tuple(texts))
+    return made
+
+
+def _other(word: str, candidates: list[str]) -> list[str]:
+    """The candidates that are another word, with a capital where the word has one."""
+    other = (c for c in candidates if c.lower() != word.lower())
+    return list(dict.fromkeys(c.capitalize() if word.istitle() else c for c in other))

@@ -1,0 +1,325 @@
+"""Unlabelled text: where it comes from, and the store of its tokens that training reads.
+
+Text is read as a stream and never held in memory as a whole. A store is two flat files, of token ids and of where each
+piece begins, and an index, written after them, that names their checksums: what it does not vouch for is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from harness.data import embedded
+from harness.data.encoding import tokenizer_fingerprint
+from harness.errors import UserError, near
+from harness.ledger import atomic_file, atomic_write, cannot_write, canonical, digest
+
+SENTENCES = 20_000  # texts drawn from our own grammar
+LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; a longer line is refused
+HEAD = 1000  # lines that decide how a file separates its documents
+BLOCK = 1_000_000  # characters tokenised at once
+PART = 100_000  # characters of a document tokenised as one text, lest a long one cost a gigabyte
+SHORTEST = 3  # tokens of a piece that are not special; there is nothing to predict from fewer
+FORMAT = 1
+NAMED = ("embedded", "pydoc", "hub:wikipedia", "hub:bookcorpus")
+HUB: dict[str, tuple[str, str | None]] = {
+    "wikipedia": ("wikimedia/wikipedia", "20231101.en"),
+    "bookcorpus": ("rojagtap/bookcorpus", None),  # a copy without the loading script that `datasets` no longer runs
+}
+
+
+def documents(source: str) -> Iterator[str]:
+    """The documents of a corpus that hold a letter, one after another.
+
+    source: "embedded" (our own grammar), "pydoc" (the prose of Python's documentation, which every Python carries),
+    "hub:wikipedia", "hub:bookcorpus", "hub:NAME[/CONFIGURATION]" (its column `text`), a text file, or a folder whose
+    *.txt files, at any depth, are read in order of their paths. If a blank line stands between others among the first
+    1,000 lines of a file, blank lines separate its documents; otherwise each line is one.
+
+    Raises UserError, naming file and line where there is one, if the corpus is missing or empty, is not UTF-8 text, or
+    has a line of more than 10 MB.
+    """
+    if source == "embedded":
+        found: Iterable[str] = (" ".join(text) for text in embedded.corpus(SENTENCES))
+    elif source == "pydoc":
+        found = _pydoc()
+    elif source.startswith("hub:"):
+        found = _hub(source)
+    else:
+        found = (document for path in _files(source) for document in _file(path))
+    empty = True
+    for document in found:
+        if any(map(str.isalpha, document)):
+            empty = False
+            yield document
+    if empty:
+        raise UserError(f"corpus {source} is empty: no document in it holds a letter")
+
+
+def content(source: str) -> str:
+    """SHA-256, hexadecimal, of the text: equal text anywhere, equal content. Of the hub: of name and revision."""
+    whole = hashlib.sha256()
+    if source in ("embedded", "pydoc"):
+        for document in documents(source):
+            whole.update(hashlib.sha256(document.encode()).digest())
+    elif source.startswith("hub:"):
+        whole.update(canonical([*_hub_name(source), _revision(source)]).encode())
+    else:
+        for path in _files(source):
+            whole.update(bytes.fromhex(_checksum(path)))
+    return whole.hexdigest()
+
+
+# ---------------------------------------------------------------- sources
+
+
+def _files(source: str) -> list[Path]:
+    root = Path(source)
+    if root.is_dir():
+        found = sorted((p for p in root.rglob("*.txt") if p.is_file()), key=lambda p: p.relative_to(root).as_posix())
+        if not found:
+            raise UserError(f"corpus folder {source} has no .txt file")
+        return found
+    if not root.exists():
+        raise UserError(f"corpus {source} does not exist as a text file or folder; of names, {near(source, NAMED)}")
+    return [root]
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The file's lines. Only line feeds end one."""
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+                if len(line) > LONGEST:
+                    raise UserError(f"{path}, line {number}: longer than {LONGEST // 10**6} MB, so not one document")
+                if b"\0" in line:
+                    raise UserError(f"{path}, line {number}: a NUL byte, so this is not a text file")
+                try:
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise UserError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _file(path: Path) -> Iterator[str]:
+    shape = "".join("x" if line.strip() else " " for line in islice(_lines(path), HEAD))
+    if " " not in shape.strip():
+        yield from _lines(path)
+        return
+    lines: list[str] = []
+    size = 0
+    for line in _lines(path):
+        size += len(line)
+        if lines and (not line.strip() or size > LONGEST):
+            yield " ".join(lines)
+            lines, size = [], len(line)
+        if line.strip():
+            lines.append(line.strip())
+    yield " ".join(lines)
+
+
+def _pydoc() -> Iterator[str]:
+    """The paragraphs of Python's reference manual that are sentences: no headings, tables, grammar rules or code."""
+    from pydoc_data.topics import topics
+
+    for name in sorted(topics):
+        for block in re.split(r"\n\s*\n", topics[name]):
+            text = re.sub(r"(?<=\w-)\n\s*", "", block.strip())  # a line may end at the hyphen of a compound
+            text = re.sub(r"^(\*|\[\d+\]|\d+\.)\s+", "", " ".join(text.split()))  # the mark of an item or a footnote
+            text = re.sub(r"(?<!\w)\*{1,2}(\w[^*]*)\*{1,2}", r"\1", text)  # emphasis
+            sentence = re.fullmatch(r"""["“(]?[A-Z].*[.:!?]["”)]?""", text) and len(text.split()) > 5
+            if sentence and not re.search("::=|>>>", text):
+                yield text
+
+
+def _hub_name(source: str) -> tuple[str, str | None]:
+    """(data set, configuration)"""
+    name = source.removeprefix("hub:")
+    if not name.strip("/"):
+        raise UserError(f"corpus {source!r} names no data set: hub:NAME or hub:NAME/CONFIGURATION")
+    parts = name.split("/")
+    return HUB.get(name) or ("/".join(parts[:2]), "/".join(parts[2:]) or None)
+
+
+@contextmanager
+def _refusing(source: str) -> Iterator[None]:
+    """Turn whatever the hub's clients raise, which have no common base, into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(
+            f"corpus {source} cannot be read from the hub ({_hub_name(source)[0]}): {told}; "
+            "give a text file or a folder of .txt files, or pydoc, which needs no network"
+        ) from error
+
+
+def _revision(source: str) -> str:
+    from huggingface_hub import HfApi
+
+    with _refusing(source):
+        return str(HfApi().dataset_info(_hub_name(source)[0]).sha)
+
+
+def _hub(source: str) -> Iterator[str]:
+    import datasets
+
+    name, configuration = _hub_name(source)
+    revision = _revision(source)
+    with _refusing(source):
+        rows = iter(datasets.load_dataset(name, configuration, split="train", streaming=True, revision=revision))
+    while True:
+        with _refusing(source):
+            row = next(rows, None)
+        if row is None:
+            return
+        if not isinstance(row.get("text"), str):
+            raise UserError(f"corpus {source} has no column of texts called text: {near('text', row)}")
+        yield row["text"]
+
+
+# ---------------------------------------------------------------- the store of tokens
+
+
+class Corpus:
+    """A store, opened: N pieces of text as token ids. Only where they begin is held in memory.
+
+    content: the corpus's; tokens: how many there are in all, special ones included.
+    """
+
+    def __init__(self, folder: Path):
+        index = json.loads((folder / "index.json").read_bytes())
+        self.content: str = index["content"]
+        self._offsets = np.fromfile(folder / "offsets.bin", np.int64)
+        self._tokens = np.memmap(folder / "tokens.bin", index["dtype"], "r")
+        self.tokens = len(self._tokens)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """(N,) int64 tokens of each piece"""
+        return torch.from_numpy(np.diff(self._offsets))
+
+    def piece(self, i: int) -> np.ndarray:
+        """(L,) token ids of piece i, not to be written to"""
+        return self._tokens[self._offsets[i] : self._offsets[i + 1]]
+
+
+def tokenised(source: str, content: str, tokenizer: PreTrainedTokenizerBase, max_length: int, folder: Path) -> Corpus:
+    """The store of a corpus, whose content is given, built below `folder` unless it is there already.
+
+    Every document is cut into pieces of at most max_length tokens, a long one also every 100,000 characters. The first
+    token of a piece is [CLS] and the last [SEP], or what the tokenizer has for them; pieces of fewer than three
+    ordinary tokens are left out. Many processes may ask at once: one builds, the others wait.
+
+    Raises UserError as `documents` does, if the tokenizer has no such tokens or knows less than half of the text, or
+    if the store cannot be written.
+    """
+    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+        raise UserError(f"the tokenizer of {tokenizer.name_or_path or 'the model'} has no [CLS] and [SEP] tokens")
+    if max_length < SHORTEST + 2:
+        raise UserError(f"max_length must be at least {SHORTEST + 2} for a corpus, not {max_length}")
+    store = folder / digest([FORMAT, content, tokenizer_fingerprint(tokenizer), max_length])[:16]
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(store / ".lock")
+        lock.acquire()
+    except OSError as error:
+        raise cannot_write(store, error) from error
+    try:
+        if not _whole(store):
+            _build(source, content, tokenizer, max_length, store)
+    finally:
+        lock.release()
+    return Corpus(store)
+
+
+def _build(source: str, content: str, tokenizer: PreTrainedTokenizerBase, max_length: int, store: Path) -> None:
+    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<i4"
+    ordinary = np.ones(len(tokenizer), bool)
+    ordinary[tokenizer.all_special_ids] = False
+    words = unknown = end = 0
+    with atomic_file(store / "tokens.bin") as tokens, atomic_file(store / "offsets.bin") as offsets:
+        offsets.write(np.zeros(1, "<i8").tobytes())
+        for block in _blocks(documents(source)):
+            pieces = []
+            for ids in map(np.array, tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]):
+                words += len(ids)
+                unknown += int((ids == tokenizer.unk_token_id).sum())
+                for start in range(0, len(ids), max_length - 2):
+                    piece = ids[start : start + max_length - 2]
+                    if ordinary[piece].sum() >= SHORTEST:
+                        pieces.append(np.concatenate([[tokenizer.cls_token_id], piece, [tokenizer.sep_token_id]]))
+            if pieces:
+                ends = end + np.cumsum([len(piece) for piece in pieces])
+                end = int(ends[-1])
+                tokens.write(np.concatenate(pieces).astype(dtype).tobytes())
+                offsets.write(ends.astype("<i8").tobytes())
+        if 2 * unknown > words:
+            name, known = tokenizer.name_or_path or "the model", 100 * (words - unknown) // words
+            raise UserError(f"the tokenizer of {name} knows only {known}% of the words of corpus {source}")
+        if not end:
+            raise UserError(f"corpus {source} is empty: no document in it has {SHORTEST} tokens")
+    files = {name: _checksum(store / name) for name in ("tokens.bin", "offsets.bin")}
+    atomic_write(store / "index.json", canonical({"content": content, "dtype": dtype, "files": files}).encode())
+
+
+def _blocks(found: Iterable[str]) -> Iterator[list[str]]:
+    """Documents in lists of about a million characters."""
+    block: list[str] = []
+    size = 0
+    for document in found:
+        for part in _parts(document):
+            block.append(part)
+            size += len(part)
+            if size >= BLOCK:
+                yield block
+                block, size = [], 0
+    if block:
+        yield block
+
+
+def _parts(document: str) -> Iterator[str]:
+    start = 0
+    while len(document) - start > PART:
+        end = max(document.rfind(" ", start + 1, start + PART), 0) or start + PART
+        yield document[start:end]
+        start = end
+    yield document[start:]
+
+
+def _whole(store: Path) -> bool:
+    """True if the index vouches for both files."""
+    try:
+        files: dict[str, Any] = json.loads((store / "index.json").read_bytes())["files"]
+        return all(_checksum(store / name) == files[name] for name in ("tokens.bin", "offsets.bin"))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _checksum(path: Path) -> str:
+    checksum = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                checksum.update(chunk)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    return checksum.hexdigest()

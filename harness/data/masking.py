@@ -1,0 +1,75 @@
+"""Masked text: the pieces of a corpus with some tokens to predict (Devlin et al., 2019, section 3.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from harness.contracts import IGNORED, Batch
+from harness.data.corpora import Corpus
+from harness.errors import UserError
+from harness.ledger import derive_seed
+
+
+class MaskedText:
+    """N pieces of a corpus, masked anew in every epoch.
+
+    A token is chosen with the given probability, a special one never, and in every piece at least one. Of the chosen,
+    80% become the mask token, 10% a random ordinary token, 10% stay. All this is decided by the corpus's content, the
+    epoch and the piece alone: whatever the batch, the order, the process or the student, the same epoch masks a piece
+    the same.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, probability: float = 0.15):
+        """Raises UserError if the tokenizer has no mask token."""
+        if tokenizer.mask_token_id is None:
+            raise UserError(f"the tokenizer of {tokenizer.name_or_path or 'the model'} has no mask token")
+        self.corpus = corpus
+        self.probability = probability
+        self.mask_token: int = tokenizer.mask_token_id
+        self.padding: int = tokenizer.pad_token_id or 0
+        self.segments = "token_type_ids" in tokenizer.model_input_names
+        self.is_ordinary = np.ones(len(tokenizer), bool)
+        self.is_ordinary[tokenizer.all_special_ids] = False
+        self.ordinary = np.flatnonzero(self.is_ordinary)
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @property
+    def lengths(self) -> Tensor:
+        """(N,) int64 tokens of each piece"""
+        return self.corpus.lengths
+
+    def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
+        """These pieces as `epoch` masks them, padded to the longest. index: (B,), which are also the batch's ids."""
+        seed = derive_seed("masking", self.corpus.content, epoch)
+        pieces = [self.corpus.piece(i) for i in index.tolist()]
+        shape = len(pieces), max(map(len, pieces))
+        tokens = np.full(shape, self.padding, np.int64)  # (B, L)
+        real = np.zeros(shape, bool)
+        draws = np.zeros((3, *shape))  # in [0, 1): chosen or not, what becomes of it, which random token
+        for row, (i, piece) in enumerate(zip(index.tolist(), pieces, strict=True)):
+            tokens[row, : len(piece)] = piece
+            real[row, : len(piece)] = True
+            # The piece is the highest word of the counter, so no piece's stream runs into another's.
+            generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, i]))
+            draws[:, row, : len(piece)] = generator.random((3, len(piece)))
+        choice, fate, which = draws
+        allowed = real & self.is_ordinary[tokens]
+        choice[~allowed] = 1.0
+        chosen = allowed & ((choice < self.probability) | (choice == choice.min(1, keepdims=True)))
+        random = self.ordinary[(which * len(self.ordinary)).astype(np.int64)]
+        inputs = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
+        inputs = np.where(chosen & (fate >= 0.8) & (fate < 0.9), random, inputs)
+        encoding = {"input_ids": inputs, "attention_mask": real.astype(np.int64)}
+        if self.segments:
+            encoding["token_type_ids"] = np.zeros(shape, np.int64)
+        return Batch(
+            index.to(device),
+            torch.zeros(len(pieces), device=device),
+            ({name: torch.from_numpy(array).to(device) for name, array in encoding.items()},),
+            torch.from_numpy(np.where(chosen, tokens, IGNORED)).to(device),
+        )

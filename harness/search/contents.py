@@ -1,0 +1,86 @@
+"""What a plan's inputs are, by content: teacher, data, corpus and files. Read once each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.contracts import Task
+from harness.errors import UserError
+
+
+class Contents:
+    """Hashes of everything a plan reads. With `lenient`, what cannot be read is "unknown", and `notices` says why."""
+
+    def __init__(self, source: str, corpus: str, lenient: bool):
+        self.source, self.corpus_source, self.lenient = source, corpus, lenient
+        self.notices: list[str] = []
+        self.files: dict[str, str] = {}  # content -> path of a file that a setting or an initialisation names
+        self._found: dict[str, Any] = {}
+
+    def teacher(self, plugin: Any) -> str:
+        """A hash of a teacher's base weights."""
+        return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._or_unknown(plugin.content)))
+
+    def data(self, task: Task) -> str:
+        return str(self._read(task)[0])
+
+    def examples(self, task: Task) -> int:
+        """Number of training examples, 0 where they cannot be read."""
+        return int(self._read(task)[1])
+
+    def corpus(self) -> str:
+        """A hash of the corpus. Raises UserError if the plan needs one and none is given."""
+        from harness.data.corpora import content
+
+        if not self.corpus_source:
+            raise UserError(
+                "distilling on unlabelled text needs a corpus: --corpus FILE, FOLDER, embedded, pydoc or hub:NAME"
+            )
+        return str(self._once("corpus", lambda: self._or_unknown(lambda: content(self.corpus_source))))
+
+    def read(self) -> set[str]:
+        """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""
+        return set(self._found)
+
+    def by_content(self, value: str) -> str:
+        """ "kind:FILE" as "kind:" and a hash of the file, which `files` finds again; anything else as it is."""
+        kind, colon, name = value.partition(":")
+        path = Path(name).expanduser()
+        if not colon or not path.is_file():
+            return value
+        with open(path, "rb") as file:
+            checksum = hashlib.sha256()
+            while block := file.read(1 << 20):
+                checksum.update(block)
+        content = checksum.hexdigest()[:16]
+        self.files[content] = str(path.resolve())
+        return f"{kind}:{content}"
+
+    def _read(self, task: Task) -> tuple[str, int]:
+        from harness.data import sources
+
+        def read() -> tuple[str, int]:
+            # A hub that did not answer once is not asked again: every question costs half a minute.
+            unreachable = self.source == "hub" and bool(self.notices)
+            content = "unknown" if unreachable else self._or_unknown(lambda: sources.content(task, self.source))
+            return content, 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)
+
+        found: tuple[str, int] = self._once(f"task {task.name}", read)
+        return found
+
+    def _once(self, name: str, read: Callable[[], Any]) -> Any:
+        if name not in self._found:
+            self._found[name] = read()
+        return self._found[name]
+
+    def _or_unknown(self, read: Callable[[], str]) -> str:
+        try:
+            return read()
+        except UserError as error:
+            if not self.lenient:
+                raise
+            self.notices.append(str(error))
+            return "unknown"

@@ -1,0 +1,60 @@
+"""The augmented training texts of a run: made once, kept in the cache, shared by every run that asks for the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from torch import nn
+
+from harness.data.augmentation import MaskedProposals, Replacer, VectorNeighbours, augment, words_of
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.ledger import atomic_write, canonical, digest
+from harness.modeling.bases import Teacher
+from harness.training import machine
+from harness.training.place import Place
+
+MASKED, VECTORS = "masked_language_model", "word_vectors"
+
+
+def check(value: str, files: Mapping[str, str]) -> None:
+    """Raise UserError unless `value` is an augmentation whose file, by its hash, is among `files`."""
+    kind, colon, file = value.partition(":")
+    if value not in ("none", MASKED) and not (kind in (MASKED, VECTORS) and file in files):
+        raise UserError(
+            f"augmentation is none, {MASKED}, {VECTORS}:FILE or {MASKED}:FILE with a file of word vectors that exists, "
+            f"not {value!r}"
+        )
+
+
+def augmented(split: Split, specification: Mapping[str, Any], place: Place, source: Teacher) -> Split:
+    """The examples of `split`, then those made of them as the specification's settings say."""
+    settings = specification["settings"]
+    value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
+    texts = [split.text_a, split.text_b, split.labels.tolist()]
+    key = digest([value, copies, probability, specification.get("masked_teacher"), digest(texts)])
+    path = place.cache / "augmented" / f"{key[:16]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):  # the first worker makes it, the others wait
+        if not path.exists():
+            made = augment(split, _replacer(value, split, specification, place, source), copies, probability, seed=0)
+            atomic_write(path, canonical([made.text_a, made.text_b, made.labels.tolist()]).encode())
+    first, second, labels = json.loads(path.read_bytes())
+    return Split(split.name, first, second, np.array(labels, split.labels.dtype))
+
+
+def _replacer(value: str, split: Split, specification: Mapping[str, Any], place: Place, source: Teacher) -> Replacer:
+    from harness.training.masked_teacher import load_masked_teacher
+
+    kind, _, file = value.partition(":")
+    vectors = VectorNeighbours(Path(place.files[file]), words_of(split)) if file else None
+    if kind == VECTORS and vectors is not None:
+        return vectors
+    model = load_masked_teacher({"teacher": specification["masked_teacher"]}, place)
+    nn.Module.to(model, machine.device())
+    return MaskedProposals(model, source.tokenizer(), others=vectors)

@@ -1,0 +1,168 @@
+"""Distillation on unlabelled text: the masked tokens of a corpus, predicted by student and teacher alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from harness import registry
+from harness.contracts import IGNORED, Batch, LayerMap, Outputs, Want
+from harness.data import corpora
+from harness.data.encoding import evaluation_batches, hold_out, subset_index
+from harness.data.masking import MaskedText
+from harness.data.tasks import CORPUS
+from harness.errors import UserError
+from harness.evaluation.parameters import count
+from harness.ledger import derive_seed
+from harness.modeling import combine
+from harness.training import machine
+from harness.training.examples import teacher_source
+from harness.training.loop import Clock, Stage, Tell, precision, train
+from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
+from harness.training.place import Place
+from harness.training.starting import started_student
+from harness.training.teacher_outputs import Encoder, NoTeacher
+from harness.training.weights import save
+
+HELD_OUT, MOST_HELD_OUT = 0.02, 500  # share and number of the corpus' pieces that nothing is trained on
+Record = tuple[dict[str, Any], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some pieces of a masked text, in place of all. index: (N,) their places in it."""
+
+    text: MaskedText
+    index: Tensor
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """(N,) tokens of each piece."""
+        return self.text.lengths[self.index]
+
+    def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
+        return replace(self.text.batch(self.index[index], device or torch.device("cpu"), epoch), epoch=epoch)
+
+
+def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
+    """Distil the teacher into a student on the corpus (galke2022, section III-B; wang2023, Table 2); keep its weights.
+
+    Raises UserError if the corpus cannot be read or changed since the study was planned.
+    """
+    settings, seed = specification["settings"], specification["seed"]
+    source = teacher_source(place.teacher, place.argument)
+    trained, held_out = _parts(specification, place)
+    teacher = MaskedTeacher(specification, place, trained, machine.device())
+    plugin = registry.STUDENTS.get(specification["student"])
+    info = source.info(CORPUS)
+    own = {name: settings.get(f"{plugin.name}.{name}", h.default) for name, h in plugin.hyperparameters.items()}
+    described = plugin.describe(own, info, CORPUS)
+    layers = plugin.layer_map(specification["init"], described, info)
+    torch.manual_seed(derive_seed("weights", seed))
+    student, started = started_student(specification, place, own, CORPUS, teacher)
+    nn.Module.to(student, machine.device())
+    objective = combine.Sum(combine.parse(specification["objective"]), described, info, layers, settings)
+    record = _train(student, objective, teacher, trained, settings, seed, place, clock, tell)
+    save(student, place.run / "weights")
+    return record | count(student) | {
+        "initialisation": started,
+        "teacher_signals": teacher.how,
+        "stored_top_k_divergence": teacher.divergence,
+        "metrics": {
+            "masked_cross_entropy": _cross_entropy(student, held_out, settings),
+            "teacher_masked_cross_entropy": _cross_entropy(teacher.encoder(), held_out, settings),
+        },
+    }, None
+
+
+def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
+    """Train the masked-language-model head of a teacher that has none, with its encoder, on the corpus."""
+    settings, seed = specification["settings"], specification["seed"]
+    trained, held_out = _parts(specification, place)
+    torch.manual_seed(derive_seed("weights", seed))
+    encoder = Encoder(load_masked_teacher(specification, place)).to(machine.device())
+    info = teacher_source(place.teacher, place.argument).info(CORPUS)
+    objective = combine.Sum(combine.parse(specification["objective"]), info, info, LayerMap(()), settings)
+    record = _train(encoder, objective, NoTeacher(), trained, settings, seed, place, clock, tell)
+    save(encoder.model, place.run / "weights")
+    return record | {"metrics": {"masked_cross_entropy": _cross_entropy(encoder, held_out, settings)}}, None
+
+
+def _train(
+    model: nn.Module,
+    objective: combine.Sum,
+    teacher: Any,
+    data: Part,
+    settings: Mapping[str, Any],
+    seed: int,
+    place: Place,
+    clock: Clock,
+    tell: Tell,
+) -> dict[str, Any]:
+    """One stage, whose last weights are kept. Returns the curve and the throughput."""
+    stage = Stage("general", objective, objective.wants(), settings["epochs"], selects=False)
+    began = time.perf_counter()
+    history = train(
+        model,
+        [stage],
+        data,
+        teacher,
+        settings,
+        seed,
+        machine.device(),
+        lambda trained: 0.0,
+        place.run / "checkpoint.pt",
+        clock,
+        lambda scores: False,
+        tell,
+    )
+    tokens = int(data.lengths.sum())
+    return {
+        "curve": history.curve,
+        "tokens": tokens,
+        "pieces": len(data),
+        "tokens_per_second": tokens * settings["epochs"] / (time.perf_counter() - began),
+    }
+
+
+def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
+    """(the pieces to train on, the pieces held out): the same for every run on the same corpus."""
+    settings, content = specification["settings"], specification["corpus"]
+    if corpora.content(place.corpus) != content:
+        raise UserError(f"corpus {place.corpus} changed since the study was planned; give the command again")
+    tokenizer = teacher_source(place.teacher, place.argument).tokenizer()
+    corpus = corpora.tokenised(place.corpus, content, tokenizer, settings["max_length"], place.cache / "corpora")
+    text = MaskedText(corpus, tokenizer, settings["mask_probability"])
+    index, held_out = hold_out(len(text), content, HELD_OUT, MOST_HELD_OUT)
+    if settings["pieces"]:
+        index = subset_index(index, settings["pieces"], content)
+    if not len(index):
+        raise UserError(f"corpus {place.corpus} has a single piece of text: too little to train on and hold out from")
+    return Part(text, index), Part(text, held_out)
+
+
+@torch.inference_mode()
+def _cross_entropy(model: nn.Module, data: Part, settings: Mapping[str, Any]) -> float:
+    """Mean cross-entropy, in nats, of the masked tokens of all pieces."""
+    model.eval()
+    total, number = 0.0, 0
+    for index in evaluation_batches(data.lengths, settings["batch_size"]):
+        batch = data.batch(index, machine.device())
+        with precision(settings, machine.device()):
+            outputs: Outputs = model(batch, Want(mlm_logits=True))
+        if batch.targets is None:
+            raise TypeError("masked text has targets")
+        targets = batch.targets[batch.targets != IGNORED]
+        total += F.cross_entropy(outputs.mlm_logits.float(), targets, reduction="sum").item()
+        number += len(targets)
+    return total / number

@@ -1,0 +1,165 @@
+"""What a teacher says of masked text: computed batch by batch, or its k likeliest tokens stored for all students."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from filelock import FileLock
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from harness.contracts import IGNORED, Batch, Outputs, Want
+from harness.data.encoding import evaluation_batches
+from harness.data.tasks import CORPUS
+from harness.ledger import atomic_file, atomic_write, canonical, digest
+from harness.training.examples import teacher_source
+from harness.training.place import Place
+from harness.training.teacher_outputs import Encoder, weights_hash
+
+BATCH = 64  # pieces a teacher call when its targets are stored
+
+
+def load_masked_teacher(specification: Mapping[str, Any], place: Place) -> PreTrainedModel:
+    """The teacher as a masked language model: from the run that the specification names, or its base weights."""
+    return teacher_source(place.teacher, place.argument).masked_language_model(_folder(specification["teacher"], place))
+
+
+def _folder(teacher: Any, place: Place) -> Path | None:
+    run = teacher if isinstance(teacher, str) else teacher.get("pretrained")
+    return place.runs / run / "weights" if run else None
+
+
+class MaskedTeacher:
+    """Called with (batch, want) of pieces of the corpus. how says of each signal: stored or computed."""
+
+    def __init__(self, specification: Mapping[str, Any], place: Place, data: Any, device: torch.device):
+        """data: the pieces that are trained on (general.Part)."""
+        self.specification, self.place, self.data, self.device = specification, place, data, device
+        self.vocabulary = teacher_source(place.teacher, place.argument).info(CORPUS).vocabulary
+        self.how: dict[str, str] = {}
+        self.divergence: float | None = None  # of what is stored for the last epoch, see StoredTargets
+        self._encoder: Encoder | None = None
+        self._stored: dict[int, StoredTargets] = {}  # by epoch
+
+    def encoder(self) -> Encoder:
+        """The teacher's model, loaded when it is first needed."""
+        if self._encoder is None:
+            model = load_masked_teacher(self.specification, self.place).requires_grad_(False)
+            self._encoder = Encoder(model).to(self.device).eval()
+        return self._encoder
+
+    def model(self) -> PreTrainedModel:
+        return self.encoder().model
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        number = self.specification["settings"]["stored_top_k"]
+        parts = [p for p in want.parts() if not (number and p[0] == "mlm_logits")]
+        self.how |= {name: "computed" for name, _ in parts}
+        outputs = self._compute(batch, Want.of_parts(parts)) if parts else Outputs()
+        if number and want.mlm_logits:
+            self.how["mlm_logits"] = f"stored, the {number} likeliest"
+            outputs.mlm_logits = self._targets(batch.epoch, number).logits(batch.ids.cpu().numpy()).to(self.device)
+        return outputs
+
+    @torch.no_grad()  # not inference mode: the losses save these tensors for backward
+    def _compute(self, batch: Batch, want: Want) -> Outputs:
+        return self.encoder()(batch, want)
+
+    def _targets(self, epoch: int, number: int) -> StoredTargets:
+        if epoch not in self._stored:
+            folder = _folder(self.specification["teacher"], self.place)
+            name = weights_hash(folder) if folder else self.specification["teacher"]["content"]
+            settings = self.specification["settings"]
+            index = hashlib.sha256(self.data.index.numpy().tobytes()).hexdigest()
+            key = digest(
+                [
+                    name,
+                    self.specification["corpus"],
+                    settings["max_length"],
+                    settings["mask_probability"],
+                    index,
+                    number,
+                ]
+            )
+            path = self.place.cache / "masked" / key[:16] / f"epoch-{epoch}"
+            stored = StoredTargets(path, self.vocabulary)
+            self.divergence = stored.fill(
+                self.data, epoch, number, lambda b: self._compute(b, Want(mlm_logits=True)).mlm_logits
+            )
+            self._stored = {epoch: stored}
+        return self._stored[epoch]
+
+
+class StoredTargets:
+    """The k likeliest tokens at every masked position of one epoch, with their log-probabilities.
+
+    A position takes 8 k bytes (k int32 tokens, k float32 log-probabilities) where its whole distribution takes 4 V.
+    The rest of the probability is spread evenly over the other tokens when it is read. What that loses is
+    KL(p || read), in nats, whose mean over all positions is stored with them.
+    """
+
+    def __init__(self, folder: Path, vocabulary: int):
+        self.folder, self.vocabulary = folder, vocabulary
+        self._open: tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]] | None = None
+
+    def fill(self, data: Any, epoch: int, number: int, compute: Any) -> float:
+        """Store every piece of `data` unless it is there whole; returns the mean divergence.
+
+        The first process computes, others wait.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".lock"):
+            if (self.folder / "index.json").exists():
+                return float(json.loads((self.folder / "index.json").read_bytes())["divergence"])
+            divergence = 0.0
+            pieces: list[int] = []
+            counts: list[int] = []
+            with atomic_file(self.folder / "tokens.i32") as tokens, atomic_file(self.folder / "logs.f32") as logs:
+                for index in evaluation_batches(data.lengths, BATCH):
+                    batch = data.batch(index, None, epoch)
+                    whole = compute(batch).float().log_softmax(-1)  # (P, V)
+                    likeliest = whole.topk(number)  # (P, k)
+                    even = _spread(likeliest.values, likeliest.indices, self.vocabulary)
+                    divergence += float(F.kl_div(even, whole, log_target=True, reduction="sum"))
+                    tokens.write(likeliest.indices.to(torch.int32).cpu().numpy().tobytes())
+                    logs.write(likeliest.values.cpu().numpy().tobytes())
+                    pieces += batch.ids.tolist()
+                    counts += (batch.targets != IGNORED).sum(1).tolist()
+            divergence /= sum(counts)
+            index_of = {"k": number, "pieces": pieces, "counts": counts, "divergence": divergence}
+            atomic_write(self.folder / "index.json", canonical(index_of).encode())
+            return divergence
+
+    def logits(self, pieces: np.ndarray) -> Tensor:
+        """(P, V) log-probabilities at the masked positions of these pieces, row by row."""
+        tokens, logs, places = self._arrays()
+        rows = np.concatenate([np.arange(*places[int(piece)]) for piece in pieces])
+        return _spread(torch.from_numpy(logs[rows]), torch.from_numpy(tokens[rows]), self.vocabulary)
+
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]]:
+        if self._open is None:
+            index = json.loads((self.folder / "index.json").read_bytes())
+            ends = np.cumsum(index["counts"])
+            places = {
+                piece: (int(end) - n, int(end))
+                for piece, end, n in zip(index["pieces"], ends, index["counts"], strict=True)
+            }
+            shape = (int(ends[-1]), index["k"])
+            tokens = np.memmap(self.folder / "tokens.i32", np.int32, "r", shape=shape)
+            logs = np.memmap(self.folder / "logs.f32", np.float32, "r", shape=shape)
+            self._open = (tokens, logs, places)
+        return self._open
+
+
+def _spread(logs: Tensor, tokens: Tensor, vocabulary: int) -> Tensor:
+    """(P, V) log-probabilities of which (P, k) are known, the rest of the probability even over the other tokens."""
+    rest = (1 - logs.exp().sum(-1, keepdim=True)).clamp(min=1e-9)  # (P, 1)
+    even = (rest / max(vocabulary - logs.shape[-1], 1)).log()
+    return even.expand(-1, vocabulary).contiguous().scatter_(1, tokens.long(), logs)

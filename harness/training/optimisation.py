@@ -1,0 +1,75 @@
+"""The update: AdamW, its schedule, and the same for embedding tables of which a batch touches few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import get_scheduler
+
+
+class Optimisation:
+    """Optimisers over a model and an objective's own parameters, with one schedule.
+
+    Embeddings made with `sparse=True` get lazy Adam (SparseAdam): only the rows that a batch looked up change, and
+    nothing decays them. All else gets AdamW; vectors (biases, norms) do not decay.
+    """
+
+    def __init__(self, model: nn.Module, objective: nn.Module, settings: Mapping[str, Any], steps: int):
+        """steps: of the whole stage, for the schedule."""
+        lazy = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse}
+        self.parameters = [p for module in (model, objective) for p in module.parameters() if p.requires_grad]
+        dense = [p for p in self.parameters if id(p) not in lazy]
+        self.rows = [p for p in self.parameters if id(p) in lazy]
+        groups = [
+            {"params": [p for p in dense if p.ndim > 1], "weight_decay": settings["weight_decay"]},
+            {"params": [p for p in dense if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        self.optimisers: list[torch.optim.Optimizer] = []
+        if dense:
+            self.optimisers.append(torch.optim.AdamW(groups, lr=settings["learning_rate"], fused=True))
+        if self.rows:
+            self.optimisers.append(torch.optim.SparseAdam(self.rows, lr=settings["learning_rate"]))
+        warmup = int(settings["warmup_ratio"] * steps)
+        self.schedulers = [get_scheduler(settings["schedule"], o, warmup, steps) for o in self.optimisers]
+        self.clip = settings["gradient_clip"]
+
+    def step(self, loss: Tensor) -> None:
+        """One update towards a smaller loss, the norm of the whole gradient clipped."""
+        for optimiser in self.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.rows:
+            self._clip_with_rows()
+        else:
+            nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        for optimiser, scheduler in zip(self.optimisers, self.schedulers, strict=True):
+            optimiser.step()
+            scheduler.step()
+
+    def _clip_with_rows(self) -> None:
+        """As clip_grad_norm_, which refuses sparse gradients."""
+        gradients = []
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                if parameter.grad.is_sparse:
+                    parameter.grad = parameter.grad.coalesce()  # rows looked up twice are summed
+                gradients.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
+        norm = nn.utils.get_total_norm(gradients)
+        scale = (self.clip / (norm + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "optimisers": [o.state_dict() for o in self.optimisers],
+            "schedulers": [s.state_dict() for s in self.schedulers],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for part, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            part.load_state_dict(saved)
+        for scheduler, saved in zip(self.schedulers, state["schedulers"], strict=True):
+            scheduler.load_state_dict(saved)

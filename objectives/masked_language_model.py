@@ -1,0 +1,51 @@
+"""Distillation of a masked language model on unlabelled text."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Want
+from harness.modeling.bases import Objective
+from harness.registry import objective
+
+
+@objective(
+    "mlm_kd",
+    needs={Signal.MLM_LOGITS},
+    hyperparameters={
+        "alpha": Hyperparameter(0.5, low=0.0, high=1.0),  # the weight of the cross-entropy with the masked tokens
+        "temperature": Hyperparameter(1.0, low=1.0, high=10.0, log=True),
+    },
+)
+def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, alpha: float, temperature: float) -> Tensor:
+    """alpha CE(y, z_S) + (1 - alpha) T^2 KL(softmax(z_T / T) || softmax(z_S / T)), means over the predicted tokens.
+
+    galke2022, sections III-B and IV-A: equal weights, no next-sentence prediction. y: the tokens that were masked.
+    """
+    targets = _masked_tokens(batch)
+    ours, theirs = student.mlm_logits, teacher.mlm_logits.detach()  # (P, V) each
+    hard = F.cross_entropy(ours, targets)
+    soft = F.kl_div(
+        (ours / temperature).log_softmax(-1), (theirs / temperature).log_softmax(-1), log_target=True, reduction="sum"
+    )
+    return alpha * hard + (1 - alpha) * temperature**2 * soft / len(targets)
+
+
+@objective("mlm", needs={Signal.MLM_LOGITS})
+class MaskedLanguageModel(Objective):
+    """Cross-entropy with the tokens that were masked (Devlin et al., 2019, section 3.1). The teacher is not asked."""
+
+    @classmethod
+    def wants(cls, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
+        return Want(mlm_logits=True), Want()
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+        return F.cross_entropy(student.mlm_logits, _masked_tokens(batch))
+
+
+def _masked_tokens(batch: Batch) -> Tensor:
+    """(P,) the tokens to predict, row by row."""
+    if batch.targets is None:
+        raise TypeError("a masked-language-model objective was given a batch without targets")
+    return batch.targets[batch.targets != IGNORED]

@@ -1,0 +1,52 @@
+"""How a number is written, by its metric: counts and measurements as they are, every other metric × 100."""
+
+from __future__ import annotations
+
+import math
+
+WHOLE = frozenset({"parameters", "classifier_parameters", "encoder_parameters"})  # counted, so compared exactly
+MEASURED = {"sentences_per_second": "", "speed_ratio": "×"}  # three significant digits, then this sign
+
+
+def is_score(metric: str) -> bool:
+    """True of a fraction or correlation: it is shown × 100 and competes. A quantity does neither."""
+    return metric not in WHOLE and metric not in MEASURED
+
+
+def scaled(metric: str, value: float) -> float:
+    """The value in the unit it is shown in: points for a score, its own for a quantity."""
+    return 100 * value if is_score(metric) else value
+
+
+def written(metric: str, value: float, std: float | None = None) -> str:
+    """A value as scaled() gives it: "85.3 ± 0.4", "47,861,634", "12,300 ± 200", "6.52×"; a count has no spread."""
+    if metric in WHOLE:
+        return f"{round(value):,}".replace("-", "−")
+    places = 1 if is_score(metric) else _places(value, 3)
+    spread = ""
+    if std is not None:  # of a measurement never rounded to nothing
+        spread = f" ± {_fixed(std, places if is_score(metric) else max(places, _places(std, 1)))}"
+    return _fixed(value, places) + MEASURED.get(metric, "") + spread
+
+
+def difference(metric: str, value: float) -> str:
+    """A difference of two scaled values with its sign; of counts that are equal "0"."""
+    if metric in WHOLE and value == 0:
+        return "0"
+    text = written(metric, value)
+    return text if text.startswith("−") else f"+{text}"
+
+
+def number(text: str) -> float:
+    """The number that a published table prints, with or without separators."""
+    return float(text.replace(",", ""))
+
+
+def _places(value: float, digits: int) -> int:
+    """Decimal places that leave so many significant digits; negative left of the point."""
+    return digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+
+
+def _fixed(value: float, places: int) -> str:
+    rounded = round(value, places) + 0.0  # + 0.0: no minus before zero
+    return f"{rounded:,.{max(places, 0)}f}".replace("-", "−")

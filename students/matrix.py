@@ -1,0 +1,160 @@
+"""Students that embed words as vectors (CBOW), matrices (CMOW) or both, read in one or both directions (galke2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.errors import UserError, unknown
+from harness.modeling.bases import Student, StudentConfig
+from harness.registry import student
+from students import heads, pairs, products
+from students.matrix_embedding import MatrixEmbedding, widths
+
+SETTINGS = {
+    "embedding_dropout": Hyperparameter(0.1, low=0.0, high=0.9),  # of words, as they are looked up
+    "hidden_dropout": Hyperparameter(0.2, low=0.0, high=0.9),  # of what a head reads
+    "head": Hyperparameter("mlp", choices=heads.HEADS),
+}
+PRODUCT = {"product": Hyperparameter("auto", choices=products.FORMS)}
+
+
+class MatrixStudent(Student):
+    """What the four have in common; directions is how many products are taken.
+
+    Reads input of any length, but raises FloatingPointError where a product leaves the range of float32: never at 512
+    tokens with the matrices it starts from, and `students.products` says with which.
+    """
+
+    directions: ClassVar[int]
+
+    def __init__(self, config: StudentConfig):
+        super().__init__(config)
+        own, words, padding = self._checked(config.settings), config.source["vocab_size"], config.source["pad_token_id"]
+        shape = own.get("vector_size", 0), own.get("matrix_size", 0), self.directions
+        product = own.get("product", "auto")
+        self.embedding = MatrixEmbedding(words, padding, *shape, own["embedding_dropout"], product)
+        self.dropout = nn.Dropout(own["hidden_dropout"])
+        self.pair_encoding, self.reads_tokens = own["pair_encoding"], own["head"] == "bilstm"
+        sentence, state = widths(*shape)
+        parts = (state if self.reads_tokens else sentence) * pairs.PARTS[self.pair_encoding]
+        self.head: nn.Module = (
+            heads.build(own["head"], parts, config.outputs)
+            if config.outputs
+            else nn.Linear(sum(state), words)  # predicts masked tokens
+        )
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Embedding):  # heads start as torch makes them
+            self.embedding.initialise(module)
+
+    @classmethod
+    def _checked(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {n: h.check(f"{cls.name}.{n}", settings.get(n, h.default)) for n, h in cls.hyperparameters.items()}
+
+    @classmethod
+    def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
+        own = cls._checked(settings)
+        sentence, state = widths(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
+        if task.outputs:
+            heads.check(own["head"], sentence)
+        return ModelInfo(
+            name=cls.name,
+            layers=1,
+            width=sum(state),
+            heads=0,
+            vocabulary=teacher.vocabulary,
+            labels=task.outputs,
+            emits=cls.emits,
+            tokenizer=teacher.tokenizer,
+            pair_encoding=own["pair_encoding"] if task.pair else "joint",
+            sentence_width=sum(sentence),
+            first_token_sees_all=cls.directions == 2,
+        )
+
+    @classmethod
+    def canonical_init(cls, init: str) -> str:
+        kind, _, file = init.strip().partition(":")
+        if init.strip() == "random" or (kind == "vectors" and file):
+            return init.strip()
+        raise unknown(f"initialisation of student {cls.name}", init, ["random", "vectors:FILE"])
+
+    @classmethod
+    def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
+        cls.canonical_init(init)
+        return LayerMap(((1, teacher.layers),))  # its only layer learns from the last
+
+    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """vectors:FILE is read by `MatrixEmbedding.load`; returns how many words it held, and their share of all."""
+        init = self.canonical_init(init)
+        if init == "random":
+            return {}
+        vocabulary = self.config.source["vocab_size"]
+        words = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), vocabulary))))
+        found = self.embedding.load(Path(init.partition(":")[2]), words)
+        return {"coverage": found / vocabulary, "vectors_found": found}
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        if not want.hidden_states <= {0, 1}:
+            raise UserError(
+                f"hidden_states of layer {max(want.hidden_states)} were asked of {self.name}: it has 0 and 1"
+            )
+        if len(batch.encodings) > 1 and (want.sentence or want.hidden_states):
+            raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no sentence or states")
+        masks = [encoding["attention_mask"].bool() for encoding in batch.encodings]
+        padding = self.embedding.padding
+        ids = [e["input_ids"].masked_fill(~mask, padding) for e, mask in zip(batch.encodings, masks, strict=True)]
+        tokens = want.mlm_logits or 1 in want.hidden_states or (want.logits and self.reads_tokens)
+        # bfloat16 would round away most of what tells a matrix near the identity from it
+        with torch.autocast(ids[0].device.type, enabled=False):
+            states = [self.embedding.states(i) for i in ids] if tokens else []
+            sentences = [self.embedding.sentence_of(s) for s in states] or [self.embedding.sentence(i) for i in ids]
+            hidden = {0: self.embedding.alone(ids[0])} if 0 in want.hidden_states else {}
+        outputs = Outputs(hidden_states=hidden | ({1: states[0]} if 1 in want.hidden_states else {}))
+        if want.sentence:
+            outputs.sentence = sentences[0]
+        if want.mlm_logits and batch.targets is not None:
+            outputs.mlm_logits = self.head(self.dropout(states[0][batch.targets != IGNORED]))
+        if want.logits and self.reads_tokens:
+            aligned, mask = pairs.align(states, masks)
+            outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, aligned)), mask)
+        elif want.logits:
+            outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, sentences)))
+        return outputs
+
+
+VECTORS, MATRICES = {"vector_size": Hyperparameter(400, low=1)}, {"matrix_size": Hyperparameter(20, low=1)}
+registered = partial(
+    student,
+    emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.MLM_LOGITS},
+    pair_encodings=("joint", "diffcat"),
+    head_settings=("head",),
+)
+
+
+@registered("cbow", hyperparameters={"vector_size": Hyperparameter(784, low=1)} | SETTINGS)
+class CBOW(MatrixStudent):
+    directions = 0
+
+
+@registered("cmow", hyperparameters={"matrix_size": Hyperparameter(28, low=1)} | SETTINGS | PRODUCT)
+class CMOW(MatrixStudent):
+    directions = 1
+
+
+@registered("hybrid", hyperparameters=VECTORS | MATRICES | SETTINGS | PRODUCT)
+class Hybrid(MatrixStudent):
+    directions = 1
+
+
+@registered("bidirectional_hybrid", hyperparameters=VECTORS | MATRICES | SETTINGS | PRODUCT)
+class BidirectionalHybrid(MatrixStudent):
+    directions = 2

@@ -1,0 +1,164 @@
+"""Words as vectors and matrices, sentences as their sums and products (galke2022, section III-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import initialization
+
+from harness.errors import UserError
+from harness.modeling import word_vectors
+from students import products
+
+NOISE = 0.01  # standard deviation of a random start: the paper's for matrices, ours for vectors
+
+
+def widths(vector: int, side: int, directions: int) -> tuple[list[int], list[int]]:
+    """Widths of the parts of (a sentence vector, a token's state), in order; the arguments are MatrixEmbedding's."""
+    vectors, matrices = [vector] * (vector > 0), [side * side] * directions
+    return vectors + matrices, (vectors + matrices[:1]) * max(1, directions)
+
+
+class MatrixEmbedding(nn.Module):
+    """Tables of vectors (0 wide: none) and of side x side matrices, one for each direction of reading (0, 1 or 2).
+
+    A sentence is [sum of vectors | product of matrices | product of the second table's, last token first]. The state
+    of a token is [sum | product] of the tokens up to it, then, with two directions, of those from the last down to it.
+    Padding is a zero vector and the identity, which change neither, and is never trained.
+
+    Dropout takes entries of a vector, but of a matrix entries of its deviation from the identity: one diagonal entry
+    lost in every tenth token would leave nothing of the product of a sentence.
+    """
+
+    def __init__(self, words: int, padding: int, vector: int, side: int, directions: int, dropout: float, product: str):
+        super().__init__()
+        self.padding, self.side, self.dropout, self.product = padding, side, dropout, product
+        table = partial(nn.Embedding, words, padding_idx=padding, sparse=True)  # a batch uses few of the rows
+        self.vectors = table(vector) if vector else None
+        self.matrices = nn.ModuleList(table(side * side) for _ in range(directions))
+        self.sentence_widths, self.state_widths = widths(vector, side, directions)
+
+    def initialise(self, table: nn.Embedding) -> None:
+        """Fill one of the tables with noise around what padding is, unless transformers has just loaded it."""
+        start = self._neutral(table) + NOISE * torch.randn_like(table.weight)
+        start[self.padding] = self._neutral(table)
+        initialization.copy_(table.weight, start)
+
+    def tables(self) -> list[nn.Embedding]:
+        """The table of vectors, where there is one, then those of matrices, whose rows are the matrices row by row."""
+        return [table for table in (self.vectors, *self.matrices) if isinstance(table, nn.Embedding)]
+
+    def load(self, path: Path, words: Sequence[str]) -> int:
+        """Fill the rows of the words, given in the order of their ids, that a file of vectors holds; how many it does.
+
+        Its rows fill what they are as wide as: all of a word, in the order of `tables`, or else its vector, or else its
+        matrices. Both directions then start from the same matrices, and differ by the order of the product alone.
+        Words that the file lacks keep their random start. Raises UserError if no part is so wide.
+        """
+        width, tables = word_vectors.width_of(path), self.tables()
+        sizes = [table.embedding_dim for table in tables]
+        if width == sum(sizes):
+            chosen = tables
+        elif self.vectors is not None and width == sizes[0]:
+            chosen = tables[:1]
+        else:
+            chosen = [table for table in self.tables() if table.embedding_dim == width]
+        if not chosen:
+            parts = f"{' + '.join(map(str, sizes))} = {sum(sizes)}" if len(sizes) > 1 else str(sum(sizes))
+            raise UserError(f"{path} holds rows of {width} numbers, but a word of this student has {parts}")
+        rows, found = word_vectors.read(path, words, width)
+        found[self.padding : self.padding + 1] = False
+        columns = rows.split(sizes, 1) if chosen == tables else [rows] * len(chosen)
+        with torch.no_grad():
+            for table, part in zip(chosen, columns, strict=True):
+                table.weight[: len(words)][found] = part[found]
+        return int(found.sum())
+
+    def sentence(self, ids: Tensor) -> Tensor:
+        """(B, L) token ids -> (B, D); the prefixes are not computed. Raises as `products.check`."""
+        form = products.choose(self.product, ids.device)
+        parts = [] if self.vectors is None else [self._sum(self.vectors, ids)]
+        for direction, table in enumerate(self.tables()[len(parts) :]):
+            look, order = partial(self._look, table), ids.flip(1) if direction else ids
+            matrices = map(look, order.unbind(1)) if self._step_by_step(form) else look(order)
+            parts.append(products.product(matrices, form).flatten(1))  # (B, n, n) -> (B, n * n)
+        return self._checked(torch.cat(parts, 1), ids)
+
+    def states(self, ids: Tensor) -> Tensor:
+        """(B, L) token ids -> (B, L, W), the state of every token in its place. Raises as `products.check`."""
+        form = products.choose(self.product, ids.device)
+        if self._step_by_step(form):
+            states = self._states_step_by_step(ids)
+        else:
+            words, parts = {table: self._look(table, ids) for table in self.tables()}, []
+            for table, backwards in self._parts():
+                found = words[table].flip(1) if backwards else words[table]
+                part = found.cumsum(1) if table is self.vectors else products.prefixes(found, form).flatten(2)
+                parts.append(part.flip(1) if backwards else part)
+            states = torch.cat(parts, 2)
+        self._checked(self.sentence_of(states), ids)
+        return states
+
+    def alone(self, ids: Tensor) -> Tensor:
+        """(B, L) token ids -> (B, L, W), the states as if every token stood alone."""
+        words = {table: self._look(table, ids).flatten(2) for table in self.tables()}
+        return torch.cat([words[table] for table, _ in self._parts()], 2)
+
+    def sentence_of(self, states: Tensor) -> Tensor:
+        """The sentence vectors (B, D) that the states (B, L, W) of the tokens hold."""
+        parts = zip(self._parts(), states.split(self.state_widths, 2), strict=True)
+        ends = [part[:, 0 if back else -1] for (table, back), part in parts if not (back and table is self.vectors)]
+        return torch.cat(ends, 1)
+
+    def _parts(self) -> list[tuple[nn.Embedding, bool]]:
+        """(table, whether it is read backwards) of each part of a token's state."""
+        vectors, turns = self.tables()[: self.vectors is not None], range(max(1, len(self.matrices)))
+        return [(table, turn == 1) for turn in turns for table in [*vectors, *self.matrices[turn : turn + 1]]]
+
+    def _step_by_step(self, form: str) -> bool:
+        """Whether to look up position by position: what is looked up then never leaves the processor's cache.
+
+        Not with a gradient, of which every look-up in a table would give a part of its own, to be added up.
+        """
+        return form == "sequential" and not torch.is_grad_enabled()
+
+    def _states_step_by_step(self, ids: Tensor) -> Tensor:
+        states = torch.empty(*ids.shape, sum(self.state_widths), device=ids.device)
+        for (table, back), part in zip(self._parts(), states.split(self.state_widths, 2), strict=True):
+            places = range(ids.size(1))[:: -1 if back else 1]
+            words = (self._look(table, ids[:, place]) for place in places)
+            states_of_part = accumulate(words, torch.add if table is self.vectors else torch.bmm)
+            for place, state in zip(places, states_of_part, strict=True):
+                part[:, place] = state.flatten(1)
+        return states
+
+    def _look(self, table: nn.Embedding, ids: Tensor) -> Tensor:
+        """(...) token ids -> (..., v) vectors or (..., n, n) matrices, with dropout."""
+        found = table(ids)
+        if self.training and self.dropout:
+            neutral = self._neutral(table)
+            found = neutral + F.dropout(found - neutral, self.dropout)
+        return found if table is self.vectors else found.unflatten(-1, (self.side, self.side))
+
+    def _sum(self, table: nn.Embedding, ids: Tensor) -> Tensor:
+        """(B, L) token ids -> (B, v)"""
+        if self.training and self.dropout:
+            return self._look(table, ids).sum(1)
+        return F.embedding_bag(ids, table.weight, mode="sum", sparse=table.sparse, padding_idx=self.padding)
+
+    def _neutral(self, table: nn.Embedding) -> Tensor:
+        """The row of padding."""
+        if table is self.vectors:
+            return torch.zeros_like(table.weight[0])
+        return torch.eye(self.side, dtype=table.weight.dtype, device=table.weight.device).flatten()
+
+    def _checked(self, sentence: Tensor, ids: Tensor) -> Tensor:
+        if self.matrices:
+            products.check(sentence[:, -len(self.matrices) * self.side**2 :], ids.size(1))
+        return sentence

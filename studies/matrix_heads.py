@@ -1,0 +1,46 @@
+"""Tables IX, X and XI of galke2022: every embedding with every head, pair encoding and initialisation."""
+
+from harness.contracts import Published, Row, Study
+from harness.registry import study
+from studies.matrix_settings import NOTES, profiles
+
+HEADS = {"linear": "Linear probe", "mlp": "MLP", "cnn": "CNN", "bilstm": "BiLSTM"}
+ENCODINGS = {"joint": "joint", "diffcat": "DiffCat"}
+
+study(
+    Study(
+        name="matrix_heads",
+        title="Heads and pair encodings of matrix embeddings",
+        question="Which head and pair encoding suits which matrix embedding?",
+        procedure="one_stage",
+        rows=tuple(
+            Row(
+                f"{head}_{encoding}",
+                "vanilla_kd",
+                f"{label}, {encoding_label}",
+                published={"head": head, "pair_encoding": encoding, "distillation": "task_specific"},
+                settings={"student.head": head, "student.pair_encoding": encoding},
+            )
+            for encoding, encoding_label in ENCODINGS.items()
+            for head, label in HEADS.items()
+        ),
+        students=("cbow", "cmow", "hybrid", "bidirectional_hybrid"),
+        published=Published(
+            files=(
+                "galke2022_table09_joint_encoding.csv",
+                "galke2022_table10_diffcat_encoding.csv",
+                "galke2022_table11_bidirectional_diffcat.csv",
+            ),
+            source="Galke et al., Matrix Embeddings, Tables IX, X and XI",
+            row_column="row",
+            axes={"embedding": "student", "init": "init"},
+            notes=(
+                *NOTES,
+                "Pretrained unidirectional embeddings are those of Mai et al., which cover about half of the "
+                "vocabulary; ours are generally distilled, or a file's with --inits vectors:FILE.",
+                "CoLA 0 and STS-B 0 look like collapsed models; RTE 54.0 is no multiple of 1/277.",
+            ),
+        ),
+        profiles=profiles(inits=("random", "pretrained"), quick=("acceptability", "paraphrase")),
+    )
+)

@@ -1,0 +1,121 @@
+"""Tables IV and VIII of galke2022: matrix embeddings beside the literature, on the soft loss alone, and augmented."""
+
+from harness.contracts import Published, Row, Study
+from harness.registry import study
+from studies.matrix_settings import NOTES, profiles
+
+MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
+CNN = {"student.head": "cnn", "student.pair_encoding": "joint"}
+# Table VII: the best configuration of each task. (student, init, settings, tasks); the quick profile's are ours.
+BEST = (
+    ("bidirectional_hybrid", "pretrained", MLP, ("cola", "rte", "acceptability")),
+    ("bidirectional_hybrid", "random", MLP, ("mnli", "qnli", "entailment")),
+    ("cbow", "pretrained", MLP, ("mrpc", "stsb_classes", "paraphrase")),
+    ("hybrid", "random", MLP, ("qqp",)),
+    ("cmow", "random", CNN, ("sst2",)),
+    ("cmow", "pretrained", CNN, ("wnli",)),
+)
+
+
+def _ours(name: str, label: str, student: str, init: str, settings: dict[str, str]) -> Row:
+    return Row(name, "vanilla_kd", label, published=label, student=student, init=init, settings=settings)
+
+
+def _general(name: str, label: str, head: str) -> Row:
+    return Row(
+        name,
+        "mlm_kd",
+        f"{label}, general",
+        published=label,
+        student="bidirectional_hybrid",
+        init="random",
+        procedure="general",
+        settings={"student.head": head, "student.pair_encoding": "diffcat"},
+        mark="distilled on the corpus, then trained on the labels without the teacher",
+    )
+
+
+def _further(name: str, label: str, settings: dict[str, float | str], mark: str) -> tuple[Row, ...]:
+    """One row for each best configuration, with cells for its tasks alone."""
+    return tuple(
+        Row(
+            f"{name}_{student}_{init}",
+            "vanilla_kd",
+            f"{label}: {student.replace('_', ' ')}, {init}",
+            published={"row": label, "embedding": student, "init": init},
+            student=student,
+            init=init,
+            tasks=tasks,
+            settings={**best, **settings},
+            mark=mark,
+        )
+        for student, init, best, tasks in BEST
+    )
+
+
+def _checkpoint(name: str, label: str, model: str, published: str = "") -> Row:
+    return Row(name, "labels_only", label, published=published or label, checkpoint=model, mark="fine-tuned here")
+
+
+study(
+    Study(
+        name="matrix_literature",
+        title="Matrix embeddings beside the literature",
+        question="How do distilled matrix embeddings compare with other small and large models?",
+        procedure="one_stage",
+        rows=(
+            _checkpoint("bert_base", "BERT-base", "bert-base-uncased", "BERT-base [11]"),
+            _checkpoint("distilbert", "DistilBERT", "distilbert-base-uncased", "DistilBERT [11]"),
+            _checkpoint("mobilebert", "MobileBERT", "google/mobilebert-uncased", "MobileBERT [13]"),
+            _checkpoint(
+                "tinybert", "TinyBERT (4 layers)", "huawei-noah/TinyBERT_General_4L_312D", "TinyBERT (4 layers) [12]"
+            ),
+            Row(
+                "minilm6",
+                "labels_only",
+                "MiniLM (6 layers)",
+                checkpoint="nreimers/MiniLM-L6-H384-uncased",
+                mark="fine-tuned here",
+            ),
+            _general("general_linear", "Bidi. Hybrid + Linear", "linear"),
+            _general("general_mlp", "Bidi. Hybrid + MLP", "mlp"),
+            _ours("cmow_cnn", "CMOW + CNN (rand. init.)", "cmow", "random", CNN),
+            _ours("cmow_cnn_pretrained", "CMOW + CNN (pretrained)", "cmow", "pretrained", CNN),
+            _ours("cbow_mlp_pretrained", "CBOW + MLP (pretrained)", "cbow", "pretrained", MLP),
+            _ours("hybrid_mlp", "Hybrid + MLP (rand. init.)", "hybrid", "random", MLP),
+            _ours("bidirectional_mlp", "Bidi. Hybrid + MLP (rand. init.)", "bidirectional_hybrid", "random", MLP),
+            _ours(
+                "bidirectional_mlp_pretrained",
+                "Bidi. Hybrid + MLP (pretrained)",
+                "bidirectional_hybrid",
+                "pretrained",
+                MLP,
+            ),
+            *_further(
+                "soft_loss",
+                "Only soft loss",
+                {"vanilla_kd.alpha": 1.0},
+                "the teacher's signal alone, on the best configuration of each task (Table VII)",
+            ),
+            *_further(
+                "augmented",
+                "Data augmentation",
+                {"augmentation": "masked_language_model"},
+                "training texts augmented as in TinyBERT, on the best configuration of each task (Table VII)",
+            ),
+        ),
+        students=("cbow", "cmow", "hybrid", "bidirectional_hybrid"),
+        published=Published(
+            files=("galke2022_table08_extended_comparison.csv", "galke2022_table04_literature.csv"),
+            source="Galke et al., Matrix Embeddings, Tables VIII and IV",
+            row_column="row",
+            notes=(
+                *NOTES,
+                "The rows from the literature mix measures and splits (QQP 70.5 and 71.3 look like F1 on test) and are "
+                "not comparable with the paper's own rows.",
+                'In Table IV "Bidi. Hybrid + MLP (ours)" is not one model: it takes the best of several per task.',
+            ),
+        ),
+        profiles=profiles(),
+    )
+)

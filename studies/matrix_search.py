@@ -1,0 +1,36 @@
+"""Tables VI and VII of galke2022: the search space, and the best configuration of each task.
+
+Embedding and initialisation are axes of the table, so that every one of them is searched; head, pair encoding and
+learning rate are searched in each cell.
+"""
+
+from harness.contracts import Published, Row, Study
+from harness.registry import study
+from studies.matrix_settings import NOTES, profiles
+
+study(
+    Study(
+        name="matrix_search",
+        title="Search over matrix embeddings",
+        question="Which embedding, start, head, pair encoding and learning rate is best for each task?",
+        procedure="one_stage",
+        rows=(Row("best", "vanilla_kd", "Best of its search", published="best configuration"),),
+        students=("hybrid", "cmow", "cbow", "bidirectional_hybrid"),
+        published=Published(
+            files=("galke2022_table07_best_configurations.csv",),
+            source="Galke et al., Matrix Embeddings, Table VII",
+            row_column="row",
+            axes={"embedding": "student", "init": "init"},
+            notes=(*NOTES, "The text names six learning rates and lists five; Table VI has the sixth, 5e-6."),
+        ),
+        profiles=profiles(
+            inits=("random", "pretrained"),
+            quick=("acceptability", "paraphrase"),
+            search={
+                "student.pair_encoding": ("diffcat", "joint"),
+                "student.head": ("mlp", "linear", "cnn", "bilstm"),
+            },
+            trials=(4, 8, 48),
+        ),
+    )
+)

@@ -1,0 +1,47 @@
+"""How numbers are written, by their metric."""
+
+import pytest
+
+from reports.quantities import difference, is_score, number, scaled, written
+
+
+@pytest.mark.parametrize(
+    "metric, value, std, expected",
+    [
+        ("accuracy", 85.34, 0.449, "85.3 ± 0.4"),
+        ("matthews", -0.04, None, "0.0"),
+        ("parameters", 47861634.0, 0.0, "47,861,634"),
+        ("classifier_parameters", 0.0, None, "0"),
+        ("sentences_per_second", 12345.6, 187.0, "12,300 ± 200"),
+        ("sentences_per_second", 12345.6, 3.0, "12,300 ± 3"),
+        ("sentences_per_second", 41.27, 0.42, "41.3 ± 0.4"),
+        ("speed_ratio", 6.522, None, "6.52×"),
+        ("speed_ratio", 860.4, 12.0, "860× ± 12"),
+        ("speed_ratio", 0.0123456, None, "0.0123×"),
+    ],
+)
+def test_a_value_is_written(metric, value, std, expected):
+    assert written(metric, value, std) == expected
+
+
+@pytest.mark.parametrize(
+    "metric, value, expected",
+    [
+        ("accuracy", -2.44, "−2.4"),
+        ("accuracy", 0.0, "+0.0"),
+        ("parameters", 0.0, "0"),
+        ("parameters", -1234.0, "−1,234"),
+        ("sentences_per_second", 13611.0, "+13,600"),
+    ],
+)
+def test_a_difference_has_a_sign(metric, value, expected):
+    assert difference(metric, value) == expected
+
+
+def test_scores_alone_are_multiplied():
+    assert scaled("accuracy", 0.5) == 50 and scaled("speed_ratio", 6.5) == 6.5
+    assert is_score("pearson_spearman_mean") and not is_score("parameters") and not is_score("sentences_per_second")
+
+
+def test_a_printed_number_may_have_separators():
+    assert (number("4,025,0421"), number("0.85"), number("18003")) == (40250421, 0.85, 18003)

@@ -1,0 +1,61 @@
+"""What every registered study must hold to: it plans in all its profiles, and answers tables that exist."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from harness.registry import STUDIES
+from harness.search.plan import Planner, Request
+from tests.conftest import ROOT
+
+PROFILES = ("quick", "small", "paper")
+each = pytest.mark.parametrize("name", STUDIES.names())
+
+
+@each
+@pytest.mark.parametrize("profile", PROFILES)
+def test_is_planned_in_every_profile(name: str, profile: str) -> None:
+    """Data, teachers and corpora need not be at hand: what they are is then unknown."""
+    plan = Planner(Request(name, profile), lenient=True).resolve()
+    assert plan["cells"] and not plan["notices"] or profile != "quick"
+    rows = {cell["row"] for cell in plan["cells"]}
+    study = STUDIES.get(name)
+    assert rows == {row.name for row in study.rows if not row.checkpoint or study.procedure == "speed"}
+    for cell in plan["cells"]:
+        assert not cell["refused"], (cell["row"], cell["refused"])
+        assert set(cell["after"]) <= set(plan["first"])
+    for first in plan["first"].values():
+        assert set(first["after"]) <= set(plan["first"])
+
+
+@each
+def test_declares_its_three_profiles_and_says_what_it_asks(name: str) -> None:
+    study = STUDIES.get(name)
+    assert set(study.profiles) == set(PROFILES) and study.question.endswith("?") and study.title
+    assert len({row.name for row in study.rows}) == len(study.rows)
+
+
+@each
+def test_every_row_that_names_a_published_one_finds_it(name: str) -> None:
+    study = STUDIES.get(name)
+    if study.published is None:
+        pytest.skip(f"{name} answers no published table")
+    lines = [
+        line
+        for file in study.published.files
+        for line in csv.DictReader((ROOT / "reports" / "published" / file).read_text(encoding="utf-8").splitlines())
+    ]
+    for row in study.rows:
+        wanted = row.published
+        if isinstance(wanted, str):
+            wanted = {study.published.row_column: wanted} if wanted else {}
+        if wanted:
+            assert any(all(line[column] == value for column, value in wanted.items()) for line in lines), row.name
+
+
+def test_studies_and_their_files_have_the_same_names() -> None:
+    files = {path.stem for path in (ROOT / "studies").glob("*.py")} - {"__init__", "matrix_settings"}
+    assert files == {n for n in STUDIES.names() if Path(STUDIES.origin(n)).parent == ROOT / "studies"}
