@@ -288,8 +288,8 @@ class Published:
     row_column and task_column name the CSV's columns. axes maps a CSV column to the axis of ours that it must equal:
     "student" or "init" (an initialisation without what follows its colon). init, where it is no column, is the
     initialisation all the numbers were made with. metric_columns maps one of our metrics to the values of CSV columns
-    that single its lines out. notes are oddities, beyond those of the CSV's own note column, that are printed wherever
-    the numbers are.
+    that single its lines out. reasons say why lines with these values in these columns cannot equal ours. notes are
+    oddities, beyond those of the CSV's own note column, that are printed wherever the numbers are.
     """
 
     files: tuple[str, ...]
@@ -300,6 +300,7 @@ class Published:
     axes: Mapping[str, str] = field(default_factory=dict)
     init: str = ""
     metric_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    reasons: tuple[tuple[Mapping[str, str], str], ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -70,7 +69,8 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
     def pair(entry: Entry, line: Printed | None, column: Column) -> Pair:
         value, std = (line[published.value_column], line.get("std", "")) if line else ("", "")
         note = _note(line, value, column, tested) if line else ""
-        return Pair(entry, value, std, numbers.setdefault(note, len(numbers) + 1) if note else 0)
+        reason = next((why for wanted, why in published.reasons if line and _has(line, wanted)), "")
+        return Pair(entry, value, std, numbers.setdefault(note, len(numbers) + 1) if note else 0, reason)
 
     blocks = []
     for block in table.blocks:
@@ -92,11 +92,11 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
             pairs = (pair(Entry("absent"), line, c) for line, c in zip(first, columns, strict=True))
             others.append(ComparedLine(label, tuple(pairs)))
     notes = tuple(numbers)
-    counted, unequal = _counted(blocks, columns, notes, published)
+    counted, unequal = _counted(blocks, columns, notes)
     remarks = [
         *(f"Not equal: {'; '.join(where)}. Reason: {reason}" for reason, where in unequal.items()),
         *remarks,
-        *(note for note in published.notes if note not in unequal),
+        *published.notes,
     ]
     return Comparison(published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes)
 
@@ -124,11 +124,11 @@ def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine
 
 
 def _counted(
-    blocks: Sequence[ComparedBlock], columns: Sequence[Column], notes: Sequence[str], published: Published
+    blocks: Sequence[ComparedBlock], columns: Sequence[Column], notes: Sequence[str]
 ) -> tuple[str, dict[str, list[str]]]:
     """How many published counts ours equal; and by their reason which ones do not.
 
-    The reason is the CSV's note, else the row's mark, else the study's note that names the difference itself.
+    The reason is the study's, else the CSV's note.
     """
     equal = total = 0
     unequal: dict[str, dict[str, list[str]]] = {}
@@ -141,9 +141,8 @@ def _counted(
                 total += 1
                 equal += pair.difference == 0
                 if pair.difference:
-                    mark = line.line.row.mark if line.line else ""
-                    reason = notes[pair.note - 1] if pair.note else mark or _naming(pair.difference, published.notes)
-                    found.setdefault(reason or "none is noted", []).append(column)
+                    reason = pair.reason or (notes[pair.note - 1] if pair.note else "none is known")
+                    found.setdefault(reason, []).append(column)
             for reason, where in found.items():
                 place = ", ".join(filter(None, (heading(block.student, block.init), _named(where, columns))))
                 unequal.setdefault(reason, {}).setdefault(place, []).append(line.label)
@@ -155,12 +154,6 @@ def _counted(
         for reason, places in unequal.items()
     }
     return counted, listed
-
-
-def _naming(difference: float, notes: Sequence[str]) -> str:
-    """The first note with this number in it, if it is one of four digits or more: smaller ones meet by chance."""
-    wanted = f"{abs(round(difference)):,}"
-    return next((note for note in notes if "," in wanted and wanted in re.findall(r"\d+(?:,\d{3})*", note)), "")
 
 
 def _named(some: Sequence[Column], columns: Sequence[Column]) -> str:

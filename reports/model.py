@@ -97,13 +97,14 @@ class Pair:
 
     printed and printed_std are the text of the CSV; difference is in points (of quantities in their own unit), None
     where one side is missing or unfinished or the two are averages over different tasks, and then ranks holds both
-    places among the rows compared.
+    places among the rows compared. reason is the study's for a number that cannot equal ours.
     """
 
     ours: Entry
     printed: str = ""
     printed_std: str = ""
     note: int = 0
+    reason: str = ""
     difference: float | None = None
     ranks: tuple[int, int] | None = None
 

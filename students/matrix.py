@@ -29,18 +29,17 @@ PRODUCT = {"product": Hyperparameter("auto", choices=products.FORMS)}
 class MatrixStudent(Student):
     """What the four have in common; directions is how many products are taken.
 
-    Reads input of any length, but raises FloatingPointError where a product leaves the range of float32: never at 512
-    tokens with the matrices it starts from, and `students.products` says with which.
+    Raises FloatingPointError where a long product overflows or vanishes: see `students.products`, also for 512 tokens.
     """
 
     directions: ClassVar[int]
 
     def __init__(self, config: StudentConfig):
         super().__init__(config)
-        own, words, padding = self._checked(config.settings), config.source["vocab_size"], config.source["pad_token_id"]
+        words, padding = config.source.get("vocab_size"), config.source.get("pad_token_id")
+        own = self._checked(config.settings)
         shape = own.get("vector_size", 0), own.get("matrix_size", 0), self.directions
-        product = own.get("product", "auto")
-        self.embedding = MatrixEmbedding(words, padding, *shape, own["embedding_dropout"], product)
+        self.embedding = MatrixEmbedding(words, padding, *shape, own["embedding_dropout"], own.get("product", "auto"))
         self.dropout = nn.Dropout(own["hidden_dropout"])
         self.pair_encoding, self.reads_tokens = own["pair_encoding"], own["head"] == "bilstm"
         sentence, state = widths(*shape)
@@ -48,7 +47,7 @@ class MatrixStudent(Student):
         self.head: nn.Module = (
             heads.build(own["head"], parts, config.outputs)
             if config.outputs
-            else nn.Linear(sum(state), words)  # predicts masked tokens
+            else nn.Linear(sum(state), self.embedding.words)  # predicts masked tokens
         )
         self.post_init()
 
@@ -93,29 +92,20 @@ class MatrixStudent(Student):
         return LayerMap(((1, teacher.layers),))  # its only layer learns from the last
 
     def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """vectors:FILE is read by `MatrixEmbedding.load`; returns how many words it held, and their share of all."""
+        """vectors:FILE is read by `MatrixEmbedding.load`, which tells what is recorded."""
         init = self.canonical_init(init)
-        if init == "random":
-            return {}
-        vocabulary = self.config.source["vocab_size"]
-        words = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), vocabulary))))
-        found = self.embedding.load(Path(init.partition(":")[2]), words)
-        return {"coverage": found / vocabulary, "vectors_found": found}
+        return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
         if not want.hidden_states <= {0, 1}:
-            raise UserError(
-                f"hidden_states of layer {max(want.hidden_states)} were asked of {self.name}: it has 0 and 1"
-            )
+            raise UserError(f"{self.name} has hidden_states of layers 0 and 1, not of {max(want.hidden_states)}")
         if len(batch.encodings) > 1 and (want.sentence or want.hidden_states):
             raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no sentence or states")
-        masks = [encoding["attention_mask"].bool() for encoding in batch.encodings]
-        padding = self.embedding.padding
-        ids = [e["input_ids"].masked_fill(~mask, padding) for e, mask in zip(batch.encodings, masks, strict=True)]
-        tokens = want.mlm_logits or 1 in want.hidden_states or (want.logits and self.reads_tokens)
+        ids = [self.embedding.ids(encoding) for encoding in batch.encodings]
+        by_token = want.mlm_logits or 1 in want.hidden_states or (want.logits and self.reads_tokens)
         # bfloat16 would round away most of what tells a matrix near the identity from it
         with torch.autocast(ids[0].device.type, enabled=False):
-            states = [self.embedding.states(i) for i in ids] if tokens else []
+            states = [self.embedding.states(i) for i in ids] if by_token else []
             sentences = [self.embedding.sentence_of(s) for s in states] or [self.embedding.sentence(i) for i in ids]
             hidden = {0: self.embedding.alone(ids[0])} if 0 in want.hidden_states else {}
         outputs = Outputs(hidden_states=hidden | ({1: states[0]} if 1 in want.hidden_states else {}))
@@ -124,14 +114,14 @@ class MatrixStudent(Student):
         if want.mlm_logits and batch.targets is not None:
             outputs.mlm_logits = self.head(self.dropout(states[0][batch.targets != IGNORED]))
         if want.logits and self.reads_tokens:
-            aligned, mask = pairs.align(states, masks)
+            aligned, mask = pairs.align(states, [encoding["attention_mask"].bool() for encoding in batch.encodings])
             outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, aligned)), mask)
         elif want.logits:
             outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, sentences)))
         return outputs
 
 
-VECTORS, MATRICES = {"vector_size": Hyperparameter(400, low=1)}, {"matrix_size": Hyperparameter(20, low=1)}
+HYBRID = {"vector_size": Hyperparameter(400, low=1), "matrix_size": Hyperparameter(20, low=1)} | SETTINGS | PRODUCT
 registered = partial(
     student,
     emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.MLM_LOGITS},
@@ -150,11 +140,11 @@ class CMOW(MatrixStudent):
     directions = 1
 
 
-@registered("hybrid", hyperparameters=VECTORS | MATRICES | SETTINGS | PRODUCT)
+@registered("hybrid", hyperparameters=HYBRID)
 class Hybrid(MatrixStudent):
     directions = 1
 
 
-@registered("bidirectional_hybrid", hyperparameters=VECTORS | MATRICES | SETTINGS | PRODUCT)
+@registered("bidirectional_hybrid", hyperparameters=HYBRID)
 class BidirectionalHybrid(MatrixStudent):
     directions = 2

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import initialization
+from transformers import PreTrainedTokenizerBase, initialization
 
 from harness.errors import UserError
 from harness.modeling import word_vectors
@@ -36,9 +37,20 @@ class MatrixEmbedding(nn.Module):
     lost in every tenth token would leave nothing of the product of a sentence.
     """
 
-    def __init__(self, words: int, padding: int, vector: int, side: int, directions: int, dropout: float, product: str):
+    def __init__(
+        self,
+        words: int | None,
+        padding: int | None,
+        vector: int,
+        side: int,
+        directions: int,
+        dropout: float,
+        product: str,
+    ):
         super().__init__()
-        self.padding, self.side, self.dropout, self.product = padding, side, dropout, product
+        if words is None or padding is None:
+            raise UserError("matrix embeddings need the teacher's vocab_size and pad_token_id; it lacks one of them")
+        self.words, self.padding, self.side, self.dropout, self.product = words, padding, side, dropout, product
         table = partial(nn.Embedding, words, padding_idx=padding, sparse=True)  # a batch uses few of the rows
         self.vectors = table(vector) if vector else None
         self.matrices = nn.ModuleList(table(side * side) for _ in range(directions))
@@ -54,12 +66,13 @@ class MatrixEmbedding(nn.Module):
         """The table of vectors, where there is one, then those of matrices, whose rows are the matrices row by row."""
         return [table for table in (self.vectors, *self.matrices) if isinstance(table, nn.Embedding)]
 
-    def load(self, path: Path, words: Sequence[str]) -> int:
-        """Fill the rows of the words, given in the order of their ids, that a file of vectors holds; how many it does.
+    def load(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """Fill the rows of the words of the tokenizer that a file of vectors holds, except padding's.
 
-        Its rows fill what they are as wide as: all of a word, in the order of `tables`, or else its vector, or else its
-        matrices. Both directions then start from the same matrices, and differ by the order of the product alone.
-        Words that the file lacks keep their random start. Raises UserError if no part is so wide.
+        The file's rows fill what they are as wide as: all of a word, in the order of `tables`, or else its vector, or
+        else its matrices. Both directions then start from the same matrices, and differ by the order of the product
+        alone. Words that the file lacks keep their random start. Returns how many words were found, and their share
+        of the vocabulary. Raises UserError if no part is so wide.
         """
         width, tables = word_vectors.width_of(path), self.tables()
         sizes = [table.embedding_dim for table in tables]
@@ -72,13 +85,18 @@ class MatrixEmbedding(nn.Module):
         if not chosen:
             parts = f"{' + '.join(map(str, sizes))} = {sum(sizes)}" if len(sizes) > 1 else str(sum(sizes))
             raise UserError(f"{path} holds rows of {width} numbers, but a word of this student has {parts}")
+        words = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), self.words))))
         rows, found = word_vectors.read(path, words, width)
         found[self.padding : self.padding + 1] = False
         columns = rows.split(sizes, 1) if chosen == tables else [rows] * len(chosen)
         with torch.no_grad():
             for table, part in zip(chosen, columns, strict=True):
                 table.weight[: len(words)][found] = part[found]
-        return int(found.sum())
+        return {"coverage": int(found.sum()) / self.words, "vectors_found": int(found.sum())}
+
+    def ids(self, encoding: Mapping[str, Tensor]) -> Tensor:
+        """(B, L) token ids, padding wherever the attention mask says so."""
+        return encoding["input_ids"].masked_fill(encoding["attention_mask"] == 0, self.padding)
 
     def sentence(self, ids: Tensor) -> Tensor:
         """(B, L) token ids -> (B, D); the prefixes are not computed. Raises as `products.check`."""
@@ -129,12 +147,12 @@ class MatrixEmbedding(nn.Module):
         return form == "sequential" and not torch.is_grad_enabled()
 
     def _states_step_by_step(self, ids: Tensor) -> Tensor:
-        states = torch.empty(*ids.shape, sum(self.state_widths), device=ids.device)
+        states = self.tables()[0].weight.new_empty(*ids.shape, sum(self.state_widths))
         for (table, back), part in zip(self._parts(), states.split(self.state_widths, 2), strict=True):
             places = range(ids.size(1))[:: -1 if back else 1]
             words = (self._look(table, ids[:, place]) for place in places)
-            states_of_part = accumulate(words, torch.add if table is self.vectors else torch.bmm)
-            for place, state in zip(places, states_of_part, strict=True):
+            running = accumulate(words, torch.add if table is self.vectors else torch.bmm)
+            for place, state in zip(places, running, strict=True):
                 part[:, place] = state.flatten(1)
         return states
 

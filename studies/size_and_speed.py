@@ -40,6 +40,7 @@ study(
             source="Galke et al., Matrix Embeddings, Table V",
             row_column="row",
             task_column="",
+            metric_columns={"sentences_per_second": {"quantity": "inference speed"}},
             notes=(
                 "The published speeds were measured on an NVIDIA A100-SXM4-40GB; ratios compare across machines better "
                 "than seconds, and a processor is another machine: 6.5 times BERT-base is printed.",

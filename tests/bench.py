@@ -91,9 +91,10 @@ def speed(batch: int = 256, length: int = 64) -> None:
     models["the hybrid's look-ups alone"] = over(partial(_look_up, student), batches)
     seconds = compare(models, ROUNDS)
     reference = min((times for name, times in seconds.items() if name.startswith(REFERENCE)), key=statistics.median)
-    print(f"{'':45}{'sentences/s':>12}{'x ' + REFERENCE:>13}")
+    print(f"{'':35}{'sentences/s':>12}{'x ' + REFERENCE:>13}  in each round")
     for name, own in seconds.items():
-        print(f"{name:45}{batch / statistics.median(own):12,.1f}{ratio(own, reference):13,.1f}")
+        each = ", ".join(f"{r / s:,.1f}" for r, s in zip(reference, own, strict=True))
+        print(f"{name:35}{batch / statistics.median(own):12,.1f}{ratio(own, reference):13,.1f}  {each}")
 
 
 def _machine() -> torch.device:

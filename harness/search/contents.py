@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,19 @@ class Contents:
 
     def corpus(self) -> str:
         """A hash of the corpus. Raises UserError if the plan needs one and none is given."""
-        from harness.data.corpora import content
+        from harness.data import corpora
 
         if not self.corpus_source:
             raise UserError(
                 "distilling on unlabelled text needs a corpus: --corpus FILE, FOLDER, embedded, pydoc or hub:NAME"
             )
-        return str(self._once("corpus", lambda: self._or_unknown(lambda: content(self.corpus_source))))
+
+        def read() -> str:
+            if not self.corpus_source.startswith("hub:"):
+                deque(corpora.documents(self.corpus_source), 0)  # its mistakes are told before anything is trained
+            return corpora.content(self.corpus_source)
+
+        return str(self._once("corpus", lambda: self._or_unknown(read)))
 
     def read(self) -> set[str]:
         """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""

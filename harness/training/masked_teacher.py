@@ -91,7 +91,7 @@ class MaskedTeacher:
             path = self.place.cache / "masked" / key[:16] / f"epoch-{epoch}"
             stored = StoredTargets(path, self.vocabulary)
             self.divergence = stored.fill(
-                self.data, epoch, number, lambda b: self._compute(b, Want(mlm_logits=True)).mlm_logits
+                self.data, epoch, number, lambda b: self._compute(b, Want(mlm_logits=True)).mlm_logits, self.device
             )
             self._stored = {epoch: stored}
         return self._stored[epoch]
@@ -109,7 +109,7 @@ class StoredTargets:
         self.folder, self.vocabulary = folder, vocabulary
         self._open: tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]] | None = None
 
-    def fill(self, data: Any, epoch: int, number: int, compute: Any) -> float:
+    def fill(self, data: Any, epoch: int, number: int, compute: Any, device: torch.device) -> float:
         """Store every piece of `data` unless it is there whole; returns the mean divergence.
 
         The first process computes, others wait.
@@ -123,7 +123,7 @@ class StoredTargets:
             counts: list[int] = []
             with atomic_file(self.folder / "tokens.i32") as tokens, atomic_file(self.folder / "logs.f32") as logs:
                 for index in evaluation_batches(data.lengths, BATCH):
-                    batch = data.batch(index, None, epoch)
+                    batch = data.batch(index, device, epoch)
                     whole = compute(batch).float().log_softmax(-1)  # (P, V)
                     likeliest = whole.topk(number)  # (P, k)
                     even = _spread(likeliest.values, likeliest.indices, self.vocabulary)

@@ -137,7 +137,7 @@ class TestContract:
 
     @pytest.mark.parametrize("name", NAMES)
     def test_what_it_cannot_emit(self, name: str) -> None:
-        with pytest.raises(UserError, match="layer 2"):
+        with pytest.raises(UserError, match="not of 2"):
             build(name)(batch(), Want(hidden_states=frozenset({1, 2})))
         apart = build(name, pair_encoding="diffcat")
         for want in (Want(sentence=True), STATES):
@@ -145,6 +145,11 @@ class TestContract:
                 apart(pair(), want)
         with pytest.raises(UserError, match="diffcat was given 1"):
             apart(batch(), Want(logits=True))
+
+    def test_a_teacher_without_padding(self) -> None:
+        for source in ({"vocab_size": 30}, {"vocab_size": 30, "pad_token_id": None}):
+            with pytest.raises(UserError, match="pad_token_id"):
+                STUDENTS.get("cmow")(StudentConfig("cmow", {}, source, 2))
 
 
 def published() -> list[Any]:
