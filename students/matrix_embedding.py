@@ -158,11 +158,13 @@ class MatrixEmbedding(nn.Module):
 
     def _look(self, table: nn.Embedding, ids: Tensor) -> Tensor:
         """(...) token ids -> (..., v) vectors or (..., n, n) matrices, with dropout."""
-        found = table(ids)
-        if self.training and self.dropout:
-            neutral = self._neutral(table)
-            found = neutral + F.dropout(found - neutral, self.dropout)
-        return found if table is self.vectors else found.unflatten(-1, (self.side, self.side))
+        found, rate = table(ids), self.dropout if self.training else 0.0
+        if table is self.vectors:
+            return F.dropout(found, rate) if rate else found
+        if rate:
+            identity = self._neutral(table)
+            found = identity + F.dropout(found - identity, rate)
+        return found.unflatten(-1, (self.side, self.side))
 
     def _sum(self, table: nn.Embedding, ids: Tensor) -> Tensor:
         """(B, L) token ids -> (B, v)"""
@@ -177,6 +179,7 @@ class MatrixEmbedding(nn.Module):
         return torch.eye(self.side, dtype=table.weight.dtype, device=table.weight.device).flatten()
 
     def _checked(self, sentence: Tensor, ids: Tensor) -> Tensor:
-        if self.matrices:
-            products.check(sentence[:, -len(self.matrices) * self.side**2 :], ids.size(1))
+        size = self.side**2
+        if self.matrices:  # (B, D) -> (B * directions, n * n): either product alone may overflow or vanish
+            products.check(sentence[:, -len(self.matrices) * size :].reshape(-1, size), ids.size(1))
         return sentence

@@ -9,10 +9,10 @@ words drawn by Zipf's law from 30,522, whose 20 x 20 matrices are the identity p
 s; the largest entry of their products.
 
     s       L = 128            L = 512
-    0.01    1.1 to 1.8         4 to 15          as the students start
+    0.01    1.1 to 1.8         4 to 15            as the students start
     0.05    2e1 to 1e2         8e5 to 3e8
-    0.1     2e4 to 4e6         6e18 to 1e23     refused
-    0.2     3e14 to 2e17       overflow         refused
+    0.1     2e4 to 4e6         6e18 to 1e23, refused
+    0.2     3e14 to 2e17       overflow, refused
 
 Nothing is rescaled. `check` refuses products outside the range in which norms and losses can compute with them.
 """
@@ -34,8 +34,10 @@ def choose(form: str, device: torch.device) -> str:
     """The form that `auto` stands for on a device; other forms stand for themselves."""
     if form != "auto":
         return form
-    # On a CPU both do the same work, but the sequential form on what the cache still holds. On an accelerator a step
-    # costs the launch of a kernel, whatever its size.
+    # One CPU thread, 20 x 20, time of the logarithmic form over that of the sequential: whole products 1.4 in inference
+    # (batch 256, length 64; 0.8 at 32 x 32) and 1.1 to 1.2 in training, prefixes 1.8 to 2.4 and 1.3 to 1.4: it works on
+    # what no longer is in the cache, and the scan multiplies twice as often. On an accelerator every step costs the
+    # launch of a kernel, so the fewer the better.
     return "sequential" if device.type == "cpu" else "logarithmic"
 
 

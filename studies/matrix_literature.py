@@ -12,7 +12,7 @@ BEST = (
     ("bidirectional_hybrid", "random", MLP, ("mnli", "qnli", "entailment")),
     ("cbow", "pretrained", MLP, ("mrpc", "stsb_classes", "paraphrase")),
     ("hybrid", "random", MLP, ("qqp",)),
-    ("cmow", "random", CNN, ("sst2",)),
+    ("cmow", "random", CNN, ("sst2", "sentiment")),
     ("cmow", "pretrained", CNN, ("wnli",)),
 )
 

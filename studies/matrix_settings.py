@@ -28,13 +28,13 @@ _QUICK = {
     "student.vector_size": 64,
     "student.embedding_dropout": 0.0,
     "student.hidden_dropout": 0.1,
-    "epochs": 6,
+    "epochs": 10,
     "train_examples": 896,
     "max_length": 32,
     "general.epochs": 1,
     "general.pieces": 6000,
     "general.max_length": 32,
-    "general.learning_rate": 3e-3,
+    "general.learning_rate": 1e-2,
 }
 _SMALL = {
     **_LOSS,
@@ -60,7 +60,7 @@ _PAPER = {
 def profiles(
     inits: tuple[str, ...] = ("random",),
     search: Mapping[str, Any] | None = None,
-    quick: tuple[str, ...] = ("acceptability", "paraphrase", "entailment"),
+    quick: tuple[str, ...] = ("acceptability", "sentiment", "paraphrase", "entailment"),
     small: tuple[str, ...] = ("mrpc", "rte", "stsb_classes"),
     paper: tuple[str, ...] = GLUE,
     trials: tuple[int, int, int] = (1, 2, 6),
@@ -75,7 +75,7 @@ def profiles(
             trials=trials[0],
             seeds=2,
             settings=_QUICK,
-            search={**more, "learning_rate": (3e-3, 1e-3)},
+            search={**more, "learning_rate": (1e-2, 5e-3)},
             corpus="embedded",
         ),
         "small": Profile(

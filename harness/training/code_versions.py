@@ -12,8 +12,12 @@ from typing import Any
 
 @functools.cache
 def fingerprint(path: str) -> str:
-    """12 hexadecimal digits of a Python file's syntax tree: comments, docstrings and layout do not count."""
+    """12 hexadecimal digits of a Python file's syntax tree and of the files beside it that it imports.
+
+    Comments, docstrings and layout do not count.
+    """
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    beside = [fingerprint(str(file)) for file in _imported(tree, Path(path))]
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(body, list) and body:
@@ -24,7 +28,19 @@ def fingerprint(path: str) -> str:
                 and isinstance(first.value.value, str)
             ):
                 node.body = body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+    return hashlib.sha256("".join([ast.dump(tree), *beside]).encode()).hexdigest()[:12]
+
+
+def _imported(tree: ast.Module, path: Path) -> list[Path]:
+    """The files of the same package that a file imports by the package's name."""
+    package, names = path.parent.name, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+            names.add((node.module or "").removeprefix(f"{package}."))
+    files = (path.with_name(f"{name}.py") for name in sorted(names))
+    return [file for file in files if file.is_file() and file != path]
 
 
 def code_versions(specification: Mapping[str, Any]) -> dict[str, str]:

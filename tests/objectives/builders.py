@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import IGNORED, Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 
@@ -22,7 +22,7 @@ TEACHER = replace(STUDENT, name="teacher", layers=4)
 LAYERS = LayerMap(((1, 2), (2, 4)))
 LENGTHS = (5, 2, 4, 1, 5, 3)
 
-TOKEN_DIMENSIONS = {"mlm_logits": (1,), "hidden_states": (1,), "attention_scores": (2, 3), "values": (2,)}
+TOKEN_DIMENSIONS = {"hidden_states": (1,), "attention_scores": (2, 3), "values": (2,)}
 
 
 def make(
@@ -42,6 +42,14 @@ def make_batch(labels: Tensor | None = None, lengths: tuple[int, ...] = LENGTHS)
     return Batch(torch.arange(len(lengths)), labels, (encoding,))
 
 
+def make_masked_batch() -> Batch:
+    """Masked text, as the batch of a corpus is: every other token of each example is to be predicted."""
+    batch = make_batch(torch.zeros(len(LENGTHS)))
+    position = torch.arange(max(LENGTHS))
+    tokens = (torch.arange(len(LENGTHS))[:, None] * 3 + position) % STUDENT.vocabulary
+    return replace(batch, targets=torch.where(batch.mask & (position % 2 == 0), tokens, IGNORED))
+
+
 def make_outputs(
     model: ModelInfo,
     want: Want,
@@ -50,13 +58,17 @@ def make_outputs(
     dtype: torch.dtype = torch.float32,
     requires_grad: bool = False,
 ) -> Outputs:
-    """Exactly the signals of `want`, normally distributed; padded positions hold noise too."""
+    """Exactly the signals of `want`, normally distributed; padded positions hold noise too.
+
+    mlm_logits are those at the positions that the batch asks for.
+    """
     generator = torch.Generator().manual_seed(seed)
     size, length = batch.mask.shape
+    predicted = 0 if batch.targets is None else int((batch.targets != IGNORED).sum())
     shapes = {
         "logits": (size, model.labels),
         "sentence": (size, model.width),
-        "mlm_logits": (size, length, model.vocabulary),
+        "mlm_logits": (predicted, model.vocabulary),
         "hidden_states": (size, length, model.width),
         "attention_scores": (size, model.heads, length, length),
         "values": (size, model.heads, length, model.width // model.heads),
@@ -108,4 +120,7 @@ def padded_batch(batch: Batch, extra: int) -> Batch:
         {key: torch.nn.functional.pad(value, (0, extra)) for key, value in encoding.items()}
         for encoding in batch.encodings
     )
-    return replace(batch, encodings=longer)
+    targets = batch.targets
+    if targets is not None:
+        targets = torch.nn.functional.pad(targets, (0, extra), value=IGNORED)
+    return replace(batch, encodings=longer, targets=targets)

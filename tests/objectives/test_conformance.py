@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from harness import pairing
 from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Task
+from harness.data.tasks import CORPUS
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 from tests.objectives.builders import (
@@ -22,6 +24,7 @@ from tests.objectives.builders import (
     TEACHER,
     make,
     make_batch,
+    make_masked_batch,
     make_outputs,
     padded,
     padded_batch,
@@ -42,15 +45,21 @@ class Case:
         return replace(STUDENT, labels=self.task.outputs)
 
     def batch(self) -> Batch:
+        if self.task.corpus:
+            return make_masked_batch()
         return make_batch() if self.task.classification else make_batch(torch.tensor([0.0, 5.0, 2.5, 3.2, 4.0, 1.0]))
 
+    def refusal(self) -> str:
+        procedure = "general" if self.task.corpus else "two_stage"
+        return pairing.refusal(self.objective, procedure, self.student, self.teacher, self.task)
+
     def build(self, seed: int = 0, **settings: Any) -> Objective:
-        """The objective, prepared as before training."""
+        """The objective, prepared as before training; on a corpus there are no labels to prepare with."""
         torch.manual_seed(seed)
         built = make(self.objective, self.student, self.teacher, **settings)
-        labels = self.batch().labels
-        assert labels is not None
-        built.prepare(labels, len(labels))
+        if not self.task.corpus:
+            labels = self.batch().labels
+            built.prepare(labels, len(labels))
         return built
 
     def outputs(self, dtype: torch.dtype = torch.float32, requires_grad: bool = False) -> tuple[Outputs, Outputs]:
@@ -70,9 +79,9 @@ PAIRINGS = [
     Case(name, replace(teacher, labels=task.outputs), task)
     for name in OBJECTIVES.names()
     for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
-    for task in (CLASSES, SCORES)
+    for task in (CLASSES, SCORES, CORPUS)
 ]
-REFUSALS = {case: OBJECTIVES.get(case.objective).refuse(case.student, case.teacher, case.task) for case in PAIRINGS}
+REFUSALS = {case: case.refusal() for case in PAIRINGS}
 CASES = [case for case in PAIRINGS if not REFUSALS[case]]
 
 each_name = pytest.mark.parametrize("name", OBJECTIVES.names())
@@ -134,9 +143,10 @@ def test_leaves_what_it_is_given_unchanged(case: Case) -> None:
     loss_of(case.build(), student, teacher, batch)
     for given, kept in zip((student, teacher), before, strict=True):
         assert all(torch.equal(tensor, tensors(kept)[key]) for key, tensor in tensors(given).items())
-    assert batch.labels is not None and batch_before.labels is not None
     assert torch.equal(batch.ids, batch_before.ids) and torch.equal(batch.labels, batch_before.labels)
     assert torch.equal(batch.mask, batch_before.mask)
+    if batch.targets is not None and batch_before.targets is not None:
+        assert torch.equal(batch.targets, batch_before.targets)
 
 
 @each_case

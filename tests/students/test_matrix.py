@@ -410,6 +410,15 @@ class TestNumbers:
         with pytest.raises(FloatingPointError, match="512 tokens"):
             far(read, want)
 
+    @pytest.mark.parametrize("direction", [0, 1])
+    def test_one_product_may_vanish_alone(self, direction: int) -> None:
+        student, read = build("bidirectional_hybrid"), batch(encoding((20, 20, 20)))
+        with torch.no_grad():
+            student.embedding.tables()[1 + direction].weight.mul_(1e-3)
+        for want in (Want(sentence=True), STATES):
+            with pytest.raises(FloatingPointError, match="20 tokens"):
+                student(read, want)
+
     def test_both_forms_learn_alike(self) -> None:
         gradients = []
         for form in FORMS:
