@@ -110,7 +110,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         protocol=results.protocol(plan),
         budget=results.budget(plan),
         recipe=results.recipe(plan),
-        notes=results.general_recipe(plan),
+        notes=(*results.general_recipe(plan), *results.coverage(plan, ledger)),
         older_code=tuple(results.older_code(plan, ledger, _origins(plan))),
     )
     return reports.build(

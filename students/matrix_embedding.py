@@ -71,17 +71,17 @@ class MatrixEmbedding(nn.Module):
 
         The file's rows fill what they are as wide as: all of a word, in the order of `tables`, or else its vector, or
         else its matrices. Both directions then start from the same matrices, and differ by the order of the product
-        alone. Words that the file lacks keep their random start. Returns how many words were found, and their share
-        of the vocabulary. Raises UserError if no part is so wide.
+        alone. Words that the file lacks keep their random start. Returns how many words were found, their share of
+        the vocabulary, and what was filled. Raises UserError if no part is so wide.
         """
         width, tables = word_vectors.width_of(path), self.tables()
         sizes = [table.embedding_dim for table in tables]
         if width == sum(sizes):
-            chosen = tables
+            chosen, filled = tables, "whole words"
         elif self.vectors is not None and width == sizes[0]:
-            chosen = tables[:1]
+            chosen, filled = tables[:1], "vectors"
         else:
-            chosen = [table for table in self.tables() if table.embedding_dim == width]
+            chosen, filled = [table for table in self.tables() if table.embedding_dim == width], "matrices"
         if not chosen:
             parts = f"{' + '.join(map(str, sizes))} = {sum(sizes)}" if len(sizes) > 1 else str(sum(sizes))
             raise UserError(f"{path} holds rows of {width} numbers, but a word of this student has {parts}")
@@ -92,7 +92,7 @@ class MatrixEmbedding(nn.Module):
         with torch.no_grad():
             for table, part in zip(chosen, columns, strict=True):
                 table.weight[: len(words)][found] = part[found]
-        return {"coverage": int(found.sum()) / self.words, "vectors_found": int(found.sum())}
+        return {"coverage": int(found.sum()) / self.words, "vectors_found": int(found.sum()), "filled": filled}
 
     def ids(self, encoding: Mapping[str, Tensor]) -> Tensor:
         """(B, L) token ids, padding wherever the attention mask says so."""

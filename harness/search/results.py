@@ -187,6 +187,18 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     return tuple(said)
 
 
+def coverage(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
+    """Sentences on how much of the vocabulary the files of vectors cover that students start from."""
+    said: dict[str, None] = {}
+    for cell in _cells(plan):
+        for run in progress(cell, plan["defaults"], ledger.read).trials:
+            started = run.record.get("initialisation", {})
+            if "coverage" in started:
+                share = f"{100 * started['coverage']:.1f}% of the vocabulary"
+                said[f"Init {cell['init']} gives {cell['student']} the {started['filled']} of {share}."] = None
+    return tuple(said)
+
+
 def _measures(plan: Plan) -> bool:
     return plan["procedure"] in ("count", "speed")
 

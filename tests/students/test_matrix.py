@@ -450,23 +450,23 @@ class TestVectorsFromAFile:
         return student, before, student.initialise(f"vectors:{file}", teacher, tokenizer)
 
     @pytest.mark.parametrize(
-        ("name", "width", "filled"),
+        ("name", "width", "filled", "called"),
         [
-            ("cbow", 9, [slice(0, 9)]),
-            ("cmow", 9, [slice(0, 9)]),
-            ("hybrid", 5, [slice(0, 5), None]),
-            ("hybrid", 9, [None, slice(0, 9)]),
-            ("hybrid", 14, [slice(0, 5), slice(5, 14)]),
-            ("bidirectional_hybrid", 9, [None, slice(0, 9), slice(0, 9)]),
-            ("bidirectional_hybrid", 23, [slice(0, 5), slice(5, 14), slice(14, 23)]),
+            ("cbow", 9, [slice(0, 9)], "whole words"),
+            ("cmow", 9, [slice(0, 9)], "whole words"),
+            ("hybrid", 5, [slice(0, 5), None], "vectors"),
+            ("hybrid", 9, [None, slice(0, 9)], "matrices"),
+            ("hybrid", 14, [slice(0, 5), slice(5, 14)], "whole words"),
+            ("bidirectional_hybrid", 9, [None, slice(0, 9), slice(0, 9)], "matrices"),
+            ("bidirectional_hybrid", 23, [slice(0, 5), slice(5, 14), slice(14, 23)], "whole words"),
         ],
     )
     def test_what_is_filled(
-        self, name: str, width: int, filled: list[slice | None], tokenizer: Any, tmp_path: Path
+        self, name: str, width: int, filled: list[slice | None], called: str, tokenizer: Any, tmp_path: Path
     ) -> None:
         vector = {"vector_size": 5} if name not in ("cbow", "cmow") else {}
         student, before, recorded = self.start(name, width, tokenizer, tmp_path, **vector)
-        assert recorded == {"coverage": 2 / 20, "vectors_found": 2}
+        assert recorded == {"coverage": 2 / 20, "vectors_found": 2, "filled": called}
         for table, old, columns in zip(student.embedding.tables(), before, filled, strict=True):
             for place, word in ((1, "dog"), (2, "cat")):
                 if columns is not None:
