@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from harness.contracts import LayerMap, Want
-from harness.data import sources
+from harness.data import embedded, sources
 from harness.data.encoding import Encoded, encode
 from harness.data.tasks import get_task
 from harness.modeling import combine
@@ -61,6 +61,6 @@ def correct(logits: torch.Tensor, dev: Encoded) -> float:
 @pytest.mark.parametrize("task", ["acceptability", "sentiment"])
 def test_a_product_hears_the_order_and_a_sum_does_not(task: str, seed: int, tmp_path: Path) -> None:
     chance = 0.5
-    noise = 3 * math.sqrt(chance * (1 - chance) / 400)  # three standard deviations on 400 dev examples
+    noise = 3 * math.sqrt(chance * (1 - chance) / embedded.DEV_SIZE)  # three standard deviations
     assert accuracy("cbow", task, seed, tmp_path / "sum") == pytest.approx(chance, abs=noise)
     assert accuracy("cmow", task, seed, tmp_path / "product") > 0.9

@@ -1,0 +1,100 @@
+"""The studies of galke2022 through the command line: rows that fix axes, checkpoints, counts and speeds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Harness
+
+SIZES = ("student.matrix_size=4", "student.vector_size=16", "max_length=16")
+SHORT = ("epochs=1", "train_examples=32", "teacher.epochs=1")
+
+
+@pytest.fixture
+def study(call: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> Any:
+    """study(name, *words) runs a study on the small files into a fresh folder and gives its JSON table."""
+
+    def run(name: str, *words: object) -> Any:
+        common = ("--teacher", checkpoint, "--data", glue, "--seeds", 1, "--trials", 1, "--out", tmp_path / "out")
+        done = call("run", "--study", name, *common, "--workers", 1, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((tmp_path / "out" / name / "quick" / "table.json").read_text())
+
+    return run
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(p.read_text())["record"] for p in sorted(out.glob("ledger/*/record.json"))]
+
+
+def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(study: Any, tmp_path: Path) -> None:
+    """Of a single sentence there is no pair to encode."""
+    study("pair_encoding", "--tasks", "sst2", "mrpc", "--set", *SIZES, *SHORT)
+    runs = [r["specification"] for r in records(tmp_path / "out") if r["specification"]["kind"] == "student"]
+    encodings = sorted((run["task"], run["settings"]["hybrid.pair_encoding"]) for run in runs)
+    assert encodings == [("mrpc", "diffcat"), ("mrpc", "joint"), ("sst2", "joint")]
+
+
+def test_a_setting_that_rows_differ_in_is_not_to_be_set(call: Harness, tmp_path: Path) -> None:
+    done = call("run", "--study", "pair_encoding", "--set", "student.pair_encoding=joint", "--out", tmp_path / "out")
+    assert done.returncode == 2 and "what rows of pair_encoding differ in" in done.stderr
+    done = call("run", "--study", "pair_encoding", "--set", "student.heads=mlp", "--out", tmp_path / "out")
+    assert done.returncode == 2 and "did you mean student.head or" in done.stderr
+
+
+def test_checkpoints_are_fine_tuned_as_they_are(study: Any, checkpoint: Path, tmp_path: Path) -> None:
+    words = ("--objectives", "hybrid_mlp", "--checkpoints", f"distilbert={checkpoint}", f"mine={checkpoint}")
+    table = study("matrix_literature", "--tasks", "sst2", *words, "--set", *SIZES, *SHORT)
+    rows = [entry["row"] for entry in table["entries"]]
+    assert sorted(dict.fromkeys(rows)) == ["DistilBERT", "Hybrid + MLP (rand. init.)", "mine", "teacher"]
+    made = [r for r in records(tmp_path / "out") if r["specification"]["kind"] == "checkpoint"]
+    assert len(made) == 1 and "teacher_signals" not in made[0]  # two rows of one model share its run
+
+
+def test_students_narrow_the_rows_that_fix_theirs(call: Harness, glue: Path, checkpoint: Path) -> None:
+    words = ("plan", "--study", "matrix_literature", "--teacher", checkpoint, "--data", glue, "--tasks", "sst2")
+    done = call(*words, "--students", "hybrid")
+    rows = {line.split()[4] for line in done.stdout.splitlines() if " sst2 " in line}
+    assert done.returncode == 0 and rows == {"hybrid_mlp"}, done.stdout + done.stderr
+
+
+def test_augmented_examples_join_the_training_examples_alone(
+    study: Any, checkpoint: Path, glue: Path, tmp_path: Path
+) -> None:
+    words = ("--tasks", "sst2", "--objectives", "joint", "--set", *SIZES, *SHORT, "augmentation_copies=2")
+    study("pair_encoding", *words, "augmentation=masked_language_model")
+    (run,) = [r for r in records(tmp_path / "out") if r["specification"]["kind"] == "student"]
+    assert 32 < run["examples"] <= 96
+    assert run["teacher_signals"] == {"logits": "stored"}
+
+
+def test_augmentation_settings_without_augmentation_have_no_effect(call: Harness, glue: Path, checkpoint: Path) -> None:
+    words = ("plan", "--study", "pair_encoding", "--teacher", checkpoint, "--data", glue, "--tasks", "sst2", "--set")
+    done = call(*words, "augmentation_copies=2")
+    assert done.returncode == 2 and "augmentation_copies' has no effect" in done.stderr
+    done = call(*words, "augmentation=word_vectors:nowhere.txt")
+    assert done.returncode == 2 and "a file of word vectors that exists" in done.stderr
+
+
+def test_every_published_count_is_ours_or_has_its_reason(call: Harness) -> None:
+    """150 cells of linear, MLP, CNN and DiffCat BiLSTM heads, less CBOW's totals; 18 cells of joint BiLSTM heads."""
+    done = call("report", "--study", "parameter_counts", "--compare", "published", "--format", "markdown")
+    assert done.returncode == 0, done.stderr
+    assert "129 of 166 published numbers are equal" in done.stdout and "none is known" not in done.stdout
+    reasons = [line for line in done.stdout.splitlines() if line.startswith("- Not equal")]
+    assert len(reasons) == 2 and all("BiLSTM, joint" in r or "cbow" in r for r in reasons)
+
+
+def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -> None:
+    words = ("--objectives", "tinybert", "bidirectional_hybrid", "--set", "batch_size=2", "max_length=8", "rounds=1")
+    done = call("run", "--study", "size_and_speed", *words, "--workers", 1, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    metrics = {r["specification"]["student"]: r["metrics"] for r in records(tmp_path / "out")}
+    assert metrics["bidirectional_hybrid"]["parameters"] == 37_831_402
+    assert metrics["bidirectional_hybrid"]["speed_ratio"] > metrics[""]["speed_ratio"] > 1
+    done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
+    assert done.returncode == 2 and "reads no weights" in done.stderr
