@@ -96,6 +96,6 @@ def profiles(
             seeds=3,
             settings=_PAPER,
             search={**more, "learning_rate": LEARNING_RATES},
-            corpus="hub:wikipedia",
+            corpus="hub:wikipedia+hub:bookcorpus",
         ),
     }

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,9 @@ def documents(source: str) -> Iterator[str]:
 
     source: "embedded" (our own grammar), "pydoc" (the prose of Python's documentation, which every Python carries),
     "hub:wikipedia", "hub:bookcorpus", "hub:NAME[/CONFIGURATION]" (its column `text`), a text file, or a folder whose
-    *.txt files, at any depth, are read in order of their paths. If a blank line stands between others among the first
-    1,000 lines of a file, blank lines separate its documents; otherwise each line is one.
+    *.txt files, at any depth, are read in order of their paths; of the hub several, joined by "+". If a blank line
+    stands between others among the first 1,000 lines of a file, blank lines separate its documents; otherwise each
+    line is one.
 
     Raises UserError, naming file and line where there is one, if the corpus is missing or empty, is not UTF-8 text, or
     has a line of more than 10 MB.
@@ -56,7 +57,7 @@ def documents(source: str) -> Iterator[str]:
     elif source == "pydoc":
         found = _pydoc()
     elif source.startswith("hub:"):
-        found = _hub(source)
+        found = chain.from_iterable(map(_hub, source.split("+")))
     else:
         found = (document for path in _files(source) for document in _file(path))
     empty = True
@@ -75,7 +76,8 @@ def content(source: str) -> str:
         for document in documents(source):
             whole.update(hashlib.sha256(document.encode()).digest())
     elif source.startswith("hub:"):
-        whole.update(canonical([*_hub_name(source), _revision(source)]).encode())
+        for part in source.split("+"):
+            whole.update(canonical([*_hub_name(part), _revision(part)]).encode())
     else:
         for path in _files(source):
             whole.update(bytes.fromhex(_checksum(path)))
