@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.errors import UserError, unknown
+from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger, atomic_write, cannot_write
 from harness.viewing import plan_file, say, table_of
 
@@ -31,6 +31,7 @@ def run(options: Namespace) -> int:
     ledger = Ledger(out, create=True)
     with ledger.lock(), closing(LocalExecutor(workers)) as executor:
         plan = planning.Planner(request).resolve()
+        _check_pretrained(plan, ledger)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
         trained = _train(plan, ledger, executor)
         for sentence in ledger.damaged.values():
@@ -178,6 +179,17 @@ def _check_writable(out: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise cannot_write(out, error) from error
+
+
+def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
+    """Refuse `pretrained:RUN` of a run that is not there, before anything is trained."""
+    for cell in plan["cells"]:
+        kind, _, run = cell["specification"].get("init", "").partition(":")
+        if kind == "pretrained" and run not in plan["first"] and not (ledger.folder(run) / "weights").is_dir():
+            runs = [name for name in ledger.runs() if (ledger.folder(name) / "weights").is_dir()]
+            raise UserError(
+                f"there is no finished run {run} whose weights a student could start from: {near(run, runs)}"
+            )
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any) -> int:

@@ -84,9 +84,24 @@ class Cells:
         pretrained = canonical.partition(":")[0] == PRETRAINED
         if general and pretrained:
             raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")
-        base = "random" if pretrained else canonical
+        base, metric = "random" if pretrained else canonical, self.planner.study.shown(task)[0]
         teacher: ModelInfo = self.planner.teacher.info(task)
-        described: ModelInfo = student.describe(_own(student, settings), teacher, task)
+        try:
+            described: ModelInfo = student.describe(_own(student, settings), teacher, task)
+        except UserError as error:  # settings that are sound each by itself, but not together
+            self._add(
+                row,
+                student.name,
+                shown,
+                task,
+                str(error),
+                1,
+                {"metric": metric, "settings": settings},
+                declared,
+                fixed,
+                [],
+            )
+            return
         layers: LayerMap = student.layer_map(base, described, teacher)
         # In the procedure `general` the row's objective trains on the corpus, and the labels alone on the task.
         objective = "labels_only" if general else combine.canonical(row.objective)
@@ -121,7 +136,7 @@ class Cells:
             "init": self.planner.contents.by_content(canonical),
             "objective": objective,
             "procedure": "one_stage" if general else procedure,
-            "metric": self.planner.study.shown(task)[0],
+            "metric": metric,
             "settings": self._of_task(student, objective, procedure, settings) | {"augmentation": augmentation},
         }
         if len(student.pair_encodings) == 1:  # otherwise it is a setting
@@ -136,7 +151,7 @@ class Cells:
         }
         self.inits += [shown] if shown not in self.inits else []
         if not refused:
-            self._use(fixed, settings, student, task)
+            self._use(fixed, settings, student, task, set() if distilled else self._only_general(objective))
             self.wants[task.name] = self.wants.get(task.name, Want()) | want
 
     def _refused_on_corpus(self, student: Any, objective: str, settings: Mapping[str, Any]) -> str:
@@ -152,9 +167,13 @@ class Cells:
 
     def _of_task(self, student: Any, objective: str, procedure: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a cell that act on the task: those of an objective on the corpus do not."""
-        on_corpus = set(combine.declared(combine.parse(GENERAL))) - set(combine.declared(combine.parse(objective)))
-        declared = declared_by(student, objective, procedure)
-        return {name: value for name, value in settings.items() if name in declared and name not in on_corpus}
+        names = set(declared_by(student, objective, procedure)) - self._only_general(objective)
+        return {name: value for name, value in settings.items() if name in names}
+
+    @staticmethod
+    def _only_general(objective: str) -> set[str]:
+        """The settings of the usual general distillation that the task's own objective has not."""
+        return set(combine.declared(combine.parse(GENERAL))) - set(combine.declared(combine.parse(objective)))
 
     def _init(self, student: Any, init: str) -> tuple[str, str]:
         """(what tables call an initialisation, its one spelling)."""
@@ -190,9 +209,11 @@ class Cells:
             settings[encoding] = declared[encoding].default  # a single sentence is read in one way
         return fixed, settings
 
-    def _use(self, fixed: Mapping[str, str], settings: Mapping[str, Any], student: Any, task: Task) -> None:
-        """Note which overrides had an effect."""
-        idle = set()
+    def _use(
+        self, fixed: Mapping[str, str], settings: Mapping[str, Any], student: Any, task: Task, idle: set[str]
+    ) -> None:
+        """Note which overrides had an effect; those of `idle` had none."""
+        idle = set(idle)
         if settings["augmentation"] == "none":
             idle |= {"augmentation_copies", "augmentation_probability"}
         if not task.pair:
