@@ -23,14 +23,15 @@ def run(options: Namespace) -> int:
     request = _request(options)
     from harness.executors.local import LocalExecutor
     from harness.search import plan as planning
+    from harness.search.request import check_early
 
-    planning.check_early(request)
+    check_early(request)
     workers = _workers(options.workers)
     out = Path(options.out)
     _check_writable(out)
     ledger = Ledger(out, create=True)
     with ledger.lock(), closing(LocalExecutor(workers)) as executor:
-        plan = planning.Planner(request).resolve()
+        plan = planning.resolve(request)
         _check_pretrained(plan, ledger)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
         trained = _train(plan, ledger, executor)
@@ -52,11 +53,12 @@ def plan(options: Namespace) -> int:
     from harness.search import plan as planning
     from harness.search.estimate import estimate
     from harness.search.progress import progress
+    from harness.search.request import check_early
     from harness.search.results import budget, general_recipe, protocol, recipe
 
     request = _request(options)
-    planning.check_early(request)
-    worked_out = planning.Planner(request, lenient=True).resolve()
+    check_early(request)
+    worked_out = planning.resolve(request, lenient=True)
     out = Path(options.out)
     ledger = Ledger(out) if (out / "harness.json").exists() else None
     missing = 0
@@ -144,7 +146,7 @@ def new(options: Namespace) -> int:
 
 
 def _request(options: Namespace) -> Any:
-    from harness.search.plan import Request
+    from harness.search.request import Request
 
     return Request(
         study=options.study,

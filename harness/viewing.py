@@ -155,10 +155,11 @@ class _Counted:
 
 
 def _counted(options: Namespace) -> tuple[Plan, Any]:
-    from harness.search.plan import Planner, Request
+    from harness.search.plan import resolve
+    from harness.search.request import Request
     from harness.training.measuring import count_parameters
 
-    plan, ledger = Planner(Request(options.study, options.profile)).resolve(), _Counted()
+    plan, ledger = resolve(Request(options.study, options.profile)), _Counted()
     for cell in plan["cells"]:
         for specification in progress(cell, plan["defaults"], ledger.read).missing:
             record = {**count_parameters(specification)[0], "status": "finished"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness import pairing, registry
 from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Row, Task, Want
@@ -14,11 +14,9 @@ from harness.ledger import digest, identity
 from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.making import Making
+from harness.search.request import Asked
 from harness.training.augmented import check as check_augmentation
 from harness.training.settings import GENERAL, PREDICTION, SPEED_SETTINGS, TRAINING
-
-if TYPE_CHECKING:
-    from harness.search.plan import Planner
 
 PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
 
@@ -44,34 +42,35 @@ class Cells:
 
     def __init__(
         self,
-        planner: Planner,
+        asked: Asked,
         making: Making,
         teachers: Mapping[str, str],
         checkpoints: Mapping[str, str],
         defaults: Mapping[str, Any],
     ):
-        self.planner, self.making, self.teachers = planner, making, teachers
+        self.asked, self.making, self.teachers = asked, making, teachers
         self.checkpoints, self.defaults = checkpoints, defaults
         self.found: list[dict[str, Any]] = []
         self.inits: list[str] = []
         self.wants: dict[str, Want] = {}
         self.used: set[str] = set()
         self.sources: dict[str, list[str]] = {}
+        self._places: set[tuple[str, ...]] = set()
 
     def add(self, row: Row, task: Task) -> None:
         """Add the row's cells on a task: one for each student and initialisation that it leaves free."""
-        procedure = row.procedure or self.planner.study.procedure
+        procedure = row.procedure or self.asked.study.procedure
         if row.tasks and task.name not in row.tasks:
             return
         if row.checkpoint:
-            add = self._measured_checkpoint if self.planner.measured else self._fine_tuned
+            add = self._measured_checkpoint if self.asked.measured else self._fine_tuned
             add(row, task, procedure)
             return
-        for student in self.planner.students_of(row):
-            if self.planner.measured:
+        for student in self.asked.students_of(row):
+            if self.asked.measured:
                 self._measured(student, row, task, procedure)
                 continue
-            for init in self.planner.inits_of(row):
+            for init in self.asked.inits_of(row):
                 self._trained(student, init, row, task, procedure)
 
     # ------------------------------------------------------------ cells that train a student
@@ -81,11 +80,14 @@ class Cells:
         fixed, settings = self._settings(student, row, task, declared)
         general = procedure == "general"
         shown, canonical = self._init(student, init)
+        if (place := (student.name, shown, row.name, task.name)) in self._places:
+            return  # two spellings of one initialisation
+        self._places.add(place)
         pretrained = canonical.partition(":")[0] == PRETRAINED
         if general and pretrained:
             raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")
-        base, metric = "random" if pretrained else canonical, self.planner.study.shown(task)[0]
-        teacher: ModelInfo = self.planner.teacher.info(task)
+        base, metric = "random" if pretrained else canonical, self.asked.study.shown(task)[0]
+        teacher: ModelInfo = self.asked.teacher.info(task)
         try:
             described: ModelInfo = student.describe(_own(student, settings), teacher, task)
         except UserError as error:  # settings that are sound each by itself, but not together
@@ -125,15 +127,15 @@ class Cells:
         alone = canonical.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
         if not alone:
             after.append(self.teachers[task.name])
-        augmentation = self.planner.contents.by_content(settings["augmentation"])
-        check_augmentation(augmentation, self.planner.contents.files)
+        augmentation = self.asked.contents.by_content(settings["augmentation"])
+        check_augmentation(augmentation, self.asked.contents.files)
         specification = {
             "kind": "student",
             "task": task.name,
-            "data": self.planner.contents.data(task),
+            "data": self.asked.contents.data(task),
             "teacher": self.making.who()[0] if alone else self.teachers[task.name],
             "student": student.name,
-            "init": self.planner.contents.by_content(canonical),
+            "init": self.asked.contents.by_content(canonical),
             "objective": objective,
             "procedure": "one_stage" if general else procedure,
             "metric": metric,
@@ -155,7 +157,7 @@ class Cells:
             self.wants[task.name] = self.wants.get(task.name, Want()) | want
 
     def _refused_on_corpus(self, student: Any, objective: str, settings: Mapping[str, Any]) -> str:
-        teacher = self.planner.teacher.info(CORPUS)
+        teacher = self.asked.teacher.info(CORPUS)
         described = student.describe(_own(student, settings), teacher, CORPUS)
         return pairing.refusal(objective, "general", described, teacher, CORPUS)
 
@@ -188,7 +190,7 @@ class Cells:
         self, student: Any, row: Row, task: Task, declared: Mapping[str, Hyperparameter]
     ) -> tuple[dict[str, str], dict[str, Any]]:
         """(overrides that name a setting of the cell, by that name; the settings of the cell)."""
-        profile = self.planner.profile
+        profile = self.asked.profile
 
         def named(layer: Mapping[str, Any]) -> dict[str, Any]:
             """The layer's settings that the cell has; "student.NAME" is the student's own."""
@@ -200,7 +202,7 @@ class Cells:
                     found[own] = value
             return found
 
-        fixed = named(self.planner.overrides)
+        fixed = named(self.asked.overrides)
         settings: dict[str, Any] = {name: h.default for name, h in declared.items()}
         for layer in (profile.settings, profile.task_settings.get(task.name, {}), row.settings, fixed):
             settings |= {key: merging.check(key, value, declared) for key, value in named(layer).items()}
@@ -226,15 +228,15 @@ class Cells:
 
     def _fine_tuned(self, row: Row, task: Task, procedure: str) -> None:
         source = registry.TEACHERS.get("huggingface")(self.checkpoints[row.name])
-        who = {"name": source.name, "content": self.planner.contents.teacher(source)}
+        who = {"name": source.name, "content": self.asked.contents.teacher(source)}
         self.sources[who["content"]] = [source.name, source.argument]
         fixed, settings = self._settings(None, row, task, TRAINING)
         specification = {
             "kind": "checkpoint",
             "task": task.name,
-            "data": self.planner.contents.data(task),
+            "data": self.asked.contents.data(task),
             "teacher": who,
-            "metric": self.planner.study.shown(task)[0],
+            "metric": self.asked.study.shown(task)[0],
             "settings": settings,
         }
         self._add(row, "", "", task, "", 1, specification, TRAINING, fixed, [])
@@ -245,7 +247,7 @@ class Cells:
 
     def _measured(self, student: Any, row: Row, task: Task, procedure: str) -> None:
         fixed, settings = self._settings(student, row, task, declared_by(student, "", procedure))
-        self._add_measured(row, student.name, self.planner.teacher, task, procedure, fixed, settings)
+        self._add_measured(row, student.name, self.asked.teacher, task, procedure, fixed, settings)
         short = {f"student.{key.partition('.')[2]}" for key in fixed if key.startswith(f"{student.name}.")}
         self.used |= set(fixed) | short
 
@@ -271,11 +273,11 @@ class Cells:
             "task": task.name,
             "student": student,
             "configuration": _shape(source),
-            "metric": self.planner.study.shown(task)[0],
+            "metric": self.asked.study.shown(task)[0],
             "settings": settings,
         }
         if procedure == "speed":
-            reference = next(r.checkpoint for r in self.planner.study.rows if r.checkpoint)
+            reference = next(r.checkpoint for r in self.asked.study.rows if r.checkpoint)
             specification["reference"] = _shape(registry.TEACHERS.get("huggingface")(reference))
         self._add(row, student, "", task, "", 1, specification, {}, fixed, [])
         self.found[-1] |= {"layers": [], "size": {"layers": 0, "width": 0}}
@@ -295,7 +297,6 @@ class Cells:
         fixed: Mapping[str, Any],
         after: list[str],
     ) -> None:
-        planner = self.planner
         space = merging.space_of(self._search(student, task), declared, fixed)
         self.found.append(
             {
@@ -310,8 +311,8 @@ class Cells:
                 "specification": specification,
                 "space": space,
                 "after": after,
-                "trials": planner.request.trials or planner.profile.trials,
-                "seeds": planner.request.seeds or planner.profile.seeds,
+                "trials": self.asked.request.trials or self.asked.profile.trials,
+                "seeds": self.asked.request.seeds or self.asked.profile.seeds,
             }
         )
 
@@ -319,7 +320,7 @@ class Cells:
         """The profile's search space, "student.NAME" being the student's own, without what does nothing on the task."""
         space = {
             f"{student}.{key.removeprefix('student.')}" if key.startswith("student.") else key: values
-            for key, values in self.planner.profile.search.items()
+            for key, values in self.asked.profile.search.items()
         }
         return {key: v for key, v in space.items() if task.pair or not key.endswith(".pair_encoding")}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.contracts import Profile, Task
 from harness.data.tasks import CORPUS
+from harness.errors import UserError
 from harness.ledger import identity
 from harness.search import settings as merging
 from harness.search.contents import Contents
@@ -84,6 +85,13 @@ class Making:
     def general(self, student: Any, init: str, objective: str, own: Mapping[str, Any]) -> str:
         """The run that distils the teacher into a student on the corpus; own: settings of student and objective."""
         teacher, after = self.masked()
+        settings = self.general_settings()
+        vocabulary = self.teacher.info(CORPUS).vocabulary
+        if settings["stored_top_k"] > vocabulary:
+            raise UserError(
+                f"general.stored_top_k must be at most {vocabulary}, the teacher's vocabulary, "
+                f"not {settings['stored_top_k']}"
+            )
         specification = {
             "kind": "general",
             "corpus": self.contents.corpus(),
@@ -91,7 +99,7 @@ class Making:
             "student": student.name,
             "init": init,
             "objective": objective,
-            "settings": {**self.general_settings(), **own},
+            "settings": {**settings, **own},
             "seed": 0,
         }
         return self._add(specification, after)

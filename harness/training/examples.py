@@ -9,15 +9,13 @@ from typing import Any
 
 import torch
 
-from harness import registry
 from harness.data import sources
 from harness.data.encoding import Encoded, encode, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.modeling.bases import Teacher
 from harness.training.augmented import augmented
-from harness.training.place import Place
+from harness.training.place import Place, teacher_source
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,6 @@ def _augmented(
     length = specification["settings"]["max_length"]
     ours = encode(made, source.tokenizer(), pair_encoding, length)
     return ours, ours if pair_encoding == "joint" else encode(made, source.tokenizer(), "joint", length)
-
-
-@functools.lru_cache(maxsize=2)
-def teacher_source(teacher: str, argument: str) -> Teacher:
-    """The teacher plugin, made once a process."""
-    return registry.TEACHERS.get(teacher)(argument)
 
 
 @functools.lru_cache(maxsize=4)

@@ -23,10 +23,9 @@ from harness.evaluation.parameters import count
 from harness.ledger import derive_seed
 from harness.modeling import combine
 from harness.training import machine
-from harness.training.examples import teacher_source
 from harness.training.loop import Clock, Stage, Tell, precision, train
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
-from harness.training.place import Place
+from harness.training.place import Place, teacher_source
 from harness.training.starting import started_student
 from harness.training.teacher_outputs import Encoder, NoTeacher
 from harness.training.weights import save
@@ -111,12 +110,20 @@ def _train(
 ) -> dict[str, Any]:
     """One stage, whose last weights are kept. Returns the curve and the throughput."""
     stage = Stage("general", objective, objective.wants(), settings["epochs"], selects=False)
+    read = 0  # tokens, by this process: a run that goes on from a checkpoint has read the others before
+
+    def imitated(batch: Batch, want: Want) -> Outputs:
+        nonlocal read
+        read += int(batch.mask.sum())
+        outputs: Outputs = teacher(batch, want)
+        return outputs
+
     began = time.perf_counter()
     history = train(
         model,
         [stage],
         data,
-        teacher,
+        imitated,
         settings,
         seed,
         machine.device(),
@@ -126,12 +133,11 @@ def _train(
         lambda scores: False,
         tell,
     )
-    tokens = int(data.lengths.sum())
     return {
         "curve": history.curve,
-        "tokens": tokens,
+        "tokens": int(data.lengths.sum()),
         "pieces": len(data),
-        "tokens_per_second": tokens * settings["epochs"] / (time.perf_counter() - began),
+        "tokens_per_second": read / (time.perf_counter() - began),
     }
 
 

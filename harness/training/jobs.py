@@ -24,11 +24,11 @@ from harness.ledger import derive_seed
 from harness.modeling import combine
 from harness.training import machine
 from harness.training.code_versions import code_versions
-from harness.training.examples import Examples, examples_of, teacher_source
+from harness.training.examples import Examples, examples_of
 from harness.training.general import general, masked_teacher
 from harness.training.loop import Clock, Stage, Tell, predict, train
 from harness.training.measuring import count_parameters, measure_speed
-from harness.training.place import Place
+from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
 from harness.training.settings import PREDICTION
 from harness.training.starting import started_student

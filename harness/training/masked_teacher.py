@@ -19,8 +19,7 @@ from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
 from harness.ledger import atomic_file, atomic_write, canonical, digest
-from harness.training.examples import teacher_source
-from harness.training.place import Place
+from harness.training.place import Place, teacher_source
 from harness.training.teacher_outputs import Encoder, weights_hash
 
 BATCH = 64  # pieces a teacher call when its targets are stored

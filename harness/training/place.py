@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from harness import registry
+
+if TYPE_CHECKING:
+    from harness.modeling.bases import Teacher
 
 
 @dataclass(frozen=True)
@@ -24,3 +30,9 @@ class Place:
     argument: str
     plugins: tuple[str, ...]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
+
+
+@functools.lru_cache(maxsize=2)
+def teacher_source(teacher: str, argument: str) -> Teacher:
+    """The teacher plugin, made once a process."""
+    return registry.TEACHERS.get(teacher)(argument)

@@ -13,8 +13,7 @@ from harness import registry
 from harness.contracts import Task
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
-from harness.training.examples import teacher_source
-from harness.training.place import Place
+from harness.training.place import Place, teacher_source
 
 
 def started_student(

@@ -16,8 +16,7 @@ from harness.contracts import Batch, Outputs, Signal, Want
 from harness.data.encoding import Encoded, tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.modeling import signals
-from harness.training.examples import teacher_source
-from harness.training.place import Place
+from harness.training.place import Place, teacher_source
 from harness.training.teacher_cache import TeacherCache
 
 BATCH = 32  # examples a teacher call when filling the cache

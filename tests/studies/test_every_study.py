@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.registry import STUDIES
-from harness.search.plan import Planner, Request
+from harness.search.plan import resolve
+from harness.search.request import Request
 from tests.conftest import ROOT
 
 PROFILES = ("quick", "small", "paper")
@@ -19,7 +20,7 @@ each = pytest.mark.parametrize("name", STUDIES.names())
 @pytest.mark.parametrize("profile", PROFILES)
 def test_is_planned_in_every_profile(name: str, profile: str) -> None:
     """Data, teachers and corpora need not be at hand: what they are is then unknown."""
-    plan = Planner(Request(name, profile), lenient=True).resolve()
+    plan = resolve(Request(name, profile), lenient=True)
     assert plan["cells"] and not plan["notices"] or profile != "quick"
     rows = {cell["row"] for cell in plan["cells"]}
     study = STUDIES.get(name)

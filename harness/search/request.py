@@ -1,0 +1,134 @@
+"""What the command line asks for, and what it names, looked up: study, profile, teacher, rows, students."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.contracts import Profile, Row, Study
+from harness.errors import UserError
+from harness.search import settings as merging
+from harness.search.contents import Contents
+
+MEASURED = ("count", "speed")  # procedures that train nothing
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for; None takes what the profile says."""
+
+    study: str
+    profile: str = "quick"
+    teacher: str | None = None
+    data: str | None = None
+    objectives: Sequence[str] | None = None
+    students: Sequence[str] | None = None
+    inits: Sequence[str] | None = None
+    tasks: Sequence[str] | None = None
+    seeds: int | None = None
+    trials: int | None = None
+    corpus: str | None = None
+    checkpoints: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    plugins: Sequence[str] = ()
+
+
+def check_early(request: Request) -> None:
+    """Raise UserError for whatever can be refused before torch is loaded: study, profile, tasks, plain settings."""
+    from harness.data.tasks import get_task
+
+    if request.plugins and request.study not in registry.STUDIES.names():
+        return  # a plugin file may bring the study; it is loaded next
+    registry.STUDIES.get(request.study).profile(request.profile)
+    for task in request.tasks or ():
+        get_task(task)
+    for name, count in (("--seeds", request.seeds), ("--trials", request.trials)):
+        if count is not None and count < 1:
+            raise UserError(f"{name} must be at least 1, not {count}")
+    merging.check_plain(merging.parse_set(request.overrides))
+
+
+class Asked:
+    """A request with what it names looked up. lenient: even where data or teacher cannot be read."""
+
+    def __init__(self, request: Request, lenient: bool = False):
+        for path in request.plugins:
+            registry.load_file(path)
+        check_early(request)
+        self.request = request
+        self.study: Study = registry.STUDIES.get(request.study)
+        self.profile: Profile = self.study.profile(request.profile)
+        self.measured = self.study.procedure in MEASURED
+        self.overrides = merging.parse_set(request.overrides)
+        name, _, argument = (request.teacher or self.profile.teacher).partition(":")
+        if name not in registry.TEACHERS.names():
+            name, argument = "huggingface", request.teacher or self.profile.teacher
+        self.teacher = registry.TEACHERS.get(name)(argument)
+        source = request.data or ("embedded" if name == "embedded" else "hub")
+        self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
+        folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
+        self.label = folder.resolve().name if argument and folder.is_dir() else argument or name
+
+    def students_of(self, row: Row) -> list[Any]:
+        """The students that a row has cells for."""
+        asked = self.request.students
+        names = asked or self.study.students
+        if row.student:
+            names = [row.student] if not asked or row.student in asked else []
+        return [registry.STUDENTS.get(name) for name in names]
+
+    def inits_of(self, row: Row) -> Sequence[str]:
+        """The initialisations that a row has cells for; one that the row fixes may be given more exactly."""
+        asked = self.request.inits
+        if not row.init:
+            return asked or self.profile.inits
+        return [init for init in asked if init.partition(":")[0] == row.init] if asked else [row.init]
+
+    def checkpoints(self) -> dict[str, str]:
+        """Row -> the model that --checkpoints gives for it, a hub name or a folder; where only shapes count, all."""
+        declared = {row.name: row.checkpoint for row in self.study.rows if row.checkpoint}
+        if self.measured:
+            if self.request.checkpoints:
+                raise UserError(f"--checkpoints has no effect: study {self.study.name} reads no weights")
+            return declared
+        given: dict[str, str] = {}
+        for word in self.request.checkpoints:
+            name, equals, model = word.partition("=")
+            given[name if equals or name in declared else Path(name).name] = model or declared.get(name, name)
+        return given
+
+    def rows(self, checkpoints: dict[str, str]) -> list[Row]:
+        from harness.modeling import combine
+
+        known = {row.name: row for row in self.study.rows if not row.checkpoint or row.name in checkpoints}
+        known |= {
+            name: Row(name, "labels_only", name, checkpoint=model)
+            for name, model in checkpoints.items()
+            if name not in known
+        }
+        if not self.request.objectives:
+            return list(known.values())
+        rows = [known[name] for name in checkpoints]
+        for asked in dict.fromkeys(self.request.objectives):
+            if asked in known:
+                rows.append(known[asked])
+                continue
+            plain = [r for r in known.values() if not (r.equal_epochs or r.settings or r.student or r.init)]
+            same = [r for r in plain if r.objective == _canonical(combine, asked, known)]
+            rows.append(same[0] if same else Row(asked, combine.canonical(asked), asked))
+        return list({row.name: row for row in rows}.values())
+
+
+def _canonical(combine: Any, asked: str, known: Any) -> str:
+    from harness.errors import near
+
+    try:
+        return str(combine.canonical(asked))
+    except UserError as error:
+        if "unknown" in str(error):
+            names = [*known, *registry.OBJECTIVES.names()]
+            raise UserError(f"unknown objective {asked!r}: {near(asked, names)}") from error
+        raise
