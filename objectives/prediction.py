@@ -60,6 +60,10 @@ class VanillaKD(_LogitMatching):
         super().__init__(student, teacher, layers)
         self.temperature, self.alpha = temperature, alpha
 
+    @classmethod
+    def idle(cls, task: Task) -> frozenset[str]:
+        return frozenset() if task.classification else frozenset({"temperature"})
+
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         ours, theirs = student.logits, teacher.logits.detach()  # (B, C) each
         if ours.shape[-1] == 1:

@@ -36,6 +36,11 @@ class Objective(nn.Module):
         return ""
 
     @classmethod
+    def idle(cls, task: Task) -> frozenset[str]:
+        """The hyperparameters that have no effect on this task."""
+        return frozenset()
+
+    @classmethod
     def wants(cls, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
         """What to ask of (student, teacher): every needed signal, layers by the layer map."""
         return Want.of(cls.needs, layers.student_layers), Want.of(cls.needs, layers.teacher_layers)

@@ -72,6 +72,11 @@ def declared(terms: Terms) -> dict[str, Hyperparameter]:
     }
 
 
+def idle(terms: Terms, task: Task) -> set[str]:
+    """The terms' settings, as "objective.setting", that have no effect on the task."""
+    return {f"{name}.{setting}" for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
+
+
 def refuse(terms: Terms, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
     """The first term's reason not to train this student from this teacher on this task, or ""."""
     return next(filter(None, (OBJECTIVES.get(name).refuse(student, teacher, task) for _, name in terms)), "")

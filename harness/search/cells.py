@@ -116,9 +116,10 @@ class Cells:
         stages = 2 if procedure == "two_stage" and combine.stage(terms) == "intermediate" else 1
         if row.equal_epochs and stages == 1 and procedure == "two_stage":
             settings["epochs"] *= 2
+        trained = [terms, combine.parse(PREDICTION)][:stages]
         want = Want()
-        for trained in [terms, combine.parse(PREDICTION)][:stages]:
-            want |= combine.wants(trained, described, teacher, layers)[1]
+        for objectives in trained:
+            want |= combine.wants(objectives, described, teacher, layers)[1]
         after: list[str] = []
         if distilled and not refused:
             run = self.making.general(student, base, on_corpus, self._of_general(student, on_corpus, settings))
@@ -153,7 +154,9 @@ class Cells:
         }
         self.inits += [shown] if shown not in self.inits else []
         if not refused:
-            self._use(fixed, settings, student, task, set() if distilled else self._only_general(objective))
+            idle = {setting for objectives in trained for setting in combine.idle(objectives, task)}
+            idle |= set() if distilled else self._only_general(objective)
+            self._use(fixed, settings, student, task, idle)
             self.wants[task.name] = self.wants.get(task.name, Want()) | want
 
     def _refused_on_corpus(self, student: Any, objective: str, settings: Mapping[str, Any]) -> str:

@@ -98,3 +98,28 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     assert metrics["bidirectional_hybrid"]["speed_ratio"] > metrics[""]["speed_ratio"] > 1
     done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
     assert done.returncode == 2 and "reads no weights" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("study", "task", "setting", "acts"),
+    [
+        ("objectives_vs_init", "similarity", "vanilla_kd.temperature=4", False),  # a score has no softmax
+        ("objectives_vs_init", "sentiment", "vanilla_kd.temperature=4", True),
+        ("pair_encoding", "paraphrase", "mlm_kd.alpha=0.2", False),
+        ("general_vs_task_specific", "paraphrase", "mlm_kd.alpha=0.2", True),
+        ("pair_encoding", "paraphrase", "general.epochs=2", False),
+        ("general_vs_task_specific", "paraphrase", "general.epochs=2", True),
+        ("general_vs_task_specific", "paraphrase", "cmow.matrix_size=5", False),
+    ],
+)
+def test_a_setting_without_effect_is_refused(call: Harness, study: str, task: str, setting: str, acts: bool) -> None:
+    done = call("plan", "--study", study, "--tasks", task, "--set", setting)
+    assert done.returncode == (0 if acts else 2), done.stderr
+    assert acts or "no effect" in done.stderr or "unknown setting" in done.stderr
+
+
+def test_settings_that_do_not_go_together_refuse_the_cell_alone(call: Harness) -> None:
+    done = call("plan", "--study", "matrix_heads", "--tasks", "paraphrase", "--students", "hybrid", "--set",
+                "student.vector_size=50")  # fmt: skip
+    refused = [line for line in done.stdout.splitlines() if "refused:" in line]
+    assert done.returncode == 0 and len(refused) == 4 and all("cnn" in line for line in refused)
