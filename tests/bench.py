@@ -101,8 +101,8 @@ def _machine() -> torch.device:
     """The device to measure on; prints what it is."""
     torch.set_num_threads(THREADS)
     cuda = torch.cuda.is_available()
-    name = torch.cuda.get_device_name() if cuda else f"CPU, {THREADS} thread"
-    print(f"\n{name}; torch {torch.__version__}; other work on the machine changes seconds more than ratios")
+    name = torch.cuda.get_device_name() if cuda else f"CPU, {THREADS} thread, in that thread's own seconds"
+    print(f"\n{name}; torch {torch.__version__}; what else runs on the machine changes ratios less than seconds")
     return torch.device("cuda" if cuda else "cpu")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.tasks import TASKS, get_task
@@ -74,6 +74,7 @@ def test_constant_predictions_are_never_nan(name, size):
     assert score(get_task("mrpc"), [0, 0], [0, 0])["f1"] == 0.0
 
 
+@settings(deadline=None)  # the first call imports scikit-learn
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=30))
 def test_bounds_and_perfection(pairs):
     predictions, labels = zip(*pairs, strict=True)

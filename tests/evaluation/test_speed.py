@@ -18,23 +18,27 @@ from tests.modeling.small_models import FAMILIES, small_config, small_model
 
 
 class Machine:
-    """A clock that calls advance."""
+    """Clocks that calls advance: `now` by the work done, `waited` by what other processes take in between."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.now = 0.0
+        self.now = self.waited = 0.0
         self.called: list[str] = []
-        monkeypatch.setattr(speed.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(speed.time, "process_time", lambda: self.now)
+        monkeypatch.setattr(speed.time, "perf_counter", lambda: self.now + self.waited)
 
     def call(self, name: str, seconds: float) -> Callable[[], None]:
         def work() -> None:
             self.called.append(name)
             self.now += seconds
+            self.waited += 2 * seconds
 
         return work
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     return Machine(monkeypatch)
 
 
@@ -49,6 +53,13 @@ class TestCompare:
         calls = int(speed.TURN_SECONDS * 2**6)
         assert machine.called.count("fast") == 2 + calls and machine.called.count("slow") == 2
         assert seconds == {"slow": [2.0], "fast": [2**-6]}
+
+    @pytest.mark.parametrize(("threads", "expected"), [(1, 1.0), (2, 3.0)])
+    def test_one_thread_does_not_pay_for_others(
+        self, threads: int, expected: float, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        assert speed.compare({"a": machine.call("a", 1.0)}, rounds=1) == {"a": [expected]}
 
     def test_what_takes_no_time_ends(self, machine: Machine) -> None:
         assert speed.compare({"nothing": machine.call("nothing", 0.0)}, rounds=1) == {"nothing": [0.0]}
