@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 from huggingface_hub import snapshot_download
@@ -42,6 +44,7 @@ DESCRIPTION = (
     "merges.txt",
 )
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLED = "pytorch_model.bin"
 BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
 
 
@@ -120,6 +123,8 @@ class HuggingFaceTeacher(Teacher):
     def weights(self) -> Path:
         """The folder of the base weights, fetched from the hub if need be. Raises UserError if they are not sound."""
         folder = self._folder(*DESCRIPTION, *WEIGHTS, "*.safetensors")
+        if self.local is None and not any((folder / name).is_file() for name in WEIGHTS):
+            folder = self._folder(*DESCRIPTION, PICKLED)
         check_weights(folder)
         return folder
 
@@ -210,11 +215,16 @@ def has_classifier(config: PreTrainedConfig) -> bool:
 
 
 def check_weights(folder: Path) -> list[Path]:
-    """The weight files of a checkpoint. Raises UserError if there are none, only pickles, or one is broken.
+    """The weight files of a checkpoint: safetensors, or else pytorch_model.bin, which many older ones have alone.
 
-    Reads headers and lengths only. Pickles are refused, never opened: they can run any code.
+    Reads headers and lengths only. A pytorch_model.bin is a pickle: it is taken if it holds tensors alone, and refused,
+    unopened, if it names anything else, for that can run any code. Raises UserError if there are no weights or one
+    file is broken.
     """
     whole, index = (folder / name for name in WEIGHTS)
+    if (pickled := folder / PICKLED).is_file() and not whole.is_file() and not index.is_file():
+        _check_pickle(pickled)
+        return [pickled]
     if whole.is_file():
         files = [whole]
     elif index.is_file():
@@ -224,7 +234,9 @@ def check_weights(folder: Path) -> list[Path]:
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise UserError(f"{index} is no index of weight files: {_line(error)}") from error
     elif pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt")):
-        raise UserError(f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights must be safetensors")
+        raise UserError(
+            f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights are safetensors or {PICKLED}"
+        )
     else:
         raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing")
     for file in files:
@@ -234,6 +246,17 @@ def check_weights(folder: Path) -> list[Path]:
         except (SafetensorError, OSError) as error:
             raise UserError(f"{file} is no whole safetensors file: {_line(error)}") from error
     return files
+
+
+def _check_pickle(file: Path) -> None:
+    try:
+        named = torch.serialization.get_unsafe_globals_in_checkpoint(str(file)) if is_zipfile(file) else []
+        if not is_zipfile(file):  # as torch wrote them before 2020: their names cannot be listed, but data can be read
+            torch.load(file, map_location="meta", weights_only=True)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UserError(f"{file} is no whole file of weights: {_line(error)}; save them as safetensors") from error
+    if named:
+        raise UserError(f"{file} holds more than weights ({named[0]}), which could run code, so it is not opened")
 
 
 _hashes: dict[tuple[str, int, int], str] = {}
@@ -297,18 +320,19 @@ def load_masked(folder: Path) -> PreTrainedModel:
 
 def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrainedModel, set[str]]:
     """(model, names of weights left random). Those may be the pooler's or the head's, with `allow_missing`."""
-    check_weights(folder)
+    pickled = check_weights(folder)[0].name == PICKLED
     with _quiet():
         try:
             model, found = kind.from_pretrained(
                 folder,
                 dtype=torch.float32,
-                use_safetensors=True,
+                use_safetensors=not pickled,
+                weights_only=True,
                 local_files_only=True,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
             raise UserError(f"the weights in {folder} cannot be loaded: {_line(error)}") from error
     if found["mismatched_keys"]:
         name, here, wanted = min(found["mismatched_keys"])

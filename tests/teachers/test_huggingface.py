@@ -189,11 +189,37 @@ class TestMistakes:
         with pytest.raises(UserError, match="has no weights"):
             HuggingFaceTeacher(str(tmp_path))
 
-    def test_a_pickle_is_never_opened(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt"])
+    def test_what_is_no_file_of_weights(self, name: str, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
-        (tmp_path / "pytorch_model.bin").write_bytes(b"not even a pickle")
-        with pytest.raises(UserError, match="weights must be safetensors"):
+        (tmp_path / name).write_bytes(b"not even a pickle")
+        with pytest.raises(UserError, match="safetensors"):
             HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize("zipped", [True, False])
+    def test_older_weights_are_read_as_data(self, zipped: bool, tmp_path: Path) -> None:
+        """The same model from pytorch_model.bin as from safetensors."""
+        folder = checkpoint(tmp_path, "bert", AutoModel)
+        torch.manual_seed(0)
+        expected = HuggingFaceTeacher(str(folder)).model(THREE, None).state_dict()
+        weights = load_file(folder / "model.safetensors")
+        torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        (folder / "model.safetensors").unlink()
+        torch.manual_seed(0)
+        found = HuggingFaceTeacher(str(folder)).model(THREE, None).state_dict()
+        assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+
+    @pytest.mark.parametrize("zipped", [True, False])
+    def test_a_pickle_with_code_is_refused_without_running_it(self, zipped: bool, tmp_path: Path) -> None:
+        class Harmful:
+            def __reduce__(self) -> object:
+                return (open, (str(tmp_path / "ran"), "w"))
+
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        torch.save({"weight": Harmful()}, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        with pytest.raises(UserError, match="could run code" if zipped else "no whole file of weights"):
+            HuggingFaceTeacher(str(tmp_path))
+        assert not (tmp_path / "ran").exists()
 
     def test_no_config(self, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "config.json").unlink()
