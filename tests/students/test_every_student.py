@@ -66,7 +66,7 @@ class Case:
         config = StudentConfig(self.name, self.settings, teacher.config.to_dict(), self.task.outputs)
         student = self.plugin(config)
         tokenizer: Any = None  # a random start takes nothing from it
-        assert student.initialise("random", teacher, tokenizer) == {}
+        student.initialise("random", teacher, tokenizer)
         return student
 
     def batch(self, apart: bool | None = None, padding: int = 0) -> Batch:
@@ -221,7 +221,7 @@ def test_padding_changes_nothing(case: Case) -> None:
     found = signals_of(student(longer, want), batch)
     assert expected.keys() == found.keys()
     for key, tensor in expected.items():
-        torch.testing.assert_close(found[key], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}")
+        assert torch.allclose(found[key], tensor, rtol=1e-4, atol=1e-5), key
 
 
 @each_case
@@ -263,9 +263,8 @@ def test_one_step_with_every_objective_or_a_sentence(case: Case, objective: str)
     for teacher_width in {32, width if width % heads == 0 else 32}:
         described, teacher = case.describe(teacher_width), case.teacher_info(teacher_width)
         # An intermediate objective trains alone on a corpus and in the first of two stages.
-        reason = pairing.refusal(
-            objective, "general" if case.task.corpus else "two_stage", described, teacher, case.task
-        )
+        procedure = "general" if case.task.corpus else "two_stage"
+        reason = pairing.refusal(objective, procedure, described, teacher, case.task)
         if reason:
             assert objective in reason and len(reason.split()) > 5 and "\n" not in reason
         else:
@@ -280,8 +279,7 @@ def _step(case: Case, objective: str, described: ModelInfo, teacher: ModelInfo) 
     if not case.task.corpus:
         loss_of.prepare(batch.labels, len(batch.labels))
     head = AutoModelForMaskedLM if case.task.corpus else AutoModelForSequenceClassification
-    shape = {} if case.task.corpus else {"labels": case.task.outputs}
-    imitated = Encoder(small_model("bert", seed=1, head=head, width=teacher.width, **shape))
+    imitated = Encoder(small_model("bert", seed=1, head=head, width=teacher.width, labels=case.task.outputs or 2))
     ours, theirs = loss_of.wants()
     with torch.no_grad():
         said = imitated.eval()(case.batch(apart=False), theirs)

@@ -1,0 +1,384 @@
+"""General distillation through the command line: what is trained, shared, recorded and kept, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertModel
+
+from harness.contracts import IGNORED
+from harness.data import corpora
+from harness.data.encoding import hold_out
+from harness.data.masking import MaskedText
+from tests.conftest import VOCABULARY, Harness
+
+STUDY = ("run", "--study", "general_vs_task_specific", "--tasks", "sst2", "--seeds", "1", "--trials", "1")
+SIZES = ("student.matrix_size=4", "student.vector_size=16")
+TASK = ("epochs=1", "train_examples=64", "max_length=16", "teacher.epochs=1")
+CORPUS = ("general.pieces=80", "general.max_length=16")
+TOKENS = 10  # of every sentence: eight words between [CLS] and [SEP]
+
+Process = subprocess.CompletedProcess[str]
+Run = Callable[..., Process]
+
+
+@pytest.fixture(scope="module")
+def corpus(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sentences of SST-2's training part, one a line."""
+    lines = (glue / "SST-2" / "train.tsv").read_text().splitlines()[1:]
+    path = tmp_path_factory.mktemp("corpus") / "sentences.txt"
+    path.write_text("\n".join(line.split("\t")[0] for line in lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(call: Harness, glue: Path, checkpoint: Path, corpus: Path) -> Run:
+    """run(out, *words, settings=..., corpus=..., teacher=...): the small study, in one worker."""
+
+    def runs(
+        out: Path,
+        *words: object,
+        settings: tuple[str, ...] = (*SIZES, *TASK, *CORPUS),
+        corpus: Path | None = corpus,
+        teacher: Path = checkpoint,
+    ) -> Process:
+        text = ("--corpus", corpus) if corpus else ()
+        common = ("--data", glue, "--teacher", teacher, "--out", out, "--workers", "1", *text)
+        return call(*STUDY, *common, *words, "--set", *settings)
+
+    return runs
+
+
+def finished(process: Process) -> Process:
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process
+
+
+def refused(process: Process, *words: str) -> None:
+    """The command ended with status 2 and a single line that holds every one of `words`."""
+    assert process.returncode == 2, process.stdout + process.stderr
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1 and "Traceback" not in process.stderr, process.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+def records(out: Path, kind: str = "") -> dict[str, dict[str, Any]]:
+    """Every finished run of a kind, or of any."""
+    read = {path.parent.name: json.loads(path.read_text())["record"] for path in out.glob("ledger/*/record.json")}
+    return {run: record for run, record in read.items() if kind in ("", record["specification"]["kind"])}
+
+
+def only(out: Path, kind: str) -> tuple[str, dict[str, Any]]:
+    ((run, record),) = records(out, kind).items()
+    return run, record
+
+
+def written(out: Path) -> dict[str, int]:
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("ledger/*/record.json")}
+
+
+def plan_of(out: Path) -> dict[str, Any]:
+    (path,) = out.glob("*/*/plan.json")
+    plan: dict[str, Any] = json.loads(path.read_text())
+    return plan
+
+
+def cells(out: Path) -> dict[str, dict[str, Any]]:
+    return {cell["row"]: cell for cell in plan_of(out)["cells"]}
+
+
+TRANSFORMERS = """
+from harness.contracts import Profile, Row, Study
+from harness.registry import study
+
+OBJECTIVES = ("mlm_kd", "hid_seq", "att_kl", "mlm_kd+0.1*hid_seq", "vanilla_kd", "hid_cls_contrast")
+PROFILE = Profile("embedded", ("sst2",), ("every",), trials=1, seeds=1, settings={"transformer.layers": 2})
+
+study(
+    Study(
+        name="transformers_on_a_corpus",
+        title="Generally distilled transformers",
+        question="Does a transformer distil on unlabelled text?",
+        procedure="general",
+        rows=tuple(Row(name, name, name) for name in OBJECTIVES),
+        students=("transformer",),
+        profiles={"quick": PROFILE},
+    )
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def transformers(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
+    """The words that choose a study of our own, whose profile names no corpus."""
+    plugin = tmp_path_factory.mktemp("plugin") / "mine.py"
+    plugin.write_text(TRANSFORMERS)
+    return ("--plugin", plugin, "--study", "transformers_on_a_corpus")
+
+
+@pytest.fixture(scope="module")
+def study(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the whole small study."""
+    out = tmp_path_factory.mktemp("study") / "out"
+    assert "5 runs trained" in finished(run(out)).stdout
+    return out
+
+
+# ---------------------------------------------------------------- the study
+
+
+def test_every_row_is_complete_and_one_distillation_serves_two(study: Path) -> None:
+    kinds = [record["specification"]["kind"] for record in records(study).values()]
+    assert sorted(kinds) == ["general", "student", "student", "student", "teacher"]
+    assert all(record["status"] == "finished" for record in records(study).values())
+    general, teacher = only(study, "general")[0], only(study, "teacher")[0]
+    rows = {row: cell["specification"] for row, cell in cells(study).items()}
+    assert {row: spec["init"] for row, spec in rows.items()} == {
+        "general": f"pretrained:{general}",
+        "task_specific": "random",
+        "task_specific_pretrained": f"pretrained:{general}",
+    }
+    assert [rows[row]["teacher"] for row in ("task_specific", "task_specific_pretrained")] == [teacher, teacher]
+    assert {record["initialisation"].get("pretrained") for record in records(study, "student").values()} == {
+        general,
+        None,
+    }
+
+
+def test_after_general_distillation_the_teacher_is_gone(study: Path) -> None:
+    cell = cells(study)["general"]
+    assert cell["specification"]["teacher"].keys() == {"name", "content"}  # base weights, of which nothing is read
+    assert cell["after"] == [only(study, "general")[0]] and cell["specification"]["objective"] == "labels_only"
+    (record,) = (r for r in records(study, "student").values() if r["specification"]["objective"] == "labels_only")
+    assert record["specification"]["teacher"] == cell["specification"]["teacher"]
+    assert record["teacher_signals"] == {}
+
+
+def test_what_a_general_distillation_records(study: Path, checkpoint: Path, corpus: Path, tmp_path: Path) -> None:
+    run, record = only(study, "general")
+    assert (record["pieces"], record["tokens"]) == (80, 80 * TOKENS)
+    assert record["tokens_per_second"] > 0 and record["parameters"] > 0
+    assert record["teacher_signals"] == {"mlm_logits": "computed"} and record["stored_top_k_divergence"] is None
+    assert [(entry["stage"], entry["epoch"], entry["selection"]) for entry in record["curve"]] == [("general", 1, None)]
+    assert (study / "ledger" / run / "weights" / "model.safetensors").is_file()
+    assert not (study / "ledger" / run / "checkpoint.pt").exists()
+    expected = held_out_cross_entropy(checkpoint, corpus, tmp_path)
+    assert record["metrics"]["teacher_masked_cross_entropy"] == pytest.approx(expected, rel=1e-5)
+    assert 0 < record["metrics"]["masked_cross_entropy"] < 10
+
+
+def held_out_cross_entropy(checkpoint: Path, corpus: Path, folder: Path) -> float:
+    """That of the teacher on the 2% of the corpus held out, piece by piece."""
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    content = corpora.content(str(corpus))
+    text = MaskedText(corpora.tokenised(str(corpus), content, tokenizer, 16, folder), tokenizer)
+    _, held_out = hold_out(len(text), content, 0.02)
+    assert len(held_out) == 2
+    model = AutoModelForMaskedLM.from_pretrained(checkpoint).eval()
+    losses = []
+    for piece in held_out:
+        batch = text.batch(piece[None])
+        assert batch.targets is not None
+        with torch.no_grad():
+            logits = model(**batch.encodings[0]).logits.double().log_softmax(-1)
+        losses += [-logits[0, i, t].item() for i, t in enumerate(batch.targets[0].tolist()) if t != IGNORED]
+    return sum(losses) / len(losses)
+
+
+def test_the_same_command_trains_nothing(study: Path, run: Run) -> None:
+    before = written(study)
+    assert "0 runs trained" in finished(run(study)).stdout
+    assert written(study) == before
+
+
+def test_the_loss_falls(run: Run, tmp_path: Path) -> None:
+    out, more = tmp_path / "out", ("general.epochs=3", "general.batch_size=8", "general.learning_rate=0.01")
+    finished(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
+    _, record = only(out, "general")
+    losses = [entry["loss"] for entry in record["curve"]]
+    assert len(losses) == 3 and max(losses[1:]) < losses[0]
+    # A random teacher knows nothing of the text, so what the student knows is from the words that were masked.
+    assert record["metrics"]["masked_cross_entropy"] < 0.9 * math.log(len(VOCABULARY))
+    assert record["metrics"]["masked_cross_entropy"] < record["metrics"]["teacher_masked_cross_entropy"]
+
+
+# ---------------------------------------------------------------- starting from a run by its name
+
+
+def test_a_named_run_is_started_from(study: Path, run: Run) -> None:
+    general, _ = only(study, "general")
+    settings = (*SIZES, *TASK)
+    process = run(study, "--inits", f"pretrained:{general}", settings=settings, corpus=None)
+    assert "0 runs trained" in finished(process).stdout  # it is the same cell as that of `pretrained`
+    assert list(cells(study)) == ["task_specific_pretrained"]
+    finished(run(study))  # the plan of the other tests
+
+
+@pytest.mark.parametrize("size", ["student.matrix_size=5", "student.vector_size=8"])
+def test_a_run_of_other_sizes_is_refused(size: str, study: Path, run: Run) -> None:
+    general, _ = only(study, "general")
+    before = written(study)
+    settings = (*(s for s in SIZES if s.partition("=")[0] != size.partition("=")[0]), size, *TASK)
+    process = run(study, "--inits", f"pretrained:{general}", settings=settings, corpus=None)
+    told = [line for line in process.stderr.splitlines() if line.startswith("harness: ")]
+    assert process.returncode == 2 and len(told) == 1
+    assert general in told[0] and "is needed" in told[0]
+    assert written(study) == before
+    finished(run(study))
+
+
+@pytest.mark.parametrize("name", ["0123456789abcdef", "", ".."])
+def test_an_unknown_run_is_refused(name: str, run: Run, tmp_path: Path) -> None:
+    settings = (*SIZES, *TASK)
+    process = run(tmp_path / "out", "--inits", f"pretrained:{name}", settings=settings, corpus=None)
+    refused(process, "no finished run", name)
+    assert not written(tmp_path / "out")
+
+
+def test_a_run_of_another_kind_is_refused(study: Path, run: Run) -> None:
+    teacher, _ = only(study, "teacher")
+    before = written(study)
+    process = run(study, "--inits", f"pretrained:{teacher}", settings=(*SIZES, *TASK), corpus=None)
+    assert process.returncode == 2 and teacher in process.stderr.splitlines()[-1]
+    assert written(study) == before
+    finished(run(study))
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def texts(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """Corpora that cannot be used, and what is to be said of them."""
+    contents = {
+        "empty": (b"", ("is empty",)),
+        "without words": (b"1 2 3\n...\n", ("is empty",)),
+        "endless": (b"the dog was great " * 600_000, ("line 1", "10 MB")),
+        "not text": (b"the dog was great .\nthe d\xffg was dull .\n", ("line 2", "UTF-8")),
+    }
+    found: dict[str, tuple[Path, tuple[str, ...]]] = {"missing": (folder / "nowhere.txt", ("does not exist",))}
+    for name, (content, said) in contents.items():
+        path = folder / f"{name.replace(' ', '_')}.txt"
+        path.write_bytes(content)
+        found[name] = (path, said)
+    return found
+
+
+@pytest.mark.parametrize("fault", ["missing", "empty", "without words", "endless", "not text"])
+def test_a_bad_corpus_is_refused_before_anything_is_trained(fault: str, run: Run, tmp_path: Path) -> None:
+    path, said = texts(tmp_path)[fault]
+    refused(run(tmp_path / "out", corpus=path), path.name, *said)
+    assert not written(tmp_path / "out")
+
+
+SETTINGS = {
+    "unknown": ("general.peices=80", ("general.peices", "general.pieces")),
+    "of the task alone": ("general.patience=2", ("general.patience",)),
+    "out of range": ("general.mask_probability=1.5", ("general.mask_probability", "1.5")),
+    "of the wrong type": ("general.stored_top_k=few", ("general.stored_top_k", "few")),
+    "more than the vocabulary": ("general.stored_top_k=23", ("general.stored_top_k", "22")),
+}
+
+
+@pytest.mark.parametrize("fault", SETTINGS)
+def test_a_bad_setting_is_refused(fault: str, run: Run, tmp_path: Path) -> None:
+    setting, said = SETTINGS[fault]
+    refused(run(tmp_path / "out", settings=(*SIZES, *TASK, setting)), *said)
+    assert not written(tmp_path / "out")
+
+
+def test_a_corpus_that_nothing_reads_is_refused(run: Run, tmp_path: Path) -> None:
+    process = run(tmp_path / "out", "--objectives", "task_specific", settings=(*SIZES, *TASK))
+    refused(process, "--corpus has no effect")
+    process = run(tmp_path / "out", "--objectives", "task_specific", corpus=None)
+    refused(process, "general.", "has no effect")
+
+
+def test_a_study_without_a_corpus_says_how_to_give_one(
+    run: Run, transformers: tuple[object, ...], tmp_path: Path
+) -> None:
+    refused(run(tmp_path / "out", *transformers, settings=TASK, corpus=None), "needs a corpus", "--corpus")
+    assert not written(tmp_path / "out")
+
+
+# ---------------------------------------------------------------- other teachers and students
+
+
+def test_a_teacher_without_a_head_gets_one_first(run: Run, checkpoint: Path, tmp_path: Path) -> None:
+    headless, out = tmp_path / "headless", tmp_path / "out"
+    BertModel.from_pretrained(checkpoint).save_pretrained(headless)
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (headless / name).write_bytes((checkpoint / name).read_bytes())
+    finished(run(out, "--objectives", "general", teacher=headless))
+    teacher, made = only(out, "masked_teacher")
+    _, general = only(out, "general")
+    assert general["specification"]["teacher"] == teacher
+    assert made["pieces"] == general["pieces"] == 80 and len(made["curve"]) >= 1
+    assert (out / "ledger" / teacher / "weights" / "model.safetensors").is_file()
+    # Both are of the same weights on the same held-out pieces.
+    expected = made["metrics"]["masked_cross_entropy"]
+    assert general["metrics"]["teacher_masked_cross_entropy"] == pytest.approx(expected, rel=1e-5)
+    before = written(out)
+    assert "0 runs trained" in finished(run(out, "--objectives", "general", teacher=headless)).stdout
+    assert written(out) == before
+
+
+def test_a_transformer_distils_generally_by_any_objective_without_logits(
+    run: Run, transformers: tuple[object, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    settings = (*TASK, *CORPUS, "general.learning_rate=0.001", "general.epochs=2")
+    finished(run(out, *transformers, settings=settings))
+    refusals = {row: cell["refused"] for row, cell in cells(out).items()}
+    assert [row for row, reason in refusals.items() if reason] == ["vanilla_kd", "hid_cls_contrast"]
+    assert "logits" in refusals["vanilla_kd"] and "labels" in refusals["hid_cls_contrast"]
+    general = {r["specification"]["objective"]: r for r in records(out, "general").values()}
+    signals = {objective: record["teacher_signals"] for objective, record in general.items()}
+    assert signals == {
+        "mlm_kd": {"mlm_logits": "computed"},
+        "hid_seq": {"hidden_states": "computed"},
+        "att_kl": {"attention_scores": "computed"},
+        "0.1*hid_seq+mlm_kd": {"hidden_states": "computed", "mlm_logits": "computed"},
+    }
+    for record in general.values():
+        first, second = (entry["loss"] for entry in record["curve"])
+        assert second < first and record["specification"]["init"] == "every"
+    students = records(out, "student").values()
+    assert len(students) == 4 and all(r["initialisation"].keys() == {"pretrained"} for r in students)
+
+
+# ---------------------------------------------------------------- stored targets
+
+
+def general_with(run: Run, out: Path, *more: str) -> dict[str, Any]:
+    """The one record of the general distillation with these settings."""
+    known = set(records(out, "general"))
+    finished(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
+    (new,) = (record for run_, record in records(out, "general").items() if run_ not in known)
+    return new
+
+
+def test_stored_targets(run: Run, tmp_path: Path) -> None:
+    out, two = tmp_path / "out", ("general.epochs=2", "general.learning_rate=0.01")
+    computed = general_with(run, out, *two)
+    whole = general_with(run, out, *two, f"general.stored_top_k={len(VOCABULARY)}")
+    assert whole["teacher_signals"] == {"mlm_logits": f"stored, the {len(VOCABULARY)} likeliest"}
+    for ours, theirs in zip(whole["curve"], computed["curve"], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    assert whole["stored_top_k_divergence"] == pytest.approx(0, abs=1e-6)
+    few, more = (general_with(run, out, *two, f"general.stored_top_k={k}") for k in (2, 8))
+    assert few["stored_top_k_divergence"] > more["stored_top_k_divergence"] > 1e-6
+    stored = {json.loads(path.read_text())["k"]: path.parent.parent for path in out.glob("cache/masked/*/*/index.json")}
+    assert stored.keys() == {2, 8, len(VOCABULARY)}
+    before = {path: path.stat().st_mtime_ns for path in stored[8].rglob("*")}
+    assert {path.name for path in before} >= {"epoch-0", "epoch-1"}
+    other = general_with(run, out, *two, "general.stored_top_k=8", "student.embedding_dropout=0.1")
+    assert {path: path.stat().st_mtime_ns for path in stored[8].rglob("*")} == before  # filled once for both
+    assert other["stored_top_k_divergence"] == more["stored_top_k_divergence"]
