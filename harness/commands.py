@@ -26,7 +26,8 @@ def run(options: Namespace) -> int:
     from harness.search.request import check_early
 
     check_early(request)
-    workers = _workers(options.workers)
+    measures = request.study in registry.STUDIES.names() and registry.STUDIES.get(request.study).procedure == "speed"
+    workers = 1 if measures else _workers(options.workers)  # what is timed shares the machine with nothing of ours
     out = Path(options.out)
     _check_writable(out)
     ledger = Ledger(out, create=True)
@@ -184,14 +185,25 @@ def _check_writable(out: Path) -> None:
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
-    """Refuse `pretrained:RUN` of a run that is not there, before anything is trained."""
+    """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
+    from harness.training.starting import check_pretrained
+
     for cell in plan["cells"]:
         kind, _, run = cell["specification"].get("init", "").partition(":")
-        if kind == "pretrained" and run not in plan["first"] and not (ledger.folder(run) / "weights").is_dir():
-            runs = [name for name in ledger.runs() if (ledger.folder(name) / "weights").is_dir()]
-            raise UserError(
-                f"there is no finished run {run} whose weights a student could start from: {near(run, runs)}"
-            )
+        if kind != "pretrained" or cell["refused"]:
+            continue
+        if plan["first"].get(run, {}).get("specification", {}).get("kind") == "general":
+            continue  # made before the cell
+        if not _distilled(ledger, run):
+            runs = [name for name in ledger.runs() if _distilled(ledger, name)]
+            raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
+        check_pretrained(cell["specification"], plan["teacher"], plan["argument"], ledger.folder(run) / "weights")
+
+
+def _distilled(ledger: Ledger, run: str) -> bool:
+    """True for a finished general distillation."""
+    record = ledger.read(run) or {}
+    return record.get("status") == "finished" and record["specification"]["kind"] == "general"
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any) -> int:

@@ -178,10 +178,12 @@ def student(
     pair_encodings: tuple[str, ...] = ("joint",),
     hyperparameters: Mapping[str, Hyperparameter] | None = None,
     head_settings: tuple[str, ...] = (),
+    file_inits: tuple[str, ...] = (),
 ) -> Callable[[type[Student]], type[Student]]:
     """Register a subclass of Student. Raises UserError for anything else or a taken name.
 
-    head_settings are the hyperparameters that only shape how a task is answered. A student with several pair
+    head_settings are the hyperparameters that only shape how a task is answered; file_inits the kinds of initialisation
+    that name a file, as in "vectors:FILE". A student with several pair
     encodings gets the hyperparameter `pair_encoding`, the first being its default.
     """
 
@@ -192,7 +194,7 @@ def student(
             raise UserError(f"student {name!r} must be a subclass of Student, not {plugin!r}")
         plugin.name, plugin.emits, plugin.pair_encodings = name, frozenset(emits), pair_encodings
         plugin.hyperparameters = dict(hyperparameters or {})
-        plugin.head_settings = frozenset(head_settings)
+        plugin.head_settings, plugin.file_inits = frozenset(head_settings), frozenset(file_inits)
         if len(pair_encodings) > 1:
             plugin.hyperparameters["pair_encoding"] = Hyperparameter(pair_encodings[0], choices=pair_encodings)
             plugin.head_settings |= {"pair_encoding"}

@@ -126,7 +126,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
 def _origins(plan: Plan) -> Mapping[str, str]:
     """Plugin name -> its file now, for the plugins that can be found without loading torch: by their recorded place."""
     found = importlib.util.find_spec("harness.training.loop")
-    origins = {"training": str(found.origin)} if found and found.origin else {}
+    origins = {"training": str(Path(found.origin).parent)} if found and found.origin else {}
     return origins | plan.get("origins", {})
 
 
@@ -204,10 +204,10 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
         return
     found = progress(cell, plan["defaults"], ledger.read)
     print(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
-    print(
-        f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on "
-        f"{'dev' if cell['specification']['settings']['protocol'] == 'published' else 'held-out training data'}"
-    )
+    protocol = cell["specification"]["settings"].get("protocol")
+    if protocol:  # a cell that only measures has nothing to choose
+        on = "dev" if protocol == "published" else "held-out training data"
+        print(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on {on}")
     for number, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"

@@ -13,10 +13,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError, unknown
+from harness.modeling import word_vectors
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import student
 from students import heads, pairs, products
-from students.matrix_embedding import MatrixEmbedding, widths
+from students.matrix_embedding import MatrixEmbedding, filled_by, misfit, widths, word_sizes
 
 SETTINGS = {
     "embedding_dropout": Hyperparameter(0.1, low=0.0, high=0.9),  # of words, as they are looked up
@@ -87,6 +88,15 @@ class MatrixStudent(Student):
         raise unknown(f"initialisation of student {cls.name}", init, ["random", "vectors:FILE"])
 
     @classmethod
+    def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:
+        kind, _, file = init.partition(":")
+        if kind != "vectors":
+            return ""
+        own, path = cls._checked(settings), Path(file)
+        sizes = word_sizes(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
+        return "" if filled_by(word_vectors.width_of(path), sizes) else misfit(path, sizes)
+
+    @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         cls.canonical_init(init)
         return LayerMap(((1, teacher.layers),))  # its only layer learns from the last
@@ -127,6 +137,7 @@ registered = partial(
     emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.MLM_LOGITS},
     pair_encodings=("joint", "diffcat"),
     head_settings=("head",),
+    file_inits=("vectors",),
 )
 
 

@@ -26,6 +26,27 @@ def widths(vector: int, side: int, directions: int) -> tuple[list[int], list[int
     return vectors + matrices, (vectors + matrices[:1]) * max(1, directions)
 
 
+def word_sizes(vector: int, side: int, directions: int) -> list[int]:
+    """Widths of the parts of a word, its vector's (0 for none) first; arguments as in `widths`."""
+    return [vector, *[side * side] * directions]
+
+
+def filled_by(width: int, sizes: list[int]) -> str:
+    """What rows of this width fill of words of these sizes, the vector's first: "" if nothing."""
+    if width == sum(sizes):
+        return "whole words"
+    if width == sizes[0]:
+        return "vectors"
+    return "matrices" if width in sizes[1:] else ""
+
+
+def misfit(path: Path, sizes: list[int]) -> str:
+    """The sentence for a file whose rows fill nothing."""
+    own = [size for size in sizes if size]
+    parts = f"{' + '.join(map(str, own))} = {sum(own)}" if len(own) > 1 else str(sum(own))
+    return f"{path} holds rows of {word_vectors.width_of(path)} numbers, but a word of this student has {parts}"
+
+
 class MatrixEmbedding(nn.Module):
     """Tables of vectors (0 wide: none) and of side x side matrices, one for each direction of reading (0, 1 or 2).
 
@@ -76,15 +97,10 @@ class MatrixEmbedding(nn.Module):
         """
         width, tables = word_vectors.width_of(path), self.tables()
         sizes = [table.embedding_dim for table in tables]
-        if width == sum(sizes):
-            chosen, filled = tables, "whole words"
-        elif self.vectors is not None and width == sizes[0]:
-            chosen, filled = tables[:1], "vectors"
-        else:
-            chosen, filled = [table for table in self.tables() if table.embedding_dim == width], "matrices"
-        if not chosen:
-            parts = f"{' + '.join(map(str, sizes))} = {sum(sizes)}" if len(sizes) > 1 else str(sum(sizes))
-            raise UserError(f"{path} holds rows of {width} numbers, but a word of this student has {parts}")
+        filled = filled_by(width, sizes if self.vectors is not None else [0, *sizes])
+        if not filled:
+            raise UserError(misfit(path, sizes))
+        chosen = {"whole words": tables, "vectors": tables[:1]}.get(filled, tables[self.vectors is not None :])
         words = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), self.words))))
         rows, found = word_vectors.read(path, words, width)
         found[self.padding : self.padding + 1] = False

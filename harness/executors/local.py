@@ -58,7 +58,8 @@ class LocalExecutor:
                     return failed
                 continue
             if message[0] == "epoch":
-                self._deaths.pop(message[1], None)
+                if "step" not in message[2]:  # progress within an epoch is lost with the worker
+                    self._deaths.pop(message[1], None)
             else:
                 worker.job = None
                 self._start_waiting()

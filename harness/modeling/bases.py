@@ -87,6 +87,7 @@ class Student(PreTrainedModel):
     emits: ClassVar[frozenset[Signal]]  # mlm_logits only on a corpus, logits only on a labelled task
     pair_encodings: ClassVar[tuple[str, ...]] = ("joint",)  # with several, `pair_encoding` is a hyperparameter
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    file_inits: ClassVar[frozenset[str]] = frozenset()  # initialisations KIND:FILE, known by the file's content
     head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no general distillation depends on
 
     @classmethod
@@ -101,6 +102,11 @@ class Student(PreTrainedModel):
         `pretrained` and `pretrained:RUN` are the engine's and never come here.
         """
         return init.strip()
+
+    @classmethod
+    def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:
+        """Why the student with these settings cannot start from `init`, or "". Raises UserError for a broken file."""
+        return ""
 
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.making import Making
 from harness.search.request import Asked
+from harness.training.augmented import MASKED
 from harness.training.augmented import check as check_augmentation
 from harness.training.settings import GENERAL, PREDICTION, SPEED_SETTINGS, TRAINING
 
@@ -56,15 +57,18 @@ class Cells:
         self.used: set[str] = set()
         self.sources: dict[str, list[str]] = {}
         self._places: set[tuple[str, ...]] = set()
+        self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
     def add(self, row: Row, task: Task) -> None:
         """Add the row's cells on a task: one for each student and initialisation that it leaves free."""
         procedure = row.procedure or self.asked.study.procedure
         if row.tasks and task.name not in row.tasks:
             return
+        if row.checkpoint and not self.asked.measured:
+            self._fine_tuned(row, task)
+            return
         if row.checkpoint:
-            add = self._measured_checkpoint if self.asked.measured else self._fine_tuned
-            add(row, task, procedure)
+            self._measured(None, row, task, procedure)
             return
         for student in self.asked.students_of(row):
             if self.asked.measured:
@@ -77,32 +81,25 @@ class Cells:
 
     def _trained(self, student: Any, init: str, row: Row, task: Task, procedure: str) -> None:
         declared = declared_by(student, row.objective, procedure)
-        fixed, settings = self._settings(student, row, task, declared)
-        general = procedure == "general"
-        shown, canonical = self._init(student, init)
-        if (place := (student.name, shown, row.name, task.name)) in self._places:
+        fixed, settings, refused = self._settings(student, row, task, declared)
+        shown, given, by_content = self._init(student, init)
+        if (place := (student.name, by_content, row.name, task.name)) in self._places:
             return  # two spellings of one initialisation
         self._places.add(place)
-        pretrained = canonical.partition(":")[0] == PRETRAINED
+        general, pretrained = procedure == "general", given.partition(":")[0] == PRETRAINED
         if general and pretrained:
             raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")
-        base, metric = "random" if pretrained else canonical, self.asked.study.shown(task)[0]
-        teacher: ModelInfo = self.asked.teacher.info(task)
+        base, metric = "random" if pretrained else given, self.asked.study.shown(task)[0]
+        own, teacher = _own(student, settings), self.asked.teacher.info(task)
         try:
-            described: ModelInfo = student.describe(_own(student, settings), teacher, task)
+            refused = refused or ("" if pretrained else student.refuse_init(given, own))
+            described: ModelInfo = student.describe(own, teacher, task)
         except UserError as error:  # settings that are sound each by itself, but not together
-            self._add(
-                row,
-                student.name,
-                shown,
-                task,
-                str(error),
-                1,
-                {"metric": metric, "settings": settings},
-                declared,
-                fixed,
-                [],
-            )
+            refused, described = refused or str(error), teacher
+        self.inits += [shown] if shown not in self.inits else []
+        if refused:
+            nothing = {"metric": metric, "settings": settings}
+            self._add(row, student.name, shown, task, nothing, declared, refused=refused)
             return
         layers: LayerMap = student.layer_map(base, described, teacher)
         # In the procedure `general` the row's objective trains on the corpus, and the labels alone on the task.
@@ -110,52 +107,48 @@ class Cells:
         terms = combine.parse(objective)
         refused = pairing.refusal(objective, "one_stage" if general else procedure, described, teacher, task)
         on_corpus = combine.canonical(row.objective if general else GENERAL)
-        distilled = general or canonical == PRETRAINED
+        distilled = general or given == PRETRAINED
         if distilled and not refused:
             refused = self._refused_on_corpus(student, on_corpus, settings)
-        stages = 2 if procedure == "two_stage" and combine.stage(terms) == "intermediate" else 1
-        if row.equal_epochs and stages == 1 and procedure == "two_stage":
+        stages = [terms]
+        if procedure == "two_stage" and combine.stage(terms) == "intermediate":
+            stages.append(combine.parse(PREDICTION))
+        elif procedure == "two_stage" and row.equal_epochs:
             settings["epochs"] *= 2
-        trained = [terms, combine.parse(PREDICTION)][:stages]
         want = Want()
-        for objectives in trained:
-            want |= combine.wants(objectives, described, teacher, layers)[1]
+        for stage in stages:
+            want |= combine.wants(stage, described, teacher, layers)[1]
         after: list[str] = []
         if distilled and not refused:
-            run = self.making.general(student, base, on_corpus, self._of_general(student, on_corpus, settings))
+            start = "random" if pretrained else by_content
+            run = self.making.general(student, start, on_corpus, self._of_general(student, on_corpus, settings))
             after.append(run)
-            canonical = f"{PRETRAINED}:{run}"
-        alone = canonical.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
+            by_content = f"{PRETRAINED}:{run}"
+        alone = by_content.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
         if not alone:
             after.append(self.teachers[task.name])
-        augmentation = self.asked.contents.by_content(settings["augmentation"])
-        check_augmentation(augmentation, self.asked.contents.files)
         specification = {
             "kind": "student",
             "task": task.name,
             "data": self.asked.contents.data(task),
             "teacher": self.making.who()[0] if alone else self.teachers[task.name],
             "student": student.name,
-            "init": self.asked.contents.by_content(canonical),
+            "init": by_content,
             "objective": objective,
             "procedure": "one_stage" if general else procedure,
             "metric": metric,
-            "settings": self._of_task(student, objective, procedure, settings) | {"augmentation": augmentation},
+            "settings": self._of_task(student, objective, procedure, settings),
         }
         if len(student.pair_encodings) == 1:  # otherwise it is a setting
             specification["pair_encoding"] = student.pair_encodings[0]
-        if augmentation.startswith("masked_language_model"):
-            specification["masked_teacher"], makes = self.making.masked()
-            after += makes
-        self._add(row, student.name, shown, task, refused, stages, specification, declared, fixed, after)
-        self.found[-1] |= {
-            "layers": [list(pair) for pair in layers.pairs],
-            "size": {"layers": described.layers, "width": described.width},
-        }
-        self.inits += [shown] if shown not in self.inits else []
+        after += self._augmented(specification)
+        sizes = {"layers": described.layers, "width": described.width}
+        self._add(
+            row, student.name, shown, task, specification, declared, fixed, after, refused, len(stages), layers, sizes
+        )
         if not refused:
-            idle = {setting for objectives in trained for setting in combine.idle(objectives, task)}
-            idle |= set() if distilled else self._only_general(objective)
+            idle = {setting for stage in stages for setting in combine.idle(stage, task)}
+            idle |= self._only_general(objective) - (self._declared_on_corpus(on_corpus) if distilled else set())
             self._use(fixed, settings, student, task, idle)
             self.wants[task.name] = self.wants.get(task.name, Want()) | want
 
@@ -167,73 +160,90 @@ class Cells:
     def _of_general(self, student: Any, objective: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a cell that its general distillation depends on."""
         names = {f"{student.name}.{n}" for n in set(student.hyperparameters) - student.head_settings}
-        names |= set(combine.declared(combine.parse(objective)))
-        return {name: settings[name] for name in sorted(names)}
+        return {name: settings[name] for name in sorted(names | self._declared_on_corpus(objective))}
 
     def _of_task(self, student: Any, objective: str, procedure: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a cell that act on the task: those of an objective on the corpus do not."""
         names = set(declared_by(student, objective, procedure)) - self._only_general(objective)
         return {name: value for name, value in settings.items() if name in names}
 
-    @staticmethod
-    def _only_general(objective: str) -> set[str]:
-        """The settings of the usual general distillation that the task's own objective has not."""
-        return set(combine.declared(combine.parse(GENERAL))) - set(combine.declared(combine.parse(objective)))
+    def _augmented(self, specification: dict[str, Any]) -> list[str]:
+        """Write into the specification what its augmentation is by content; the runs that it waits for."""
+        settings = specification["settings"]
+        check_augmentation(settings["augmentation"])
+        if ":" in settings["augmentation"]:
+            settings["augmentation"] = self.asked.contents.by_content(settings["augmentation"])
+        if not settings["augmentation"].startswith(MASKED):
+            return []
+        specification["masked_teacher"], after = self.making.masked()
+        return after
 
-    def _init(self, student: Any, init: str) -> tuple[str, str]:
-        """(what tables call an initialisation, its one spelling)."""
+    @staticmethod
+    def _declared_on_corpus(objective: str) -> set[str]:
+        return set(combine.declared(combine.parse(objective)))
+
+    def _only_general(self, objective: str) -> set[str]:
+        """The settings of the usual general distillation that the task's own objective has not."""
+        return self._declared_on_corpus(GENERAL) - self._declared_on_corpus(objective)
+
+    def _init(self, student: Any, init: str) -> tuple[str, str, str]:
+        """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
         kind, colon, argument = (part.strip() for part in init.partition(":"))
         if kind == PRETRAINED:
-            return init, f"{kind}{colon}{argument}"
+            return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
         canonical = student.canonical_init(init)
-        named = Path(argument).expanduser()
-        return (f"{kind}:{named.name}" if colon and named.is_file() else canonical), canonical
+        if kind not in student.file_inits:
+            return canonical, canonical, canonical
+        content = self.asked.contents.by_content(canonical)
+        shown = f"{kind}:{Path(argument).name}"
+        if self._shown.setdefault(shown, content) != content:  # another file of the same name
+            shown = f"{shown} ({content.partition(':')[2][:6]})"
+        return shown, canonical, content
 
     def _settings(
         self, student: Any, row: Row, task: Task, declared: Mapping[str, Hyperparameter]
-    ) -> tuple[dict[str, str], dict[str, Any]]:
-        """(overrides that name a setting of the cell, by that name; the settings of the cell)."""
+    ) -> tuple[dict[str, str], dict[str, Any], str]:
+        """(overrides that name a setting of the cell, by that name; its settings; why the row's own do not apply)."""
         profile = self.asked.profile
 
         def named(layer: Mapping[str, Any]) -> dict[str, Any]:
             """The layer's settings that the cell has; "student.NAME" is the student's own."""
-            found = {}
-            for key, value in layer.items():
-                kind, _, name = key.partition(".")
-                own = f"{student.name}.{name}" if kind == "student" and student else key
-                if own in declared:
-                    found[own] = value
-            return found
+            found = {own_name(student, key): value for key, value in layer.items()}
+            return {key: value for key, value in found.items() if key in declared}
 
+        lacking = sorted(key for key in row.settings if own_name(student, key) not in declared)
+        refused = (
+            f"{student.name} has no setting {lacking[0].rpartition('.')[2]}, as row {row.name} asks" if lacking else ""
+        )
         fixed = named(self.asked.overrides)
         settings: dict[str, Any] = {name: h.default for name, h in declared.items()}
         for layer in (profile.settings, profile.task_settings.get(task.name, {}), row.settings, fixed):
             settings |= {key: merging.check(key, value, declared) for key, value in named(layer).items()}
-        encoding = f"{student.name}.pair_encoding" if student else ""
+        encoding = own_name(student, "student.pair_encoding")
         if encoding in settings and not task.pair:
             settings[encoding] = declared[encoding].default  # a single sentence is read in one way
-        return fixed, settings
+        return fixed, settings, refused
 
     def _use(
         self, fixed: Mapping[str, str], settings: Mapping[str, Any], student: Any, task: Task, idle: set[str]
     ) -> None:
         """Note which overrides had an effect; those of `idle` had none."""
         idle = set(idle)
-        if settings["augmentation"] == "none":
+        if settings.get("augmentation") == "none":
             idle |= {"augmentation_copies", "augmentation_probability"}
         if not task.pair:
-            idle.add(f"{student.name}.pair_encoding")
+            idle.add(own_name(student, "student.pair_encoding"))
         effective = set(fixed) - idle
-        short = {f"student.{key.partition('.')[2]}" for key in effective if key.startswith(f"{student.name}.")}
-        self.used |= effective | short
+        self.used |= {key for key in self.asked.overrides if own_name(student, key) in effective}
 
     # ------------------------------------------------------------ checkpoints that are fine-tuned as they are
 
-    def _fine_tuned(self, row: Row, task: Task, procedure: str) -> None:
+    def _fine_tuned(self, row: Row, task: Task) -> None:
         source = registry.TEACHERS.get("huggingface")(self.checkpoints[row.name])
         who = {"name": source.name, "content": self.asked.contents.teacher(source)}
         self.sources[who["content"]] = [source.name, source.argument]
-        fixed, settings = self._settings(None, row, task, TRAINING)
+        declared = {name: h for name, h in TRAINING.items() if not name.startswith("augmentation")}
+        fixed, settings, _ = self._settings(None, row, task, declared)
         specification = {
             "kind": "checkpoint",
             "task": task.name,
@@ -242,39 +252,24 @@ class Cells:
             "metric": self.asked.study.shown(task)[0],
             "settings": settings,
         }
-        self._add(row, "", "", task, "", 1, specification, TRAINING, fixed, [])
-        self.found[-1] |= {"layers": [], "size": {"layers": source.info(task).layers, "width": source.info(task).width}}
+        info = source.info(task)
+        self._add(row, "", "", task, specification, declared, fixed, size={"layers": info.layers, "width": info.width})
         self.used |= set(fixed)
 
     # ------------------------------------------------------------ cells that measure
 
     def _measured(self, student: Any, row: Row, task: Task, procedure: str) -> None:
-        fixed, settings = self._settings(student, row, task, declared_by(student, "", procedure))
-        self._add_measured(row, student.name, self.asked.teacher, task, procedure, fixed, settings)
-        short = {f"student.{key.partition('.')[2]}" for key in fixed if key.startswith(f"{student.name}.")}
-        self.used |= set(fixed) | short
-
-    def _measured_checkpoint(self, row: Row, task: Task, procedure: str) -> None:
-        source = registry.TEACHERS.get("huggingface")(row.checkpoint)
-        fixed, settings = self._settings(None, row, task, SPEED_SETTINGS if procedure == "speed" else {})
-        self._add_measured(row, "", source, task, procedure, fixed, settings)
-        self.used |= set(fixed)
-
-    def _add_measured(
-        self,
-        row: Row,
-        student: str,
-        source: Any,
-        task: Task,
-        procedure: str,
-        fixed: Mapping[str, str],
-        settings: dict[str, Any],
-    ) -> None:
-        """A cell that builds a model of random weights: its configuration is all that is read."""
+        """A cell that builds a model of random weights, a student or (None) a checkpoint: it reads configurations."""
+        source, name = self.asked.teacher, student.name if student else ""
+        if student is None:
+            source = registry.TEACHERS.get("huggingface")(row.checkpoint)
+        own = {f"{name}.{n}": h for n, h in student.hyperparameters.items()} if student else {}
+        declared = own | (SPEED_SETTINGS if procedure == "speed" else {})
+        fixed, settings, refused = self._settings(student, row, task, declared)
         specification: dict[str, Any] = {
             "kind": procedure,
             "task": task.name,
-            "student": student,
+            "student": name,
             "configuration": _shape(source),
             "metric": self.asked.study.shown(task)[0],
             "settings": settings,
@@ -282,8 +277,8 @@ class Cells:
         if procedure == "speed":
             reference = next(r.checkpoint for r in self.asked.study.rows if r.checkpoint)
             specification["reference"] = _shape(registry.TEACHERS.get("huggingface")(reference))
-        self._add(row, student, "", task, "", 1, specification, {}, fixed, [])
-        self.found[-1] |= {"layers": [], "size": {"layers": 0, "width": 0}}
+        self._add(row, name, "", task, specification, {}, fixed, refused=refused)
+        self._use(fixed, settings, student, task, set())
 
     # ------------------------------------------------------------ shared
 
@@ -293,17 +288,19 @@ class Cells:
         student: str,
         init: str,
         task: Task,
-        refused: str,
-        stages: int,
         specification: dict[str, Any],
         declared: Mapping[str, Hyperparameter],
-        fixed: Mapping[str, Any],
-        after: list[str],
+        fixed: Mapping[str, Any] | None = None,
+        after: Sequence[str] = (),
+        refused: str = "",
+        stages: int = 1,
+        layers: LayerMap | None = None,
+        size: Mapping[str, int] | None = None,
     ) -> None:
-        space = merging.space_of(self._search(student, task), declared, fixed)
+        space = merging.space_of(self._search(student, task), declared, fixed or {})
         self.found.append(
             {
-                "id": digest([identity(specification, self.defaults), space])[:16],
+                "id": digest([identity(specification, self.defaults), space, *([row.name] if refused else [])])[:16],
                 "row": row.name,
                 "student": student,
                 "init": init,
@@ -313,7 +310,9 @@ class Cells:
                 "stages": stages,
                 "specification": specification,
                 "space": space,
-                "after": after,
+                "after": list(after),
+                "layers": [list(pair) for pair in layers.pairs] if layers else [],
+                "size": size or {"layers": 0, "width": 0},
                 "trials": self.asked.request.trials or self.asked.profile.trials,
                 "seeds": self.asked.request.seeds or self.asked.profile.seeds,
             }
@@ -326,6 +325,11 @@ class Cells:
             for key, values in self.asked.profile.search.items()
         }
         return {key: v for key, v in space.items() if task.pair or not key.endswith(".pair_encoding")}
+
+
+def own_name(student: Any, key: str) -> str:
+    """A setting of "student.NAME" as the student's own; any other as it is."""
+    return f"{student.name}.{key.removeprefix('student.')}" if student and key.startswith("student.") else key
 
 
 def _own(student: Any, settings: Mapping[str, Any]) -> dict[str, Any]:

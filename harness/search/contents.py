@@ -53,11 +53,14 @@ class Contents:
         return set(self._found)
 
     def by_content(self, value: str) -> str:
-        """ "kind:FILE" as "kind:" and a hash of the file, which `files` finds again; anything else as it is."""
-        kind, colon, name = value.partition(":")
+        """ "kind:FILE" as "kind:" and a hash of the file, which `files` finds again.
+
+        Raises UserError if the file is missing.
+        """
+        kind, _, name = value.partition(":")
         path = Path(name).expanduser()
-        if not colon or not path.is_file():
-            return value
+        if not path.is_file():
+            raise UserError(f"{value}: file {name} does not exist")
         with open(path, "rb") as file:
             checksum = hashlib.sha256()
             while block := file.read(1 << 20):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.contracts import Profile, Task
@@ -40,7 +40,7 @@ class Making:
     def of_task(self, task: Task, metric: str) -> str:
         """The run that fine-tunes the teacher for a task, or only scores it where its weights answer the task."""
         who, after = self.who()
-        answers = not self.contents.lenient and self.teacher.answers(task)
+        answers = self._ask(lambda: self.teacher.answers(task), otherwise=False)
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
         shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **self.overrides}
         given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
@@ -66,9 +66,9 @@ class Making:
         Where its weights hold no head for that, it is first trained on the corpus.
         """
         who, after = self.who()
-        if self.contents.lenient or self.teacher.predicts_masked():
+        if self._ask(self.teacher.predicts_masked, otherwise=True):
             return who, after
-        given = {name: value for name, value in self.general_settings().items() if name not in ("epochs", "batch_size")}
+        given = self.general_settings(without=("epochs", "batch_size", "learning_rate", "stored_top_k"))
         given |= dict(self.teacher.recipe(CORPUS))
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
         specification = {
@@ -104,15 +104,16 @@ class Making:
         }
         return self._add(specification, after)
 
-    def general_settings(self) -> dict[str, Any]:
-        """The settings of general distillation, those of "general.NAME" in profile and overrides."""
+    def general_settings(self, without: Sequence[str] = ()) -> dict[str, Any]:
+        """The settings of general distillation but some, those of "general.NAME" in profile and overrides."""
         prefix = "general."
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
         for layer in (self.profile.settings, self.overrides):
             given = {key[len(prefix) :]: value for key, value in layer.items() if key.startswith(prefix)}
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in given.items()}
-        self.used |= {key for key in self.overrides if key.startswith(prefix)}
-        return settings
+        kept = {name: value for name, value in settings.items() if name not in without}
+        self.used |= {f"{prefix}{name}" for name in kept} & set(self.overrides)
+        return kept
 
     def who(self) -> tuple[dict[str, Any], list[str]]:
         """The teacher's base weights, as specifications name them, and the run that pre-trains them if there is one."""
@@ -122,6 +123,15 @@ class Making:
             return who, []
         run = self._add({"kind": "pretraining", "teacher": who, "settings": dict(pretraining), "seed": 0}, [])
         return {**who, "pretrained": run}, [run]
+
+    def _ask(self, question: Callable[[], bool], otherwise: bool) -> bool:
+        """The teacher's answer; `otherwise` in a lenient plan where it cannot be read."""
+        try:
+            return question()
+        except UserError:
+            if not self.contents.lenient:
+                raise
+            return otherwise
 
     def _own(self, answers: bool) -> dict[str, Any]:
         """The overrides that name the teacher; they have no effect on one that is not fine-tuned."""

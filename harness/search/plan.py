@@ -17,7 +17,7 @@ from harness.search import settings as merging
 from harness.search.making import Making
 from harness.search.progress import PLAN_FORMAT
 from harness.search.request import Asked, Request
-from harness.training.settings import GENERAL_TRAINING, MASKING, SPEED_SETTINGS, TRAINING
+from harness.training.settings import GENERAL_TRAINING, MASKING, SPEED_SETTINGS, TEACHER_TRAINING, TRAINING
 
 
 def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
@@ -43,7 +43,14 @@ def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
     for row in rows:
         for task in tasks:
             cells.add(row, task)
-    for key in sorted(set(asked.overrides) - cells.used - making.used):
+    possible = {cell["row"] for cell in cells.found}
+    named = [row.name for row in rows if row.name in (asked.request.objectives or ()) and row.name not in possible]
+    if named or not cells.found:
+        which = f"row {named[0]} has" if named else "there is"
+        raise UserError(f"{which} no cell for these tasks, students and initialisations in study {asked.study.name}")
+    # Where every cell is refused, the reasons say more than that no setting acts.
+    acting = any(not cell["refused"] for cell in cells.found)
+    for key in sorted(set(asked.overrides) - cells.used - making.used if acting else ()):
         raise UserError(f"setting {key!r} has no effect: no selected cell uses it")
     if request.corpus and "corpus" not in asked.contents.read():
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
@@ -87,9 +94,9 @@ def _origins(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict
 
 def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Any]:
     """Refuse overrides that nothing declares or that rows fix; the default of every setting there is."""
-    from harness.search.cells import declared_by
+    from harness.search.cells import declared_by, own_name
 
-    known: dict[str, Any] = {f"teacher.{name}": h for name, h in TRAINING.items()}
+    known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
     own: dict[str, Any] = SPEED_SETTINGS if asked.study.procedure == "speed" else {} if asked.measured else TRAINING
     for student in students:
@@ -98,7 +105,8 @@ def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) 
             if not row.checkpoint:
                 own = own | declared_by(student, row.objective, row.procedure or asked.study.procedure)
     for row in rows:
-        for key in sorted(set(row.settings) & set(asked.overrides)):
+        ways = {own_name(student, key) for key in row.settings for student in (None, *asked.students_of(row))}
+        for key in sorted(ways & set(asked.overrides)):
             names = " ".join(r.name for r in rows[:3])
             raise UserError(f"{key} is what rows of {asked.study.name} differ in: choose by --objectives {names}")
     for key, value in asked.overrides.items():

@@ -93,11 +93,15 @@ class Asked:
         if self.measured:
             if self.request.checkpoints:
                 raise UserError(f"--checkpoints has no effect: study {self.study.name} reads no weights")
-            return declared
+            chosen = self.request.objectives
+            return {name: model for name, model in declared.items() if not chosen or name in chosen}
         given: dict[str, str] = {}
         for word in self.request.checkpoints:
             name, equals, model = word.partition("=")
-            given[name if equals or name in declared else Path(name).name] = model or declared.get(name, name)
+            row = name if equals or name in declared else Path(name).name
+            if row in given or row in {r.name for r in self.study.rows} - set(declared):
+                raise UserError(f"--checkpoints gives {row} to two rows: name them apart, as in mine={model or name}")
+            given[row] = model or declared.get(name, name)
         return given
 
     def rows(self, checkpoints: dict[str, str]) -> list[Row]:

@@ -114,15 +114,16 @@ def budget(plan: Plan) -> str:
     cells = _cells(plan)
     spaces = [{_shared_name(cell, name): values for name, values in cell["space"].items()} for cell in cells]
     space = max(spaces, key=len)
-    trials, seeds, count = cells[0]["trials"], cells[0]["seeds"], size(space)
-    if count is not None:
-        trials = min(trials, count)
+    seeds, count = cells[0]["seeds"], size(space)
+    budgets = sorted({min(cell["trials"], size(cell["space"]) or cell["trials"]) for cell in cells})
+    trials = budgets[-1]
     over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
     how = f"of a grid of {count}" if is_grid(space) else "proposed by TPE"
-    searched = f"{trials} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
+    number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
+    searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
     same = "the same for every cell"
     if any(other != space for other in spaces):
-        same += ", of which some lack a setting that does nothing there"
+        same += " that searches the same; where a setting does nothing it is not searched"
     return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
 
 
@@ -137,13 +138,14 @@ def recipe(plan: Plan) -> str:
     if _measures(plan):
         return ""
     rows = {row["name"]: row for row in plan["rows"]}
+    searched = {_shared_name(cell, name) for cell in _cells(plan) for name in cell["space"]}
     values: dict[str, list[tuple[Plan, Any]]] = {}
     for cell in _cells(plan):
         settings, row = cell["specification"]["settings"], rows[cell["row"]]
         for key, value in settings.items():
             name = _shared_name(cell, key)
             idle = key.startswith("augmentation") and settings["augmentation"] == "none"
-            elsewhere = key in cell["space"] or name in row["settings"] or key in ("protocol", "cache_gib")
+            elsewhere = name in searched or name in row["settings"] or key in ("protocol", "cache_gib")
             if not (idle or elsewhere or (name == "epochs" and row["equal_epochs"])):
                 values.setdefault(name, []).append((cell, value))
     shared = [f"{name} {_number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
-from harness.training.settings import GENERAL_TRAINING, TRAINING
+from harness.training.settings import GENERAL_TRAINING, TEACHER_TRAINING, TRAINING
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, str]:
@@ -32,7 +32,7 @@ def check_plain(overrides: Mapping[str, str]) -> None:
     for key, value in overrides.items():
         kind, _, _ = key.partition(".")
         if kind in ("teacher", "general"):
-            declared = TRAINING if kind == "teacher" else GENERAL_TRAINING
+            declared = TEACHER_TRAINING if kind == "teacher" else GENERAL_TRAINING
             check(key, value, {f"{kind}.{name}": hyperparameter for name, hyperparameter in declared.items()})
         elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):
             check(key, value, TRAINING)  # an unknown one may be a plugin's, given without its name

@@ -12,12 +12,18 @@ from typing import Any
 
 @functools.cache
 def fingerprint(path: str) -> str:
-    """12 hexadecimal digits of a Python file's syntax tree and of the files beside it that it imports.
+    """12 hexadecimal digits of the syntax trees of a Python file and of what it imports beside it, or of a folder's.
 
     Comments, docstrings and layout do not count.
     """
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    beside = [fingerprint(str(file)) for file in _imported(tree, Path(path))]
+    files = {Path(path)} if Path(path).is_file() else set(Path(path).glob("*.py"))
+    while more := {file for known in files for file in _imported(known)} - files:
+        files |= more
+    return hashlib.sha256("".join(_tree(file) for file in sorted(files)).encode()).hexdigest()[:12]
+
+
+def _tree(path: Path) -> str:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(body, list) and body:
@@ -28,11 +34,12 @@ def fingerprint(path: str) -> str:
                 and isinstance(first.value.value, str)
             ):
                 node.body = body[1:] or [ast.Pass()]
-    return hashlib.sha256("".join([ast.dump(tree), *beside]).encode()).hexdigest()[:12]
+    return ast.dump(tree)
 
 
-def _imported(tree: ast.Module, path: Path) -> list[Path]:
+def _imported(path: Path) -> list[Path]:
     """The files of the same package that a file imports by the package's name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     package, names = path.parent.name, set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == package:
@@ -53,7 +60,7 @@ def _files(specification: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     from harness.modeling import combine
     from harness.training import loop
 
-    yield "training", str(loop.__file__)
+    yield "training", str(Path(str(loop.__file__)).parent)
     if specification.get("student"):
         yield specification["student"], registry.STUDENTS.origin(specification["student"])
     for _, name in combine.parse(specification["objective"]) if "objective" in specification else ():

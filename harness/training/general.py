@@ -26,7 +26,7 @@ from harness.training import machine
 from harness.training.loop import Clock, Stage, Tell, precision, train
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source
-from harness.training.starting import started_student
+from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, NoTeacher
 from harness.training.weights import save
 
@@ -68,7 +68,7 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
     described = plugin.describe(own, info, CORPUS)
     layers = plugin.layer_map(specification["init"], described, info)
     torch.manual_seed(derive_seed("weights", seed))
-    student, started = started_student(specification, place, own, CORPUS, teacher)
+    student, started = start(specification, place, own, CORPUS, teacher)
     nn.Module.to(student, machine.device())
     objective = combine.Sum(combine.parse(specification["objective"]), described, info, layers, settings)
     record = _train(student, objective, teacher, trained, settings, seed, place, clock, tell)

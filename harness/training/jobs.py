@@ -31,7 +31,7 @@ from harness.training.measuring import count_parameters, measure_speed
 from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
 from harness.training.settings import PREDICTION
-from harness.training.starting import started_student
+from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, teacher_of
 from harness.training.weights import save
 
@@ -135,7 +135,7 @@ def _student(
     kind, _, run = specification["init"].partition(":")
     layers = plugin.layer_map("random" if kind == "pretrained" else specification["init"], described, info)
     torch.manual_seed(derive_seed("weights", seed))
-    student, started = started_student(specification, place, own, task, teacher)
+    student, started = start(specification, place, own, task, teacher)
     nn.Module.to(student, machine.device())
 
     def stage(name: str, expression: str, selects: bool) -> Stage:

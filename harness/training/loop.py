@@ -163,6 +163,7 @@ def train(
                 if unsaved >= CHECKPOINT_STEPS_WITHIN and within.step < per_epoch:
                     unsaved = 0
                     save(epoch, within)
+                    tell({"stage": stage.name, "epoch": epoch + 1, "loss": within.total / within.step, "saved": True})
             loss, epoch_state = epoch_state.total / per_epoch, EpochState()
             entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
             if stage.selects:

@@ -26,6 +26,9 @@ TRAINING: dict[str, Hyperparameter] = {
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
 }
 
+# Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is.
+TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_examples"))}
+
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {
     "pieces": Hyperparameter(0, low=0),  # pieces of the corpus that are trained on; 0: all

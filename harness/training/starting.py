@@ -7,13 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from harness import registry
 from harness.contracts import Task
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
+from harness.training.loop import TrainingFailure
 from harness.training.place import Place, teacher_source
+
+
+def start(
+    specification: Mapping[str, Any], place: Place, own: Mapping[str, Any], task: Task, teacher: Any
+) -> tuple[Student, dict[str, Any]]:
+    """`started_student`, whose refusals concern this run alone: a TrainingFailure, which stops no other run."""
+    try:
+        return started_student(specification, place, own, task, teacher)
+    except UserError as error:
+        raise TrainingFailure(str(error)) from error
 
 
 def started_student(
@@ -43,19 +56,38 @@ def load_pretrained(student: Student, folder: Path, run: str) -> dict[str, Any]:
     Raises UserError, naming a weight, if the two are not of the same sizes.
     """
     found, own = load_file(folder / "model.safetensors"), student.state_dict()
-    heads = student.head_weights()
-    for name in sorted(set(own) - heads):
-        if name not in found:
-            raise UserError(f"run {run} cannot start this {student.name}: it has no weight {name}")
-        if found[name].shape != own[name].shape:
-            raise UserError(
-                f"run {run} cannot start this {student.name}: its {name} is {tuple(found[name].shape)}, "
-                f"but {tuple(own[name].shape)} is needed"
-            )
+    names = _check_fits(student, {name: tuple(tensor.shape) for name, tensor in found.items()}, run)
     with torch.no_grad():
-        for name in sorted(set(own) - heads):
+        for name in names:
             own[name].copy_(found[name])
     return {"pretrained": run}
+
+
+def check_pretrained(specification: Mapping[str, Any], teacher: str, argument: str, folder: Path) -> None:
+    """Raise UserError if the student of a run cannot start from the weights in `folder`. Nothing is loaded."""
+    plugin = registry.STUDENTS.get(specification["student"])
+    own = {name: specification["settings"][f"{plugin.name}.{name}"] for name in plugin.hyperparameters}
+    configuration = teacher_source(teacher, argument).configuration()
+    with torch.device("meta"):
+        student = _built(plugin, own, configuration, get_task(specification["task"]))
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    _check_fits(student, shapes, specification["init"].partition(":")[2])
+
+
+def _check_fits(student: Student, shapes: Mapping[str, tuple[int, ...]], run: str) -> list[str]:
+    """The names of the weights to take. Raises UserError, naming a weight, if one is missing or of another shape."""
+    own = student.state_dict()
+    wanted = sorted(set(own) - student.head_weights())
+    for name in wanted:
+        if name not in shapes:
+            raise UserError(f"run {run} cannot start this {student.name}: it has no weight {name}")
+        if shapes[name] != tuple(own[name].shape):
+            raise UserError(
+                f"run {run} cannot start this {student.name}: its {name} is {shapes[name]}, "
+                f"but {tuple(own[name].shape)} is needed"
+            )
+    return wanted
 
 
 def _built(plugin: Any, own: Mapping[str, Any], configuration: Mapping[str, Any], task: Task) -> Student:

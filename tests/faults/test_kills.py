@@ -90,3 +90,34 @@ def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Pat
     for name in ("table.md", "table.tex", "table.csv", "table.json"):
         place = Path("objectives_vs_init") / "quick" / name
         assert (out / place).read_bytes() == (tmp_path / "calm" / place).read_bytes(), name
+
+
+SUICIDAL = '''
+import os, signal, time
+from harness.contracts import Signal
+from harness.registry import objective
+
+STEPS = []
+
+@objective("suicidal", needs={Signal.LOGITS}, stage="prediction")
+def suicidal(student, teacher, batch):
+    """Takes long enough to be told of within the epoch, then dies as if for want of memory."""
+    STEPS.append(1)
+    if len(STEPS) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(2.2)
+    return student.logits.sum()
+'''
+
+
+def test_a_run_that_always_kills_its_worker_fails_in_the_end(
+    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+) -> None:
+    """Progress within an epoch, which is lost with the worker, does not count as progress."""
+    (tmp_path / "suicidal.py").write_text(SUICIDAL)
+    done = call(
+        "run", "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "suicidal", "--inits", "random",
+        "--seeds", 1, "--trials", 1, "--workers", 1, "--plugin", tmp_path / "suicidal.py", "--data", glue,
+        "--teacher", checkpoint, "--out", tmp_path / "out", "--set", "train_examples=64", "teacher.epochs=1",
+    )  # fmt: skip
+    assert done.returncode == 1 and "its worker died 5 times" in done.stderr, done.stdout + done.stderr

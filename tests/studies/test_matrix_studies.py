@@ -42,6 +42,8 @@ def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(study: A
 def test_a_setting_that_rows_differ_in_is_not_to_be_set(call: Harness, tmp_path: Path) -> None:
     done = call("run", "--study", "pair_encoding", "--set", "student.pair_encoding=joint", "--out", tmp_path / "out")
     assert done.returncode == 2 and "what rows of pair_encoding differ in" in done.stderr
+    done = call("run", "--study", "pair_encoding", "--set", "hybrid.pair_encoding=joint", "--out", tmp_path / "out")
+    assert done.returncode == 2 and "what rows of pair_encoding differ in" in done.stderr
     done = call("run", "--study", "pair_encoding", "--set", "student.heads=mlp", "--out", tmp_path / "out")
     assert done.returncode == 2 and "did you mean student.head or" in done.stderr
 
@@ -77,7 +79,7 @@ def test_augmentation_settings_without_augmentation_have_no_effect(call: Harness
     done = call(*words, "augmentation_copies=2")
     assert done.returncode == 2 and "augmentation_copies' has no effect" in done.stderr
     done = call(*words, "augmentation=word_vectors:nowhere.txt")
-    assert done.returncode == 2 and "a file of word vectors that exists" in done.stderr
+    assert done.returncode == 2 and "nowhere.txt does not exist" in done.stderr
 
 
 def test_every_published_count_is_ours_or_has_its_reason(call: Harness) -> None:
@@ -96,6 +98,8 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     metrics = {r["specification"]["student"]: r["metrics"] for r in records(tmp_path / "out")}
     assert metrics["bidirectional_hybrid"]["parameters"] == 37_831_402
     assert metrics["bidirectional_hybrid"]["speed_ratio"] > metrics[""]["speed_ratio"] > 1
+    cell = json.loads((tmp_path / "out" / "size_and_speed" / "quick" / "plan.json").read_text())["cells"][0]["id"]
+    assert call("show", cell, "--out", tmp_path / "out").returncode == 0
     done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
     assert done.returncode == 2 and "reads no weights" in done.stderr
 
@@ -123,3 +127,41 @@ def test_settings_that_do_not_go_together_refuse_the_cell_alone(call: Harness) -
                 "student.vector_size=50")  # fmt: skip
     refused = [line for line in done.stdout.splitlines() if "refused:" in line]
     assert done.returncode == 0 and len(refused) == 4 and all("cnn" in line for line in refused)
+
+
+def test_a_row_about_a_setting_refuses_a_student_without_it(call: Harness) -> None:
+    done = call("plan", "--study", "pair_encoding", "--tasks", "paraphrase", "--students", "transformer")
+    refused = [line for line in done.stdout.splitlines() if "transformer has no setting" in line]
+    assert done.returncode == 0 and len(refused) == 2 and len({line.split()[0] for line in refused}) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bidirection", "--students", "cbow"), "there is no cell for these tasks, students and initialisations"),
+        (("matrix_literature", "--objectives", "hybrid_mlp", "soft_loss_hybrid_random"), "row soft_loss_hybrid_random"),
+        (("matrix_literature", "--checkpoints", "general_mlp=./x"), "gives general_mlp to two rows"),
+        (("pair_encoding", "--inits", "vectors:nowhere.txt"), "file nowhere.txt does not exist"),
+        (("pair_encoding", "--set", "teacher.augmentation=none"), "unknown setting 'teacher.augmentation'"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(words: tuple[str, ...], said: str, call: Harness) -> None:
+    done = call("plan", "--study", *words)
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_files_of_vectors_are_told_apart_by_content_and_their_width_refuses_a_cell(
+    call: Harness, tmp_path: Path
+) -> None:
+    files = []
+    for number, width in enumerate((64, 64, 65)):
+        files.append(tmp_path / str(number) / "v.txt")
+        files[-1].parent.mkdir()
+        files[-1].write_text(f"dog {' '.join([str(number)] * width)}\n")
+    inits = [f"vectors:{file}" for file in files]
+    done = call("plan", "--study", "matrix_heads", "--tasks", "paraphrase", "--students", "cbow", "--objectives",
+                "mlp_joint", "--inits", "random", *inits)  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if " mlp_joint" in line]
+    assert done.returncode == 0 and len({line.split()[0] for line in lines}) == len(lines) == 4
+    assert sum("rows of 65 numbers, but a word of this student has 64" in line for line in lines) == 1
+    assert sum("vectors:v.txt (" in line for line in lines) == 2  # labelled apart
