@@ -13,6 +13,15 @@ from harness.search.request import Request
 from tests.conftest import ROOT
 
 PROFILES = ("quick", "small", "paper")
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no network gives at once, instead of after its clients' retries."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+
+
 each = pytest.mark.parametrize("name", STUDIES.names())
 
 
