@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, ModelInfo, Signal, Task, Want
 from harness.errors import UserError
-from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
 from students.matrix import MatrixStudent
-from tests.modeling.small_models import THREE, TWO, WORDS, checkpoint
+from tests.modeling.small_models import THREE, TWO
 
 NAMES = ("cbow", "cmow", "hybrid", "bidirectional_hybrid")
 WITH_PRODUCTS = NAMES[1:]
@@ -150,36 +148,6 @@ class TestContract:
         for source in ({"vocab_size": 30}, {"vocab_size": 30, "pad_token_id": None}):
             with pytest.raises(UserError, match="pad_token_id"):
                 STUDENTS.get("cmow")(StudentConfig("cmow", {}, source, 2))
-
-
-def published() -> list[Any]:
-    """(student, head, pair encoding, classes, total or classifier, parameters), but for the cells that are no models.
-
-    The joint BiLSTM heads were of other, unstated sizes, except one cell of CMOW.
-    """
-    cells = []
-    for table in ("galke2022_table12_parameters_joint.csv", "galke2022_table13_parameters_diffcat.csv"):
-        with (PUBLISHED / table).open(encoding="utf-8") as file:
-            for line in csv.DictReader(file):
-                key = (line["embedding"], line["head"], line["pair_encoding"], int(line["num_classes"]))
-                other = key[1:3] == ("bilstm", "joint") and key != ("cmow", "bilstm", "joint", 21)
-                if line["parameters"] and not other:
-                    cells.append((*key, line["scope"], int(line["parameters"])))
-    return cells
-
-
-def test_every_published_parameter_count() -> None:
-    cells = published()
-    assert len(cells) == 150
-    for name, head, pair_encoding, outputs, scope, parameters in cells:
-        with torch.device("meta"):
-            settings = {"head": head, "pair_encoding": pair_encoding}
-            student = build_student(name, settings, {"vocab_size": 30522, "pad_token_id": 0}, outputs)
-        counted = count(student)
-        if name == "cbow" and scope == "total":
-            parameters -= 30522 * 784  # the published one holds a table that it does not use
-        found = counted["parameters" if scope == "total" else "classifier_parameters"]
-        assert found == parameters, (name, head, pair_encoding, outputs, scope)
 
 
 class TestValues:
@@ -426,66 +394,3 @@ class TestNumbers:
             student(batch(), Want(sentence=True) | STATES).hidden_states[1].square().sum().backward()
             gradients.append([table.weight.grad.to_dense() for table in student.embedding.tables()])
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(*gradients, strict=True))
-
-
-class TestVectorsFromAFile:
-    @pytest.fixture
-    def tokenizer(self, tmp_path: Path) -> Any:
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(checkpoint(tmp_path / "teacher", "bert"))
-
-    def start(self, name: str, width: int, tokenizer: Any, tmp_path: Path, **settings: Any) -> tuple[Any, ...]:
-        """(student, its tables before, what is recorded). The file holds [PAD], dog, cat and a word that is none."""
-        rows = {
-            word: torch.arange(width) + 100.0 * place for place, word in enumerate(("[PAD]", "dog", "cat", "xyzzy"))
-        }
-        file = tmp_path / "vectors.txt"
-        file.write_text("".join(f"{word} {' '.join(map(str, row.tolist()))}\n" for word, row in rows.items()))
-        torch.manual_seed(0)
-        source = {"vocab_size": 20, "pad_token_id": 0}
-        student = STUDENTS.get(name)(StudentConfig(name, sizes(name) | settings, source, 2))
-        before = [table.weight.detach().clone() for table in student.embedding.tables()]
-        teacher: Any = None
-        return student, before, student.initialise(f"vectors:{file}", teacher, tokenizer)
-
-    @pytest.mark.parametrize(
-        ("name", "width", "filled", "called"),
-        [
-            ("cbow", 9, [slice(0, 9)], "whole words"),
-            ("cmow", 9, [slice(0, 9)], "whole words"),
-            ("hybrid", 5, [slice(0, 5), None], "vectors"),
-            ("hybrid", 9, [None, slice(0, 9)], "matrices"),
-            ("hybrid", 14, [slice(0, 5), slice(5, 14)], "whole words"),
-            ("bidirectional_hybrid", 9, [None, slice(0, 9), slice(0, 9)], "matrices"),
-            ("bidirectional_hybrid", 23, [slice(0, 5), slice(5, 14), slice(14, 23)], "whole words"),
-        ],
-    )
-    def test_what_is_filled(
-        self, name: str, width: int, filled: list[slice | None], called: str, tokenizer: Any, tmp_path: Path
-    ) -> None:
-        vector = {"vector_size": 5} if name not in ("cbow", "cmow") else {}
-        student, before, recorded = self.start(name, width, tokenizer, tmp_path, **vector)
-        assert recorded == {"coverage": 2 / 20, "vectors_found": 2, "filled": called}
-        for table, old, columns in zip(student.embedding.tables(), before, filled, strict=True):
-            for place, word in ((1, "dog"), (2, "cat")):
-                if columns is not None:
-                    old[WORDS.index(word)] = (torch.arange(width) + 100.0 * place)[columns]
-            assert torch.equal(table.weight, old)
-
-    def test_equal_widths_are_vectors(self, tokenizer: Any, tmp_path: Path) -> None:
-        student, before, _ = self.start("hybrid", 9, tokenizer, tmp_path)
-        vectors, matrices = student.embedding.tables()
-        assert vectors.weight[WORDS.index("cat")].tolist() == (torch.arange(9) + 200.0).tolist()
-        assert torch.equal(matrices.weight, before[1])
-
-    def test_a_width_of_no_part(self, tokenizer: Any, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match=r"rows of 7 numbers.* 9 \+ 9 \+ 9 = 27"):
-            self.start("bidirectional_hybrid", 7, tokenizer, tmp_path)
-
-    def test_random_leaves_everything(self, tokenizer: Any) -> None:
-        student = build("hybrid")
-        before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
-        teacher: Any = None
-        assert student.initialise("random", teacher, tokenizer) == {}
-        assert all(torch.equal(before[name], tensor) for name, tensor in student.state_dict().items())
