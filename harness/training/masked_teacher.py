@@ -20,8 +20,10 @@ from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
 from harness.ledger import atomic_file, atomic_write, canonical, digest
 from harness.training.place import Place, teacher_source
+from harness.training.teacher_cache import checksum
 from harness.training.teacher_outputs import Encoder, weights_hash
 
+FILES = ("tokens.i32", "logs.f32")
 BATCH = 64  # pieces a teacher call when its targets are stored
 
 
@@ -115,8 +117,8 @@ class StoredTargets:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".lock"):
-            if (self.folder / "index.json").exists():
-                return float(json.loads((self.folder / "index.json").read_bytes())["divergence"])
+            if (known := self._whole()) is not None:
+                return known
             divergence = 0.0
             pieces: list[int] = []
             counts: list[int] = []
@@ -132,9 +134,19 @@ class StoredTargets:
                     pieces += batch.ids.tolist()
                     counts += (batch.targets != IGNORED).sum(1).tolist()
             divergence /= sum(counts)
-            index_of = {"k": number, "pieces": pieces, "counts": counts, "divergence": divergence}
+            files = {name: checksum(self.folder / name) for name in FILES}
+            index_of = {"k": number, "pieces": pieces, "counts": counts, "divergence": divergence, "files": files}
             atomic_write(self.folder / "index.json", canonical(index_of).encode())
             return divergence
+
+    def _whole(self) -> float | None:
+        """The mean divergence, if the index is there and vouches for both files; otherwise they are made again."""
+        try:
+            index = json.loads((self.folder / "index.json").read_bytes())
+            whole = all(checksum(self.folder / name) == index["files"][name] for name in FILES)
+            return float(index["divergence"]) if whole else None
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
 
     def logits(self, pieces: np.ndarray) -> Tensor:
         """(P, V) log-probabilities at the masked positions of these pieces, row by row."""

@@ -92,7 +92,7 @@ class TeacherCache:
         for part, array in arrays.items():
             array.flush()  # type: ignore[attr-defined]
             temporary = self.folder / f".{_name(part)}.tmp"
-            index["files"][_name(part)] = {"sha256": _checksum(temporary), "shape": list(shapes[part])}
+            index["files"][_name(part)] = {"sha256": checksum(temporary), "shape": list(shapes[part])}
             os.replace(temporary, self.folder / _name(part))
         index |= {"passes": index["passes"] + 1, "calls": index["calls"] + calls}
         atomic_write(self.folder / "index.json", canonical(index).encode())
@@ -102,7 +102,7 @@ class TeacherCache:
         """True if the part is stored and its checksum holds; checked once a process."""
         path = self.folder / _name(part)
         if part not in self._verified and _name(part) in index["files"] and path.exists():
-            self._verified |= {part} if _checksum(path) == index["files"][_name(part)]["sha256"] else set()
+            self._verified |= {part} if checksum(path) == index["files"][_name(part)]["sha256"] else set()
         return part in self._verified
 
     def read(self, part: tuple[str, int], rows: np.ndarray, length: int) -> Tensor:
@@ -150,12 +150,13 @@ def _create(path: Path, numbers: int) -> np.ndarray:
     return np.memmap(path, np.float32, "r+")
 
 
-def _checksum(path: Path) -> str:
-    checksum = hashlib.sha256()
+def checksum(path: Path) -> str:
+    """The file's SHA-256, hexadecimal."""
+    whole = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(1 << 20):
-            checksum.update(chunk)
-    return checksum.hexdigest()
+            whole.update(chunk)
+    return whole.hexdigest()
 
 
 def _name(part: tuple[str, int]) -> str:

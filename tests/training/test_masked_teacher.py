@@ -159,3 +159,19 @@ def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:
     read = stored.logits(np.array([0]))
     assert read.isfinite().all() and read[0, 0] == 0 and float(read[0, 1:].exp().sum()) < 1e-8
     assert lost == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("file", ["tokens.i32", "logs.f32", "index.json"])
+@pytest.mark.parametrize("fault", ["cut", "changed", "gone"])
+def test_a_damaged_store_is_made_again(file: str, fault: str, tmp_path: Path) -> None:
+    data, batch = Pieces([3, 1, 2], 11), torch.arange(3)
+    stored, error = fill(tmp_path, data, 4)
+    expected = stored.logits(batch.numpy())
+    whole = (tmp_path / file).read_bytes()
+    if fault == "gone":
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(whole[:-5] if fault == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
+    again, same = fill(tmp_path, data, 4)
+    assert same == error and torch.equal(again.logits(batch.numpy()), expected)
+    assert (tmp_path / file).read_bytes() == whole
