@@ -20,6 +20,14 @@ BERT_BASE: Mapping[str, Any] = {
 # checkpoint holds a masked-language-model head.
 KNOWN: Mapping[str, Mapping[str, Any]] = {
     "bert-base-uncased": {**BERT_BASE, "architectures": ["BertForMaskedLM"]},
+    "bert-large-uncased": {
+        **BERT_BASE,
+        "architectures": ["BertForMaskedLM"],
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
     "roberta-base": {
         **BERT_BASE,
         "model_type": "roberta",

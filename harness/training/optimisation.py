@@ -1,4 +1,4 @@
-"""The update: AdamW, its schedule, and the same for embedding tables of which a batch touches few rows."""
+"""The update: AdamW or AdaDelta, its schedule, and AdamW for embedding tables of which a batch touches few rows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ from transformers import get_scheduler
 class Optimisation:
     """Optimisers over a model and an objective's own parameters, with one schedule.
 
-    Embeddings made with `sparse=True` get lazy Adam (SparseAdam): only the rows that a batch looked up change, and
-    nothing decays them. All else gets AdamW; vectors (biases, norms) do not decay.
+    The setting `optimiser` is adamw or adadelta. Under AdamW, embeddings made with `sparse=True` get lazy Adam
+    (SparseAdam): only the rows that a batch looked up change. AdaDelta has no such form, so their gradients are made
+    dense, which costs time, though rows not looked up do not change either. Neither these embeddings nor vectors
+    (biases, norms) decay; AdaDelta's weight_decay is added to the gradient.
     """
 
     def __init__(self, model: nn.Module, objective: nn.Module, settings: Mapping[str, Any], steps: int):
         """steps: of the whole stage, for the schedule."""
-        lazy = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse}
+        tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse}
         self.parameters = [p for module in (model, objective) for p in module.parameters() if p.requires_grad]
-        dense = [p for p in self.parameters if id(p) not in lazy]
-        self.rows = [p for p in self.parameters if id(p) in lazy]
-        groups = [
-            {"params": [p for p in dense if p.ndim > 1], "weight_decay": settings["weight_decay"]},
-            {"params": [p for p in dense if p.ndim <= 1], "weight_decay": 0.0},
+        self.rows = [p for p in self.parameters if id(p) in tables]
+        self.adadelta = settings.get("optimiser", "adamw") == "adadelta"  # older settings do not say
+        decayed = [p for p in self.parameters if p.ndim > 1 and id(p) not in tables]
+        others = [p for p in self.parameters if p.ndim <= 1]
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": settings["weight_decay"]},
+            {"params": others + self.rows if self.adadelta else others, "weight_decay": 0.0},
         ]
         self.optimisers: list[torch.optim.Optimizer] = []
-        if dense:
+        if self.adadelta:
+            self.optimisers.append(torch.optim.Adadelta(groups, lr=settings["learning_rate"], rho=0.95, eps=1e-6))
+        elif decayed or others:
             self.optimisers.append(torch.optim.AdamW(groups, lr=settings["learning_rate"], fused=True))
-        if self.rows:
+        if self.rows and not self.adadelta:
             self.optimisers.append(torch.optim.SparseAdam(self.rows, lr=settings["learning_rate"]))
         warmup = int(settings["warmup_ratio"] * steps)
         self.schedulers = [get_scheduler(settings["schedule"], o, warmup, steps) for o in self.optimisers]
@@ -41,7 +47,10 @@ class Optimisation:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        if self.rows:
+        for table in self.rows if self.adadelta else ():
+            if table.grad is not None:
+                table.grad = table.grad.to_dense()
+        if self.rows and not self.adadelta:
             self._clip_with_rows()
         else:
             nn.utils.clip_grad_norm_(self.parameters, self.clip)

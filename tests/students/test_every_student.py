@@ -56,15 +56,16 @@ class Case:
         return self.plugin.describe(self.settings, self.teacher_info(teacher_width), self.task)
 
     def teacher_info(self, width: int = 32) -> ModelInfo:
-        return ModelInfo("teacher", 4, width, 4, VOCABULARY, self.task.outputs, frozenset(Signal), "words")
+        return ModelInfo("teacher", 4, width, 4, VOCABULARY, self.task.outputs, frozenset(Signal), "the teacher's")
 
     def build(self, seed: int = 0, teacher_width: int = 32) -> Student:
         """With its random start, as the engine makes it."""
         head = AutoModelForMaskedLM if self.task.corpus else AutoModelForSequenceClassification
         teacher = small_model("bert", head=head, width=teacher_width)
         torch.manual_seed(seed)
-        config = StudentConfig(self.name, self.settings, teacher.config.to_dict(), self.task.outputs)
-        student = self.plugin(config)
+        own = 0 if self.describe().vocabulary else VOCABULARY  # one made of the training texts, of the same size
+        shape = self.task.outputs, self.task.pair, own
+        student = self.plugin(StudentConfig(self.name, self.settings, teacher.config.to_dict(), *shape))
         tokenizer: Any = None  # a random start takes nothing from it
         student.initialise("random", teacher, tokenizer)
         return student
@@ -87,7 +88,7 @@ class Case:
         """All that the student emits on the task."""
         described, batch = self.describe(), self.batch()
         signals = described.emits - {Signal.LOGITS if self.task.corpus else Signal.MLM_LOGITS}
-        if len(batch.encodings) > 1:  # of a pair there is then neither one sentence nor one sequence of states
+        if len(batch.encodings) > 1:  # of a pair there is no sequence of states; its sentences have their own test
             signals = frozenset({Signal.LOGITS})
         want = Want.of(signals, range(1, described.layers + 1))
         return replace(want, hidden_states=want.hidden_states | {0}) if want.hidden_states else want
@@ -168,7 +169,9 @@ def test_an_impossible_choice_is_refused_with_a_sentence(name: str) -> None:
 def test_it_is_what_it_describes(case: Case) -> None:
     described, batch, want = case.describe(), case.batch(), case.everything()
     assert described.name == case.name and described.labels == case.task.outputs
-    assert described.vocabulary == VOCABULARY and described.emits == case.plugin.emits
+    assert described.vocabulary in (0, VOCABULARY) and described.emits == case.plugin.emits
+    assert (described.tokenizer == "the teacher's") == (described.vocabulary == VOCABULARY)
+    assert described.pair_encoding in (case.plugin.pair_encodings if case.task.pair else ("joint",))
     outputs = case.build().eval()(batch, want)
     size, length = batch.mask.shape
     assert {name for name, value in vars(outputs).items() if value is not None and value != {}} == {
@@ -188,6 +191,29 @@ def test_it_is_what_it_describes(case: Case) -> None:
         assert scores.shape == (size, heads, length, length), layer
     for layer, values in outputs.values.items():
         assert values.shape == (size, heads, length, described.width // heads), layer
+
+
+def read_apart(case: Case) -> bool:
+    return case.describe().pair_encoding != "joint"
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if read_apart(c)], ids=named)
+def test_of_a_pair_read_apart_it_has_two_sentences_or_says_it_has_none(case: Case) -> None:
+    described, student, want = case.describe(), case.build().eval(), Want(sentence=True)
+    try:
+        sentences = student(case.batch(), want).sentence
+    except UserError as error:
+        assert len(str(error).split()) > 5 and "\n" not in str(error)
+        return
+    assert sentences.shape == (6, 2, described.sentence_width or described.width)
+    swapped = replace(case.batch(), encodings=case.batch(padding=4).encodings[::-1])
+    assert torch.allclose(student(swapped, want).sentence, sentences.flip(1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", [c for c in PLAIN if read_apart(c)], ids=named)
+def test_one_sequence_where_two_are_read_is_refused_with_a_sentence(case: Case) -> None:
+    with pytest.raises(UserError, match=r"\w+ \w+ \w+"):
+        case.build()(case.batch(apart=False), Want(logits=True))
 
 
 @pytest.mark.parametrize("case", [c for c in PLAIN if c.task in (SINGLE, CORPUS)], ids=named)

@@ -1,0 +1,160 @@
+"""What the LSTM students share: words as vectors, in one channel or two, and LSTMs that never read padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Task
+from harness.errors import UserError, unknown
+from harness.modeling import word_vectors
+from harness.modeling.bases import Student, StudentConfig
+from harness.modeling.words import word_level
+
+CHANNELS = {"trained": 1, "frozen_and_trained": 2}
+RANGE = 0.25  # of a random start, uniform in +-RANGE: near the variance of word2vec's vectors, as Kim (2014)
+SETTINGS = {
+    "embedding_size": Hyperparameter(300, low=1),
+    "channels": Hyperparameter("trained", choices=tuple(CHANNELS)),
+    "vocabulary": Hyperparameter("words", choices=("words", "teacher")),
+    "vocabulary_size": Hyperparameter(50_000, low=0),  # commonest words of the training texts, 0: all; of "words" only
+}
+
+
+class WordEmbedding(nn.Module):
+    """A vector for each word. Padding's is zero, and is never trained.
+
+    channels: "trained", or "frozen_and_trained", two copies of the same vectors of which one is never trained, side by
+    side (liu2020, section 3.4.1, after Kim 2014).
+    """
+
+    def __init__(self, words: int, padding: int, size: int, channels: str):
+        super().__init__()
+        self.padding, self.width = padding, CHANNELS[channels] * size
+        self.trained = nn.Embedding(words, size, padding_idx=padding, sparse=True)  # a batch uses few of the rows
+        with torch.no_grad():
+            self.trained.weight.uniform_(-RANGE, RANGE)[padding] = 0.0
+        frozen = self.trained.weight.detach().clone() if channels == "frozen_and_trained" else None
+        self.register_buffer("frozen", frozen)
+        self.frozen: Tensor | None
+
+    def load(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """Fill, in each channel, the rows of the tokenizer's words that a file of vectors holds, except padding's.
+
+        The others keep their random start, the same in both channels. Returns how many were found and their share of
+        the vocabulary. Raises UserError as `word_vectors.read`, also for vectors of another size.
+        """
+        table = self.trained.weight
+        words = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), len(table)))))
+        rows, found = word_vectors.read(path, words, table.size(1))
+        found[self.padding : self.padding + 1] = False
+        with torch.no_grad():
+            for channel in (table, self.frozen):
+                if channel is not None:
+                    channel[: len(words)][found] = rows[found].to(channel)
+        count = int(found.sum())
+        return {"coverage": count / len(table), "vectors_found": count, "filled": "vectors"}
+
+    def forward(self, encoding: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The words of padded sequences, (B, L, width), and the sequences' lengths, (B,) on the CPU.
+
+        L is the longest length, at least 1: a text without tokens is read as one padding token.
+        """
+        mask = encoding["attention_mask"]
+        lengths = mask.sum(1).clamp(min=1).cpu()
+        ids = encoding["input_ids"].masked_fill(mask == 0, self.padding)
+        ids = F.pad(ids, (0, 1), value=self.padding)[:, : int(lengths.max())]
+        words = self.trained(ids)
+        return (words if self.frozen is None else torch.cat([F.embedding(ids, self.frozen), words], 2)), lengths
+
+
+def run(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """A bidirectional LSTM over sequences (B, L, W) of these lengths; what is past a sequence's end is not read.
+
+    Returns every state, (B, L, 2h), zero past the end, and the last state of each direction, (B, 2h).
+    """
+    packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    states, (last, _) = lstm(packed)
+    return pad_packed_sequence(states, batch_first=True)[0], last.transpose(0, 1).flatten(1)  # (2, B, h) -> (B, 2h)
+
+
+class WordStudent(Student):
+    """A student that reads word vectors, with the settings SETTINGS among its own."""
+
+    def __init__(self, config: StudentConfig):
+        super().__init__(config)
+        self.own = self.checked(config.settings)
+        words = config.vocabulary or config.source.get("vocab_size")
+        padding = 0 if config.vocabulary else config.source.get("pad_token_id")
+        if words is None or padding is None:
+            raise UserError(f"{self.name} needs the teacher's vocab_size and pad_token_id; it lacks one of them")
+        self.embedding = WordEmbedding(words, padding, self.own["embedding_size"], self.own["channels"])
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Everything starts as it was constructed."""
+
+    @classmethod
+    def checked(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Every setting of this student, defaults filled in. Raises UserError for a wrong value."""
+        return {n: h.check(f"{cls.name}.{n}", settings.get(n, h.default)) for n, h in cls.hyperparameters.items()}
+
+    @classmethod
+    def sentence_width(cls, own: Mapping[str, Any], teacher: int) -> int:
+        """Width of the sentence vector with these settings, from a teacher of this width."""
+        raise TypeError(f"student {cls.name} has no sentence_width")
+
+    @classmethod
+    def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
+        own = cls.checked(settings)
+        words = own["vocabulary"] == "words"
+        return ModelInfo(
+            name=cls.name,
+            layers=1,
+            width=cls.sentence_width(own, teacher.width),
+            heads=0,
+            vocabulary=0 if words else teacher.vocabulary,
+            labels=task.outputs,
+            emits=cls.emits,
+            tokenizer="words" if words else teacher.tokenizer,
+            pair_encoding=cls.pair_encodings[0] if task.pair else "joint",
+        )
+
+    @classmethod
+    def tokenizer(
+        cls, settings: Mapping[str, Any], teacher: PreTrainedTokenizerBase, texts: Iterable[str]
+    ) -> PreTrainedTokenizerBase:
+        own = cls.checked(settings)
+        return word_level(texts, own["vocabulary_size"]) if own["vocabulary"] == "words" else teacher
+
+    @classmethod
+    def canonical_init(cls, init: str) -> str:
+        kind, _, file = init.strip().partition(":")
+        if init.strip() == "random" or (kind == "vectors" and file):
+            return init.strip()
+        raise unknown(f"initialisation of student {cls.name}", init, ["random", "vectors:FILE"])
+
+    @classmethod
+    def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:
+        own, (kind, _, file) = cls.checked(settings), init.partition(":")
+        if init == "random" and own["channels"] == "frozen_and_trained":
+            return f"{cls.name} with a frozen channel needs word vectors to freeze: start it from vectors:FILE"
+        if kind == "vectors" and (width := word_vectors.width_of(Path(file))) != own["embedding_size"]:
+            return f"{file} holds vectors of {width} numbers, but {cls.name}.embedding_size is {own['embedding_size']}"
+        return ""
+
+    @classmethod
+    def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
+        cls.canonical_init(init)
+        return LayerMap(((1, teacher.layers),))
+
+    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """vectors:FILE is read by `WordEmbedding.load`, which tells what is recorded."""
+        init = self.canonical_init(init)
+        return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)

@@ -1,0 +1,164 @@
+"""The BiLSTM student against one written from the equations, and its published sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.contracts import Batch, ModelInfo, Signal, Want
+from harness.errors import UserError
+from harness.evaluation.parameters import build_student, count
+from harness.modeling.bases import StudentConfig
+from harness.registry import STUDENTS
+from tests.modeling.small_models import THREE, TWO
+from tests.students.test_word_embedding import read
+
+TEACHER = ModelInfo("t", 4, 32, 4, 30, 3, frozenset(Signal), "fingerprint")
+FIRST, SECOND = [[2, 3, 4, 5, 6], [7, 8], [], [9]], [[5], [3, 3, 8, 9, 4, 2, 7], [6, 5], []]
+BERT = {"vocab_size": 30522, "pad_token_id": 0, "hidden_size": 768}
+
+
+def slow_lstm(lstm: nn.LSTM, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """One sequence (L, W) -> (states (L, 2h), the last of both directions (2h,)), by the equations of an LSTM."""
+    weights = dict(lstm.named_parameters())
+    directions = []
+    for suffix, order in (("l0", range(len(inputs))), ("l0_reverse", reversed(range(len(inputs))))):
+        w, u, b, c = (weights[f"{name}_{suffix}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        hidden = cell = inputs.new_zeros(lstm.hidden_size)
+        states: dict[int, Tensor] = {}
+        for place in order:
+            gates = w @ inputs[place] + b + u @ hidden + c
+            take, forget, new, give = gates.chunk(4)
+            cell = forget.sigmoid() * cell + take.sigmoid() * new.tanh()
+            hidden = states[place] = give.sigmoid() * cell.tanh()
+        directions.append((torch.stack([states[place] for place in range(len(inputs))]), hidden))
+    (ahead, last), (back, first) = directions
+    return torch.cat([ahead, back], 1), torch.cat([last, first])
+
+
+def build(pairs: bool = False, outputs: int = 2, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    small = {"embedding_size": 4, "hidden_units": 3, "head_units": 5}
+    config = StudentConfig("bilstm", small | settings, {"hidden_size": 8}, outputs, pairs, vocabulary=10)
+    return STUDENTS.get("bilstm")(config).double().eval()
+
+
+def batch(*rows: list[list[int]]) -> Batch:
+    return Batch(torch.arange(4), torch.zeros(4), tuple(read(side, padding) for padding, side in enumerate(rows)))
+
+
+def gradients(student: Any, loss: Tensor) -> dict[str, Tensor]:
+    named = dict(student.named_parameters())
+    found = torch.autograd.grad(loss, list(named.values()))
+    return {name: g.to_dense() if g.is_sparse else g for name, g in zip(named, found, strict=True)}
+
+
+@pytest.mark.parametrize("projection", ["none", "teacher_width"])
+@pytest.mark.parametrize("channels", ["trained", "frozen_and_trained"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_it_is_the_equations(pairs: bool, channels: str, projection: str) -> None:
+    """liu2020, 3.1 and 3.2; wu2020, section 3.1: sentence by sentence, without padding, forward and gradient."""
+    student = build(pairs, channels=channels, projection=projection)
+    words = student.embedding
+    sides = [FIRST, SECOND] if pairs else [FIRST]
+
+    def sentence(ids: list[int]) -> Tensor:
+        table = words.trained.weight[ids or [0]]
+        inputs = table if words.frozen is None else torch.cat([words.frozen[ids or [0]], table], 1)
+        last = slow_lstm(student.lstm, inputs)[1]
+        return last if projection == "none" else torch.tanh(student.projection[0].weight @ last)
+
+    expected_logits, expected_sentences = [], []
+    for example in zip(*sides, strict=True):
+        vectors = [sentence(ids) for ids in example]
+        u, v = vectors[0], vectors[-1]
+        compared = torch.cat([u, v, (u - v).abs(), u * v]) if pairs else u
+        expected_logits.append(student.head[2](torch.relu(student.head[0](compared))))
+        expected_sentences.append(torch.stack(vectors) if pairs else u)
+    logits, sentences = torch.stack(expected_logits), torch.stack(expected_sentences)
+    found = student(batch(*sides), Want(logits=True, sentence=True))
+    assert torch.allclose(found.logits, logits, rtol=1e-10) and torch.allclose(found.sentence, sentences, rtol=1e-10)
+    weights = torch.randn(4, 2, dtype=torch.float64)
+    ours, theirs = (gradients(student, (made * weights).sum()) for made in (found.logits, logits))
+    for name, gradient in theirs.items():
+        gradient[0] = 0 if name == "embedding.trained.weight" else gradient[0]  # padding is never trained
+        assert torch.allclose(ours[name], gradient, rtol=1e-8, atol=1e-12), name
+
+
+def test_autocast_changes_nothing() -> None:
+    student, want = build().float(), Want(logits=True, sentence=True)
+    expected = student(batch(FIRST), want)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = student(batch(FIRST), want)
+    assert found.logits.dtype == torch.float32 and torch.equal(found.logits, expected.logits)
+    assert torch.equal(found.sentence, expected.sentence)
+
+
+def test_a_corpus_has_no_head_and_its_weights_pass_to_a_task() -> None:
+    plain, classifier = (build(outputs=outputs, projection="teacher_width") for outputs in (0, 3))
+    assert plain.head_weights() == set() and len(classifier.head_weights()) == 4
+    assert set(plain.state_dict()) == set(classifier.state_dict()) - classifier.head_weights()
+    assert plain(batch(FIRST), Want(sentence=True)).sentence.shape == (4, 8)
+
+
+def test_what_it_describes() -> None:
+    plugin = STUDENTS.get("bilstm")
+    assert plugin.describe({}, TEACHER, TWO) == ModelInfo(
+        "bilstm", 1, 300, 0, 0, 2, frozenset({Signal.LOGITS, Signal.SENTENCE}), "words"
+    )
+    projected = plugin.describe({"projection": "teacher_width", "hidden_units": 7}, TEACHER, THREE)
+    assert (projected.width, projected.sentence_width, projected.pair_encoding) == (32, 0, "compare")
+    assert plugin.head_settings == {"head_units"}
+    assert build(projection="teacher_width").projection[0].weight.shape == (8, 6)
+
+
+def test_the_teachers_width_may_be_missing() -> None:
+    config = StudentConfig("bilstm", {"projection": "teacher_width"}, {"dim": 9}, 2, vocabulary=10)
+    student: Any = STUDENTS.get("bilstm")(config)
+    assert student.projection[0].weight.shape == (9, 300)  # DistilBERT calls it dim
+    config.source = {}
+    with pytest.raises(UserError, match="hidden_size"):
+        STUDENTS.get("bilstm")(config)
+
+
+def counted(pairs: bool, outputs: int = 2, **settings: Any) -> int:
+    with torch.device("meta"):
+        made = build_student("bilstm", settings, BERT, outputs, pairs)
+    return count(made)["parameters_without_embeddings"]
+
+
+TWO_CHANNELS: dict[str, Any] = {"channels": "frozen_and_trained"}
+SRA: dict[str, Any] = {"hidden_units": 512, "projection": "teacher_width", "head_units": 256}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "settings", "parameters", "published"),
+    [
+        (False, TWO_CHANNELS, 963_002, 0.96),  # liu2020, table 3.2, SST-2: the defaults
+        (False, TWO_CHANNELS | {"hidden_units": 300, "head_units": 400}, 2_406_002, 2.4),  # wu2020, table 2, BiLSTM KD
+    ],
+)
+def test_published_parameter_counts(pairs: bool, settings: Any, parameters: int, published: float) -> None:
+    found = counted(pairs, **settings)
+    assert found == parameters and round(found / 1e6, 2 if published < 1 else 1) == published
+
+
+def test_the_parameters_of_sentence_representation_approximation() -> None:
+    """3.33 M + 0.79 M (BiLSTM, projection) and the head; over wu2020's four tasks on average the published 4.8 M."""
+    assert counted(False, outputs=0, **SRA) == 3_334_144 + 786_432
+    sst2, qqp, mnli = counted(False, 2, **SRA), counted(True, 2, **SRA), counted(True, 3, **SRA)
+    assert (sst2, qqp, mnli) == (4_317_954, 4_907_778, 4_908_035)
+    assert round((sst2 + 2 * qqp + mnli) / 4e6, 1) == 4.8
+
+
+def test_no_size_of_the_grid_has_the_published_parameters_of_qqp() -> None:
+    """liu2020, table 3.2 prints 1.59 M; the nearest pair of sizes of section 3.4.1 has 1.38 M."""
+    grid = [
+        counted(True, **TWO_CHANNELS, hidden_units=hidden, head_units=head)
+        for hidden in (150, 300)
+        for head in (200, 400)
+    ]
+    assert sorted(grid) == [1_143_002, 1_383_602, 2_645_402, 3_126_002]
