@@ -1,4 +1,5 @@
-"""Further training texts, made by replacing words (Jiao et al., 2020, TinyBERT, algorithm 1; galke2022, Table VIII).
+"""Further training texts, made by replacing words (Jiao et al., 2020, TinyBERT, algorithm 1; galke2022, Table VIII)
+or by masking them (liu2020, section 3.3).
 
 What may stand for a word is a replacer's choice; `augment` draws which words are replaced, and by which candidate.
 """
@@ -6,6 +7,7 @@ What may stand for a word is a replacer's choice; `augment` draws which words ar
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -16,6 +18,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED, Want
+from harness.data.encoding import MASK
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.ledger import derive_seed
@@ -24,7 +27,8 @@ from harness.modeling.signals import emit
 
 CANDIDATES = 15  # TinyBERT's K
 ROWS = 64  # masked copies of a sentence predicted at once
-_TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # a word, or a mark of punctuation
+_WORD = r"\w+(?:['’]\w+)*"
+_TOKEN = re.compile(rf"{_WORD}|[^\w\s]")  # a word, or a mark of punctuation
 
 
 class Replacer(Protocol):
@@ -109,24 +113,61 @@ class MaskedProposals:
         return found
 
 
+class SameTag:
+    """A word's candidates are the words with its part-of-speech tag in the texts, each as often as it stands there.
+
+    One drawn evenly is thus drawn from the unigram distribution renormalised by tag (liu2020, section 3.3); it may be
+    the word itself. Words count as they are written, and keep their capitals wherever they come to stand. Tags are
+    those of the Penn Treebank, by the lexicon and rules that textblob carries.
+    """
+
+    def __init__(self, split: Split):
+        """The words are those of all texts of `split`."""
+        counts: dict[str, Counter[str]] = {}
+        for text in (*split.text_a, *(split.text_b or ())):
+            words = _TOKEN.findall(text)
+            for word, tag in zip(words, _tags(words), strict=True):
+                if re.match(_WORD, word):
+                    counts.setdefault(tag, Counter())[word] += 1
+        # in order of the alphabet, so that the order of the examples decides nothing
+        self.words = {tag: [w for w in sorted(found) for _ in range(found[w])] for tag, found in counts.items()}
+
+    def candidates(self, words: list[str]) -> list[list[str]]:
+        return [self.words.get(tag, []) for tag in _tags(words)]
+
+
+def _tags(words: list[str]) -> list[str]:
+    """The part-of-speech tag of each word or mark of a text."""
+    from textblob.en import parser  # it takes two seconds, which only this augmentation pays
+
+    return [tag for _, tag in parser.find_tags(words)]
+
+
 def words_of(split: Split) -> list[str]:
     """Every word of letters in the texts, sorted."""
     texts = (*split.text_a, *(split.text_b or ()))
     return sorted({word for text in texts for word in _TOKEN.findall(text) if word.isalpha()})
 
 
-def augment(split: Split, replacer: Replacer, copies: int, probability: float, seed: int) -> Split:
+def augment(
+    split: Split, replacer: Replacer | None, copies: int, probability: float, seed: int, masking: bool = False
+) -> Split:
     """The examples, followed by up to `copies` further ones of each, with the label of the one they were made of.
 
     In a copy each word that has candidates is replaced, with the given probability, by one of them, drawn evenly;
-    everything else, spaces too, stays as it is. The two texts of a pair are augmented independently. A copy that
-    equals an example or an earlier copy of the same label is dropped. Everything is drawn by the seed, the example's
-    texts and the number of the copy, so the order of the examples decides nothing, and fewer copies are the first of
-    more.
+    everything else, spaces too, stays as it is. The two texts of a pair are augmented independently.
+
+    masking: with the given probability a word becomes "[MASK]" instead, and, where there is a replacer, with the same
+    probability once more, never both, it is replaced. Punctuation is not a word. Of a pair the first copy changes the
+    first text alone, the second copy the second, the third both, the fourth the first again, and so on.
+
+    A copy that equals an example or an earlier copy of the same label is dropped. Everything is drawn by the seed, the
+    example's texts and the number of the copy, so the order of the examples decides nothing, and fewer copies are the
+    first of more.
     """
     texts = [split.text_a] if split.text_b is None else [split.text_a, split.text_b]
     examples = list(zip(*texts, strict=True))
-    made = [_copies(example, replacer, copies, probability, seed) for example in examples]
+    made = [_copies(example, replacer, copies, probability, seed, masking) for example in examples]
     seen = set(zip(examples, split.labels.tolist(), strict=True))
     origins: list[int] = []
     for copy in range(copies):
@@ -141,24 +182,49 @@ def augment(split: Split, replacer: Replacer, copies: int, probability: float, s
 
 
 def _copies(
-    example: tuple[str, ...], replacer: Replacer, copies: int, probability: float, seed: int
+    example: tuple[str, ...], replacer: Replacer | None, copies: int, probability: float, seed: int, masking: bool
 ) -> list[tuple[str, ...]]:
     """Each copy of the texts of one example."""
     matches = [list(_TOKEN.finditer(text)) for text in example]
-    candidates = [replacer.candidates([match.group() for match in found]) for found in matches]
+    words = [[match.group() for match in found] for found in matches]
+    nothing: list[str] = []
+    candidates = [replacer.candidates(own) if replacer else [nothing] * len(own) for own in words]
     made = []
     for copy in range(copies):
         draw = Random(derive_seed("augmentation", seed, example, copy))
         texts = []
-        for text, found, choices in zip(example, matches, candidates, strict=True):
+        for side, (text, found, choices) in enumerate(zip(example, matches, candidates, strict=True)):
+            if masking and len(example) == 2 and copy % 3 == 1 - side:  # the turn of the other text alone
+                texts.append(text)
+                continue
             parts, end = [], 0
             for match, choice in zip(found, choices, strict=True):
-                if choice and draw.random() < probability:
-                    parts += [text[end : match.start()], choice[int(draw.random() * len(choice))]]
+                replaced = (_masked if masking else _replaced)(match.group(), choice, probability, draw)
+                if replaced is not None:
+                    parts += [text[end : match.start()], replaced]
                     end = match.end()
             texts.append("".join([*parts, text[end:]]))
         made.append(tuple(texts))
     return made
+
+
+def _replaced(word: str, candidates: list[str], probability: float, draw: Random) -> str | None:
+    """What is drawn for a word, or None: it stays."""
+    if candidates and draw.random() < probability:
+        return candidates[int(draw.random() * len(candidates))]
+    return None
+
+
+def _masked(word: str, candidates: list[str], probability: float, draw: Random) -> str | None:
+    """As `_replaced`, by liu2020's rule: one number decides between the mask, a candidate and the word itself."""
+    if not re.match(_WORD, word):
+        return None
+    drawn = draw.random()
+    if drawn < probability:
+        return MASK
+    if drawn < 2 * probability and candidates:
+        return candidates[int(draw.random() * len(candidates))]
+    return None
 
 
 def _other(word: str, candidates: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -237,48 +237,30 @@ def tokenised(source: str, content: str, tokenizer: PreTrainedTokenizerBase, max
     if max_length < SHORTEST + 2:
         raise UserError(f"max_length must be at least {SHORTEST + 2} for a corpus, not {max_length}")
     store = folder / digest([FORMAT, content, tokenizer_fingerprint(tokenizer), max_length])[:16]
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(store / ".lock")
-        lock.acquire()
-    except OSError as error:
-        raise cannot_write(store, error) from error
-    try:
-        if not _whole(store):
-            _build(source, content, tokenizer, max_length, store)
-    finally:
-        lock.release()
+    build_once(store, lambda: write_pieces(store, content, tokenizer, _pieces(source, tokenizer, max_length)))
     return Corpus(store)
 
 
-def _build(source: str, content: str, tokenizer: PreTrainedTokenizerBase, max_length: int, store: Path) -> None:
-    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<i4"
+def _pieces(source: str, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Iterator[list[np.ndarray]]:
+    """The token ids of every piece, (L,) each, some at a time."""
     ordinary = np.ones(len(tokenizer), bool)
     ordinary[tokenizer.all_special_ids] = False
-    words = unknown = end = 0
-    with atomic_file(store / "tokens.bin") as tokens, atomic_file(store / "offsets.bin") as offsets:
-        offsets.write(np.zeros(1, "<i8").tobytes())
-        for block in _blocks(documents(source)):
-            pieces = []
-            for ids in map(np.array, tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]):
-                words += len(ids)
-                unknown += int((ids == tokenizer.unk_token_id).sum())
-                for start in range(0, len(ids), max_length - 2):
-                    piece = ids[start : start + max_length - 2]
-                    if ordinary[piece].sum() >= SHORTEST:
-                        pieces.append(np.concatenate([[tokenizer.cls_token_id], piece, [tokenizer.sep_token_id]]))
-            if pieces:
-                ends = end + np.cumsum([len(piece) for piece in pieces])
-                end = int(ends[-1])
-                tokens.write(np.concatenate(pieces).astype(dtype).tobytes())
-                offsets.write(ends.astype("<i8").tobytes())
-        if 2 * unknown > words:
-            name, known = tokenizer.name_or_path or "the model", 100 * (words - unknown) // words
-            raise UserError(f"the tokenizer of {name} knows only {known}% of the words of corpus {source}")
-        if not end:
-            raise UserError(f"corpus {source} is empty: no document in it has {SHORTEST} tokens")
-    files = {name: _checksum(store / name) for name in ("tokens.bin", "offsets.bin")}
-    atomic_write(store / "index.json", canonical({"content": content, "dtype": dtype, "files": files}).encode())
+    words = unknown = 0
+    empty = True
+    for block in _blocks(documents(source)):
+        pieces = []
+        for ids in map(np.array, tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]):
+            words += len(ids)
+            unknown += int((ids == tokenizer.unk_token_id).sum())
+            for start in range(0, len(ids), max_length - 2):
+                piece = ids[start : start + max_length - 2]
+                if ordinary[piece].sum() >= SHORTEST:
+                    pieces.append(np.concatenate([[tokenizer.cls_token_id], piece, [tokenizer.sep_token_id]]))
+        empty = empty and not pieces
+        yield pieces
+    refuse_unknown(source, tokenizer, words, unknown)
+    if empty:
+        raise UserError(f"corpus {source} is empty: no document in it has {SHORTEST} tokens")
 
 
 def _blocks(found: Iterable[str]) -> Iterator[list[str]]:
@@ -305,11 +287,58 @@ def _parts(document: str) -> Iterator[str]:
     yield document[start:]
 
 
+# ---------------------------------------------------------------- what stores have in common
+
+
+def build_once(store: Path, build: Callable[[], None]) -> None:
+    """Call `build` unless the folder `store` is whole already. Of many processes one builds, the others wait."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(store / ".lock")
+        lock.acquire()
+    except OSError as error:
+        raise cannot_write(store, error) from error
+    try:
+        if not _whole(store):
+            build()
+    finally:
+        lock.release()
+
+
+def write_pieces(
+    store: Path, content: str, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[list[np.ndarray]]
+) -> None:
+    """Write what `Corpus` opens. blocks: lists of pieces, (L,) token ids each; whatever they raise leaves no store."""
+    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<i4"
+    end = 0
+    with atomic_file(store / "tokens.bin") as tokens, atomic_file(store / "offsets.bin") as offsets:
+        offsets.write(np.zeros(1, "<i8").tobytes())
+        for pieces in filter(None, blocks):
+            ends = end + np.cumsum([len(piece) for piece in pieces])
+            end = int(ends[-1])
+            tokens.write(np.concatenate(pieces).astype(dtype).tobytes())
+            offsets.write(ends.astype("<i8").tobytes())
+    write_index(store, ("tokens.bin", "offsets.bin"), content=content, dtype=dtype)
+
+
+def write_index(store: Path, names: Iterable[str], **told: Any) -> None:
+    """Vouch for the files `names` of a store, which are written; `told` stands in the index too."""
+    files = {name: _checksum(store / name) for name in names}
+    atomic_write(store / "index.json", canonical({**told, "files": files}).encode())
+
+
+def refuse_unknown(source: str, tokenizer: PreTrainedTokenizerBase, words: int, unknown: int) -> None:
+    """Raise UserError if more than half of a corpus's words, or pieces of words, are unknown to the tokenizer."""
+    if 2 * unknown > words:
+        name, known = tokenizer.name_or_path or "the model", 100 * (words - unknown) // words
+        raise UserError(f"the tokenizer of {name} knows only {known}% of the words of corpus {source}")
+
+
 def _whole(store: Path) -> bool:
-    """True if the index vouches for both files."""
+    """True if the index vouches for its files."""
     try:
         files: dict[str, Any] = json.loads((store / "index.json").read_bytes())["files"]
-        return all(_checksum(store / name) == files[name] for name in ("tokens.bin", "offsets.bin"))
+        return bool(files) and all(_checksum(store / name) == files[name] for name in files)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return False
 

@@ -16,6 +16,7 @@ from harness.contracts import Batch
 from harness.data.sources import Split
 from harness.ledger import derive_seed
 
+MASK = "[MASK]"  # a masked word in a text, whatever the tokenizer that reads it
 POOL = 50  # batches that are shuffled together before they are grouped by length
 
 
@@ -62,18 +63,22 @@ class Encoded:
             tuple(size[index] for size in self.sizes),
         )
 
+    def batches(self, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+        return training_batches(self.lengths, batch_size, seed, epoch)
+
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
         """The examples at these positions, each sequence cut to the longest among them; the same in every epoch."""
         encodings = []
         for sequence, size in zip(self.sequences, self.sizes, strict=True):
-            longest = int(size[index].max())
+            longest = max(int(size[index].max()), 1)  # a text may hold no word at all
             encodings.append({n: t[index, :longest].to(device, torch.int64) for n, t in sequence.items()})
         return Batch(self.ids[index].to(device), self.labels[index].to(device), tuple(encodings))
 
 
 def encode(split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str, max_length: int) -> Encoded:
     """Tokenise a split: pairs as one sequence ("joint") or as two ("diffcat", "compare"), cut to max_length tokens."""
-    first, second = split.text_a, split.text_b
+    first = _masked(split.text_a, tokenizer)
+    second = None if split.text_b is None else _masked(split.text_b, tokenizer)
     texts: list[tuple[Any, ...]] = [(first,)]
     if second is not None:
         texts = [(first, second)] if pair_encoding == "joint" else [(first,), (second,)]
@@ -84,7 +89,7 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str,
         sizes.append(sequences[-1]["attention_mask"].sum(1))
     keys = [
         hashlib.blake2b("\x1f".join(pair).encode(), digest_size=8).digest()
-        for pair in (zip(first, second, strict=True) if second is not None else zip(first))
+        for pair in (zip(split.text_a, split.text_b, strict=True) if split.text_b is not None else zip(split.text_a))
     ]
     return Encoded(
         torch.arange(len(first)),
@@ -93,6 +98,14 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str,
         tuple(sequences),
         tuple(sizes),
     )
+
+
+def _masked(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """The texts with the tokenizer's own mask token wherever they hold MASK, which augmentation writes."""
+    own = tokenizer.mask_token
+    if own is None or own == MASK:
+        return texts
+    return [text.replace(MASK, own) for text in texts]
 
 
 def training_batches(lengths: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 COLA_POSITIONS = (3, 1)  # source, label, author's mark, sentence
 # Some questions of the official QQP files contain line breaks and tabs; every published reader drops those rows.
 BROKEN_LINES_DROPPED = ("QQP",)
+TEST_INDEX = {"QQP": "id"}  # of test files, which all have a header; "index" in the others
 HUB_TEXTS = {"MNLI": ("premise", "hypothesis"), "MRPC": _SENTENCES}  # where its columns have other names
 
 
@@ -42,6 +44,14 @@ class Split:
     text_a: list[str]
     text_b: list[str] | None
     labels: np.ndarray
+
+
+@dataclass(frozen=True)
+class NumberedSplit:
+    """A test split, whose labels GLUE's server keeps. split: its labels are all 0; index: (N,) the official numbers."""
+
+    split: Split
+    index: list[int]
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,21 @@ def content(task: Task, source: str) -> str:
         for name in ("train", *task.dev_splits):
             whole.update(hashlib.sha256(_bytes(_path(task, source, name))).digest())
     return whole.hexdigest()
+
+
+def load_test(task: Task, source: str) -> tuple[tuple[NumberedSplit, ...], str]:
+    """(the test splits, in the order of task.dev_splits; SHA-256, hexadecimal, of what they hold).
+
+    source is "hub" or a folder in GLUE's official layout. Raises UserError for a task of the embedded suite, and,
+    naming file and line, for whatever is missing or not as the layout says.
+    """
+    _check_source(task, source)
+    if not task.folder:
+        raise UserError(f"task {task.name} of the embedded suite has no test split: GLUE's server does not know it")
+    read = _read_hub_test if source == "hub" else _read_folder_test
+    found = tuple(read(task, source, name.replace("dev", "test")) for name in task.dev_splits)
+    whole = repr([(test.split.name, test.split.text_a, test.split.text_b, test.index) for test in found])
+    return found, hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _check_source(task: Task, source: str) -> None:
@@ -157,27 +182,51 @@ def _lines(path: Path) -> list[str]:
 
 
 def _rows(task: Task, path: Path) -> Iterator[embedded.Example]:
-    lines = _lines(path)
-    header: list[str] = []
-    needed: tuple[int, ...] = COLA_POSITIONS
-    if task.folder in COLUMNS:
+    columns, dropping = COLUMNS.get(task.folder, ()), task.folder in BROKEN_LINES_DROPPED
+    for where, (*texts, label) in _cells(path, columns, dropping):
+        yield texts[0], texts[1] if task.pair else None, _parse(task, label, where)
+
+
+def _cells(path: Path, columns: Sequence[str], dropping: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """("FILE, line N", what it holds in these columns) for every line; without columns, those of a CoLA file.
+
+    dropping: lines that are too short are left out.
+    """
+    lines, needed = _lines(path), list(COLA_POSITIONS)
+    if columns:
         header = lines.pop(0).split("\t")
-        for column in COLUMNS[task.folder]:
+        for column in columns:
             if column not in header:
                 raise UserError(f"{path}, line 1: the header has no column {column!r}: {near(column, header)}")
-        needed = tuple(header.index(column) for column in COLUMNS[task.folder])
+        needed = [header.index(column) for column in columns]
     if not lines:
         raise UserError(f"{path} has a header but no examples")
     width = max(needed) + 1
-    for number, line in enumerate(lines, 2 if header else 1):
-        fields = line.split("\t")
+    for number, line in enumerate(lines, 2 if columns else 1):
+        fields, where = line.split("\t"), f"{path}, line {number}"
         if len(fields) >= width:
-            *texts, label = (fields[position] for position in needed)
-            yield texts[0], texts[1] if task.pair else None, _parse(task, label, f"{path}, line {number}")
-        elif task.folder not in BROKEN_LINES_DROPPED:
-            raise UserError(
-                f"{path}, line {number}: {len(fields)} tab-separated columns where at least {width} are needed"
-            )
+            yield where, [fields[position] for position in needed]
+        elif not dropping:
+            raise UserError(f"{where}: {len(fields)} tab-separated columns where at least {width} are needed")
+
+
+def _read_folder_test(task: Task, source: str, name: str) -> NumberedSplit:
+    path = _path(task, source, name)
+    columns = (TEST_INDEX.get(task.folder, "index"), *_texts(task))
+    found = list(_cells(path, columns))
+    for where, (number, *_) in found:
+        if not number.isdecimal():
+            raise UserError(f"{where}: {columns[0]} {number!r} is not a whole number")
+    return _test_split(task, name, [int(number) for _, (number, *_) in found], [texts for _, (_, *texts) in found])
+
+
+def _texts(task: Task) -> tuple[str, ...]:
+    """The columns of the official files that hold the texts."""
+    return COLUMNS.get(task.folder, ("sentence", "label"))[:-1]
+
+
+def _test_split(task: Task, name: str, index: list[int], texts: Sequence[Sequence[str]]) -> NumberedSplit:
+    return NumberedSplit(_split(task, name, [(row[0], row[1] if task.pair else None, 0) for row in texts]), index)
 
 
 def _parse(task: Task, label: str, where: str) -> float:
@@ -200,16 +249,7 @@ def _parse(task: Task, label: str, where: str) -> float:
 
 def _read_hub(task: Task, source: str) -> list[Split]:
     """GLUE as the hub keeps it; class indices there are in the order of task.labels."""
-    import datasets
-
-    name = "stsb" if task.folder == "STS-B" else task.name
-    try:
-        found = datasets.load_dataset(HUB, name)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise UserError(
-            f"task {task.name} cannot be read from the hub ({HUB}): {error}; give a folder with --data DIR"
-        ) from error
-    texts = HUB_TEXTS.get(task.folder, COLUMNS.get(task.folder, ("sentence", "label"))[:-1])
+    found, texts = _hub(task)
     splits = []
     for split in ("train", *task.dev_splits):
         part = found[split.replace("dev", "validation")]
@@ -219,3 +259,23 @@ def _read_hub(task: Task, source: str) -> list[Split]:
         if task.labels and not set(splits[-1].labels.tolist()) <= set(range(len(task.labels))):
             raise UserError(f"task {task.name} on the hub ({HUB}) has unlabelled examples in {split}")
     return splits
+
+
+def _read_hub_test(task: Task, source: str, name: str) -> NumberedSplit:
+    found, texts = _hub(task)
+    part = found[name]
+    return _test_split(task, name, list(part["idx"]), list(zip(*(part[column] for column in texts), strict=True)))
+
+
+def _hub(task: Task) -> tuple[Any, tuple[str, ...]]:
+    """(the data set, the columns that hold the texts)."""
+    import datasets
+
+    name = "stsb" if task.folder == "STS-B" else task.name
+    try:
+        found = datasets.load_dataset(HUB, name)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise UserError(
+            f"task {task.name} cannot be read from the hub ({HUB}): {error}; give a folder with --data DIR"
+        ) from error
+    return found, HUB_TEXTS.get(task.folder, _texts(task))

@@ -11,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 from torch import nn
 
-from harness.data.augmentation import MaskedProposals, Replacer, VectorNeighbours, augment, words_of
+from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, words_of
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.ledger import atomic_write, canonical, digest
@@ -20,13 +20,15 @@ from harness.training import machine
 from harness.training.place import Place
 
 MASKED, VECTORS = "masked_language_model", "word_vectors"
+MASKING, WITH_TAGS = "masking", "masking+pos"
 
 
 def check(value: str) -> None:
     """Raise UserError unless `value` is an augmentation."""
     kind, _, file = value.partition(":")
-    if value not in ("none", MASKED) and not (kind in (MASKED, VECTORS) and file):
-        ways = f"none, {MASKED}, {VECTORS}:FILE or {MASKED}:FILE with a file of word vectors"
+    named = ("none", MASKING, WITH_TAGS, MASKED)
+    if value not in named and not (kind in (MASKED, VECTORS) and file):
+        ways = f"{', '.join(named)}, {VECTORS}:FILE or {MASKED}:FILE with a file of word vectors"
         raise UserError(f"augmentation is {ways}, not {value!r}")
 
 
@@ -40,15 +42,20 @@ def augmented(split: Split, specification: Mapping[str, Any], place: Place, sour
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):  # the first worker makes it, the others wait
         if not path.exists():
-            made = augment(split, _replacer(value, split, specification, place, source), copies, probability, seed=0)
+            replacer = _replacer(value, split, specification, place, source)
+            made = augment(split, replacer, copies, probability, 0, masking=value in (MASKING, WITH_TAGS))
             atomic_write(path, canonical([made.text_a, made.text_b, made.labels.tolist()]).encode())
     first, second, labels = json.loads(path.read_bytes())
     return Split(split.name, first, second, np.array(labels, split.labels.dtype))
 
 
-def _replacer(value: str, split: Split, specification: Mapping[str, Any], place: Place, source: Teacher) -> Replacer:
+def _replacer(
+    value: str, split: Split, specification: Mapping[str, Any], place: Place, source: Teacher
+) -> Replacer | None:
     from harness.training.masked_teacher import load_masked_teacher
 
+    if value in (MASKING, WITH_TAGS):
+        return SameTag(split) if value == WITH_TAGS else None
     kind, _, file = value.partition(":")
     vectors = VectorNeighbours(Path(place.files[file]), words_of(split)) if file else None
     if kind == VECTORS and vectors is not None:

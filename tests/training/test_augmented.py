@@ -1,0 +1,50 @@
+"""The augmentations that a setting can name, and their texts in the cache."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.data.augmentation import SameTag, augment
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.training import augmented as module
+from harness.training.augmented import augmented, check
+from harness.training.place import Place
+
+SPLIT = Split("train", ["the dog saw a cat .", "a bird sang"], ["it ran .", "she left"], np.array([0, 1]))
+
+
+@pytest.mark.parametrize(
+    "value", ["none", "masking", "masking+pos", "masked_language_model", "word_vectors:a", "masked_language_model:a"]
+)
+def test_what_can_be_named(value: str) -> None:
+    check(value)
+
+
+@pytest.mark.parametrize("value", ["mask", "masking:glove.txt", "masking+", "pos", "word_vectors", "word_vectors:", ""])
+def test_refusals(value: str) -> None:
+    with pytest.raises(UserError) as error:
+        check(value)
+    assert str(error.value) == (
+        "augmentation is none, masking, masking+pos, masked_language_model, word_vectors:FILE or "
+        f"masked_language_model:FILE with a file of word vectors, not {value!r}"
+    )
+
+
+@pytest.mark.parametrize("value", ["masking", "masking+pos"])
+def test_texts_are_made_once(tmp_path: Path, value: str, monkeypatch: Any) -> None:
+    place = Place(tmp_path, tmp_path, tmp_path / "cache", "", "", {}, "", "", (), {})
+
+    def ask(copies: int) -> Split:
+        settings = {"augmentation": value, "augmentation_copies": copies, "augmentation_probability": 0.3}
+        return augmented(SPLIT, {"settings": settings}, place, source=None)  # type: ignore[arg-type]
+
+    wanted = augment(SPLIT, SameTag(SPLIT) if value == "masking+pos" else None, 4, 0.3, 0, masking=True)
+    found = ask(4)
+    assert (found.text_a, found.text_b) == (wanted.text_a, wanted.text_b) and len(found.text_a) > 4
+    assert found.labels.tolist() == wanted.labels.tolist() and found.labels.dtype == SPLIT.labels.dtype
+    assert len(ask(1).text_a) < len(found.text_a)
+    monkeypatch.delattr(module, "augment")
+    assert ask(4).text_a == found.text_a
