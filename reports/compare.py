@@ -16,6 +16,7 @@ from reports.statistics import rank_correlation
 
 METRICS = {"accuracy": "acc", "matthews": "mcc", "accuracy_f1_mean": "acc_f1_mean", "": "mean"}  # ours -> the CSVs'
 MISMATCHED = "mismatched_"  # MNLI's second dev set: printed as a task of its own
+DELTA = "delta_"  # begins the CSVs' metric of a difference between two rows
 AVERAGES = {"Avg", "Average", "Score"}
 DASH = "not reported (printed as a dash)"  # the CSVs' note where a dash tells the same
 
@@ -39,11 +40,11 @@ def with_published(table: Table, study: Study) -> Table:
 def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Comparison:
     lines = _read(published)
     _check(lines, published, rows)
-    shared = [j for j, column in enumerate(table.columns) if _answers(lines, column, published)]
+    shared = [j for j, c in enumerate(table.columns) if any(_answers(lines, c, published, d) for d in (False, True))]
     columns = tuple(table.columns[j] for j in shared)
     ours = list(dict.fromkeys(c.label for c in table.columns if c.task))
     theirs = _tasks(lines, published)
-    matched = [_labels(c) & set(theirs) for c in table.columns if c.task and c.selects]
+    matched = [_labels(c, published) & set(theirs) for c in table.columns if c.task and c.selects]
     same_tasks = all(matched) and set().union(*matched) == set(theirs)
     remarks = []
     if not same_tasks and any(not c.task for c in columns):
@@ -67,8 +68,9 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
     numbers: dict[str, int] = {}
 
     def pair(entry: Entry, line: Printed | None, column: Column) -> Pair:
-        value, std = (line[published.value_column], line.get("std", "")) if line else ("", "")
-        note = _note(line, value, column, tested) if line else ""
+        value = _value(line, column, published) if line else ""
+        std = line.get("std", "") if line and column.metric not in published.value_columns else ""
+        note = _note(line, value, column, tested, entry.signed) if line else ""
         reason = next((why for wanted, why in published.reasons if line and _has(line, wanted)), "")
         return Pair(entry, value, std, numbers.setdefault(note, len(numbers) + 1) if note else 0, reason)
 
@@ -77,7 +79,7 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
         compared = []
         for line in block.lines:
             own = _lines_of(lines, line, published)
-            found = [_one(own, column, line.row, published) for column in columns]
+            found = [_one(own, column, line.row, published, block.improvement) for column in columns]
             if any(found):
                 entries = (line.entries[j] for j in shared)
                 compared.append(ComparedLine(line.row.label, tuple(map(pair, entries, found, columns)), line))
@@ -87,10 +89,12 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
         remarks.append("No cell of this table has a published counterpart.")
     others = []
     for label, free in _unclaimed(lines, published, rows).items():
-        first = [next(iter(_answers(free, column, published)), None) for column in columns]
-        if any(line and line[published.value_column] for line in first):
-            pairs = (pair(Entry("absent"), line, c) for line, c in zip(first, columns, strict=True))
-            others.append(ComparedLine(label, tuple(pairs)))
+        for improvement in (False, True):
+            first = [next(iter(_answers(free, column, published, improvement)), None) for column in columns]
+            entry = Entry("absent", signed=improvement)
+            pairs = tuple(pair(entry, line, c) for line, c in zip(first, columns, strict=True))
+            if any(p.printed for p in pairs):
+                others.append(ComparedLine(f"{label} (improvement)" if improvement else label, pairs))
     notes = tuple(numbers)
     counted, unequal = _counted(blocks, columns, notes)
     remarks = [
@@ -120,7 +124,7 @@ def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine
         order = rank_correlation([v[0] for v in both.values()], [v[1] for v in both.values()])
         agreement.append(Agreement(*order, len(both)))
     compared = tuple(replace(line, pairs=tuple(pairs)) for line, pairs in zip(lines, made, strict=True))
-    return ComparedBlock(block.student, block.init, compared, tuple(agreement))
+    return ComparedBlock(block.student, block.init, compared, tuple(agreement), block.improvement)
 
 
 def _counted(
@@ -144,7 +148,8 @@ def _counted(
                     reason = pair.reason or (notes[pair.note - 1] if pair.note else "none is known")
                     found.setdefault(reason, []).append(column)
             for reason, where in found.items():
-                place = ", ".join(filter(None, (heading(block.student, block.init), _named(where, columns))))
+                made = heading(block.student, block.init, block.improvement)
+                place = ", ".join(filter(None, (made, _named(where, columns))))
                 unequal.setdefault(reason, {}).setdefault(place, []).append(line.label)
     counted = f"{equal} of {total} published numbers are equal" if total else ""
     if unequal:
@@ -183,13 +188,17 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) 
     """Raise UserError for a column or row that no line of the published tables has."""
     source = " and ".join(published.files)
     columns = {name for line in lines for name in line}
-    asked = [published.row_column, published.value_column, *published.axes]
+    asked = [published.row_column, published.value_column, *published.value_columns.values(), *published.axes]
     asked += [published.task_column] if published.task_column else []
     asked += [name for wanted in published.metric_columns.values() for name in wanted]
     asked += [name for row in rows if not isinstance(row.published, str) for name in row.published]
     for name in asked:
         if name not in columns:
             raise unknown(f"column of {source}", name, columns)
+    for name in published.task_names.values():
+        tasks = {task for line in lines for task in _named_tasks(line, published)}
+        if not tasks & _variants(name):
+            raise unknown(f"{published.task_column or 'task'} in {source}", name, tasks)
     for axis in published.axes.values():
         if axis not in ("student", "init"):
             raise unknown("axis of a published table", axis, ("student", "init"))
@@ -235,11 +244,22 @@ def _unclaimed(lines: Iterable[Printed], published: Published, rows: Sequence[Ro
     return found
 
 
-def _labels(column: Column) -> set[str]:
-    """What the column's task may be called in print; MNLI's two dev sets are told apart by their ending."""
+def _labels(column: Column, published: Published) -> set[str]:
+    """What the column's task may be called in print."""
     if not column.task:
         return AVERAGES
-    return {f"{column.label}-mm"} if column.metric.startswith(MISMATCHED) else {column.label, f"{column.label}-m"}
+    return _variants(published.task_names.get(column.task, column.label), column.metric)
+
+
+def _variants(name: str, metric: str = "") -> set[str]:
+    """A task's name as it may be printed; MNLI's two dev sets are told apart by their ending."""
+    return {f"{name}-mm"} if metric.startswith(MISMATCHED) else {name, f"{name}-m"}
+
+
+def _named_tasks(line: Printed, published: Published) -> set[str]:
+    """What a line's task column names: the whole cell, or each of several in it."""
+    text = line[published.task_column] if published.task_column else ""
+    return {text, *text.split(", ")}
 
 
 def _tasks(lines: Iterable[Printed], published: Published) -> list[str]:
@@ -250,47 +270,50 @@ def _tasks(lines: Iterable[Printed], published: Published) -> list[str]:
     return [task for task in dict.fromkeys(tasks) if task not in AVERAGES]
 
 
-def _answers(lines: Iterable[Printed], column: Column, published: Published) -> list[Printed]:
-    """The lines printed for the column: of its task and its metric.
+def _answers(lines: Iterable[Printed], column: Column, published: Published, improvement: bool) -> list[Printed]:
+    """The lines printed for the column: of its task and its metric, differences of rows only for improvements.
 
     A score that is the only one shown of its task is also answered by the only metric printed for the task.
     """
-    found = [
-        x
-        for x in lines
-        if (_labels(column) & set(x[published.task_column].split(", ")) if published.task_column else column.task)
-    ]
-    if column.metric in published.metric_columns:
-        return [x for x in found if _has(x, published.metric_columns[column.metric])]
-    name = _printed_metric(column)
+    wanted = published.metric_columns.get(column.metric, {})
+    anywhere = published.task_column in wanted or (not published.task_column and column.task)
+    found = [x for x in lines if anywhere or _labels(column, published) & _named_tasks(x, published)]
+    found = [x for x in found if x.get("metric", "").startswith(DELTA) == improvement]
+    if column.metric in {*published.metric_columns, *published.value_columns}:
+        return [x for x in found if _has(x, wanted)]
+    name = _printed_metric(column, improvement)
     same = [x for x in found if x.get("metric") == name]
     printed = {x.get("metric", "") for x in found}
     other = column.task and column.alone and is_score(column.metric) and len(printed) == 1 and printed != {""}
     return same or (found if other else [])
 
 
-def _printed_metric(column: Column) -> str:
+def _printed_metric(column: Column, improvement: bool) -> str:
     name = column.metric.removeprefix(MISMATCHED)
-    return METRICS.get(name, name)
+    return (DELTA if improvement else "") + METRICS.get(name, name)
 
 
-def _one(lines: Sequence[Printed], column: Column, row: Row, published: Published) -> Printed | None:
+def _value(line: Printed, column: Column, published: Published) -> str:
+    return line[published.value_columns.get(column.metric, published.value_column)]
+
+
+def _one(lines: Sequence[Printed], column: Column, row: Row, published: Published, improvement: bool) -> Printed | None:
     """The line of one entry. Several must print the same number, as where a paper repeats a row."""
-    found = _answers(lines, column, published)
-    if len({x[published.value_column] for x in found}) > 1:
+    found = _answers(lines, column, published, improvement)
+    if len({_value(x, column, published) for x in found}) > 1:
         where = f"{row.label} on {column.name}"
         raise UserError(f"published table {' and '.join(published.files)} has several numbers for {where}")
     return found[0] if found else None
 
 
-def _note(line: Printed, value: str, column: Column, tested: bool) -> str:
+def _note(line: Printed, value: str, column: Column, tested: bool, improvement: bool) -> str:
     """The CSV's own note, and what else keeps the number from being compared like with like."""
     parts = [line.get("note", "")]
     if not value:
         return "" if parts == [DASH] else parts[0]
     metric = line.get("metric", "")
-    if column.task and is_score(column.metric) and metric and metric != _printed_metric(column):
-        parts.append(f"published as {metric}, ours is {column.metric}")
+    if column.task and is_score(column.metric) and metric and metric != _printed_metric(column, improvement):
+        parts.append(f"published as {metric}, ours is {DELTA if improvement else ''}{column.metric}")
     if line.get("split") == "test" and not tested:
         parts.append("scored on the official test set, ours on dev")
     return "; ".join(filter(None, parts))

@@ -1,20 +1,19 @@
-"""Two figures as SVG: the scores by objective and initialisation, and how the selection metric grows.
+"""Figures of scores as SVG: by objective and initialisation, along the rows' points, and as they grow by epoch.
 
 The same table gives the same bytes with the same matplotlib.
 """
 
 from __future__ import annotations
 
-import io
 import math
-from typing import TYPE_CHECKING, Any
+import textwrap
+from collections.abc import Sequence
+from typing import Any
 
+from reports.drawing import legend, new_figure, panels, plain, style, svg, title, told_apart
 from reports.layout import entry_text, heading
-from reports.model import Entry, Table
-from reports.quantities import is_score
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from reports.model import Block, Entry, Table
+from reports.quantities import is_score, scaled
 
 
 def heatmap(table: Table) -> bytes | None:
@@ -24,7 +23,7 @@ def heatmap(table: Table) -> bytes | None:
     """
     from matplotlib.colors import Normalize
 
-    blocks = [b for b in table.blocks if b.student or b.init]
+    blocks = [b for b in table.blocks if (b.student or b.init) and not b.improvement]
     students = list(dict.fromkeys(block.student for block in blocks))
     places = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
     entries = {
@@ -36,18 +35,18 @@ def heatmap(table: Table) -> bytes | None:
     rows = list(dict.fromkeys((line.row.name, line.row.label) for b in blocks for line in b.lines))
     inits = {s: [b.init for b in blocks if b.student == s] for s in students}
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
-    figure = _figure((3.2 + 1.0 * sum(map(len, inits.values())) + 0.4 * len(students), 1.4 + 0.34 * len(rows)))
-    panels = figure.subplots(
+    figure = new_figure((3.2 + 1.0 * sum(map(len, inits.values())) + 0.4 * len(students), 1.4 + 0.34 * len(rows)))
+    drawn = figure.subplots(
         1, len(students), squeeze=False, sharey=True, width_ratios=[len(inits[s]) for s in students]
     )
-    for panel, student in zip(panels[0], students, strict=True):
+    for panel, student in zip(drawn[0], students, strict=True):
         found = [[entries.get((student, init, name)) for init in inits[student]] for name, _ in rows]
         shown = [[_complete(e) for e in line] for line in found]
         image = panel.imshow(shown, cmap="viridis", norm=scale, aspect="auto")
         panel.set_facecolor("#dddddd")
-        panel.set_xticks(range(len(inits[student])), [_plain(i) for i in inits[student]], rotation=30, ha="right")
-        panel.set_yticks(range(len(rows)), [_plain(label) for _, label in rows])
-        panel.set_title(_plain(student), fontsize=10)
+        panel.set_xticks(range(len(inits[student])), [plain(i) for i in inits[student]], rotation=30, ha="right")
+        panel.set_yticks(range(len(rows)), [plain(label) for _, label in rows])
+        panel.set_title(plain(student), fontsize=10)
         for y, line in enumerate(found):
             for x, entry in enumerate(line):
                 dark = not math.isnan(shown[y][x]) and scale(shown[y][x]) < 0.6
@@ -60,52 +59,99 @@ def heatmap(table: Table) -> bytes | None:
                     fontsize=8,
                     color="white" if dark else "black",
                 )
-    figure.colorbar(image, ax=list(panels[0]), label=_plain(f"{table.columns[places[-1]].label} × 100"))
-    return _svg(figure)
+    figure.colorbar(image, ax=list(drawn[0]), label=plain(f"{table.columns[places[-1]].label} × 100"))
+    return svg(figure)
+
+
+def lines(table: Table) -> bytes | None:
+    """SVG of the selection metric along the rows' points: a panel per task, a line per label of a point.
+
+    Bars are the sample standard deviation over seeds. Only complete entries are drawn; None where there are none.
+    The axis is logarithmic to base 2 where the points span more than a factor of 8.
+    """
+    columns = [(j, c) for j, c in enumerate(table.columns) if c.task and c.selects]
+    placed = [(b, x, *x.row.point) for b in table.blocks if not b.improvement for x in b.lines if x.row.point]
+    named = told_apart([(label, heading(b.student, b.init)) for b, _, label, _ in placed])
+    names = list(dict.fromkeys(named.values()))
+    drawn: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    for block, line, label, at in placed:
+        for j, column in columns:
+            entry = line.entries[j]
+            if entry.status == "complete" and entry.value is not None:
+                std = math.nan if entry.std is None else scaled(column.metric, entry.std)
+                points = drawn.setdefault((named[label, heading(block.student, block.init)], j), [])
+                points.append((at, scaled(column.metric, entry.value), std))
+    shown = [(j, column) for j, column in columns if any(place == j for _, place in drawn)]
+    if not shown:
+        return None
+    figure, axes = panels([column.label for _, column in shown], names)
+    handles: dict[str, Any] = {}
+    for panel, (j, column) in zip(axes, shown, strict=True):
+        for place, name in enumerate(names):
+            if (name, j) in drawn:
+                x, y, error = zip(*sorted(drawn[name, j]), strict=True)
+                marker = "osD^v"[place % 5]
+                handles[name] = panel.errorbar(
+                    x, y, error, marker=marker, markersize=4, linewidth=1.2, capsize=2.5, elinewidth=0.8, **style(place)
+                )
+        _axis(panel, sorted({point[0] for key in drawn if key[1] == j for point in drawn[key]}))
+        panel.set_xlabel("\n".join(textwrap.wrap(plain(table.figure), 36)))
+        unit = " × 100" if is_score(column.metric) else ""
+        panel.set_ylabel(plain(column.metric.replace("_", " ") + unit))
+    legend(figure, {name: handles[name] for name in names if name in handles})
+    if any(not math.isnan(std) for points in drawn.values() for _, _, std in points):
+        title(figure, "Mean over seeds; bars: sample standard deviation")
+    return svg(figure)
+
+
+def _axis(panel: Any, points: Sequence[float]) -> None:
+    """Mark the points on the horizontal axis, as many as leave room for their numbers."""
+    from matplotlib.ticker import NullLocator
+
+    least = min((x for x in points if x > 0), default=0.0)
+    wide = points[0] >= 0 and least and points[-1] > 8 * least
+    if wide:  # linear below the least positive point, so that zero has a place
+        panel.set_xscale("symlog", base=2, linthresh=least, linscale=0.5)
+    at = [panel.xaxis.get_transform().transform([x])[0] for x in points]
+    ticks = [0]
+    for i in range(1, len(points)):
+        if at[i] - at[ticks[-1]] > 0.08 * (at[-1] - at[0]):
+            ticks.append(i)
+    panel.set_xticks([points[i] for i in ticks], [f"{points[i]:g}" for i in ticks])
+    panel.xaxis.set_minor_locator(NullLocator())
 
 
 def curves(table: Table) -> bytes | None:
     """SVG of the selection metric by epoch: one panel per task, one line per row; None where no run recorded a curve.
 
-    Drawn for the first student and initialisation that have curves; each point is the mean over the seeds that
-    reached the epoch.
+    Drawn for the first student and initialisation that have curves, beside the rows that fix both; each point is the
+    mean over the seeds that reached the epoch.
     """
-    places = [j for j, c in enumerate(table.columns) if c.task and c.selects]
-    tasks = [table.columns[j] for j in places]
-    for block in table.blocks:
-        drawn = [
-            [(line.row.label, curve) for line in block.lines if (curve := _curve(line.entries[j]))] for j in places
-        ]
-        if any(drawn):
-            break
-    else:
+    places = [(j, c) for j, c in enumerate(table.columns) if c.task and c.selects]
+
+    def of(blocks: Sequence[Block]) -> dict[tuple[str, int], list[tuple[int, float]]]:
+        found = [(line, j) for block in blocks for line in block.lines for j, _ in places]
+        return {(line.row.label, j): curve for line, j in found if (curve := _curve(line.entries[j]))}
+
+    fixed = [b for b in table.blocks if not (b.student or b.init)]
+    made = next((b for b in table.blocks if b not in fixed and of([b])), None)
+    drawn = of([*fixed, made] if made else fixed)
+    if not drawn:
         return None
-    figure = _figure((3.4 * min(len(tasks), 3) + 2.4, 2.8 * math.ceil(len(tasks) / 3)))
-    panels = figure.subplots(math.ceil(len(tasks) / 3), min(len(tasks), 3), squeeze=False).flat
-    labels = list(dict.fromkeys(label for lines in drawn for label, _ in lines))
+    labels = list(dict.fromkeys(label for label, _ in drawn))
+    figure, axes = panels([column.label for _, column in places], labels)
     handles: dict[str, Any] = {}
-    for column, lines, panel in zip(tasks, drawn, panels, strict=False):
-        for label, curve in lines:
-            place = labels.index(label)
-            style = ("-", "--", ":")[place // 10 % 3]
-            (handles[label],) = panel.plot(
-                *zip(*curve, strict=True), style, color=f"C{place % 10}", marker=".", linewidth=1.2
-            )
-        panel.set_title(_plain(column.label), fontsize=10)
+    for panel, (j, _) in zip(axes, places, strict=True):
+        for place, label in enumerate(labels):
+            if (label, j) in drawn:
+                x, y = zip(*drawn[label, j], strict=True)
+                (handles[label],) = panel.plot(x, y, marker=".", linewidth=1.2, **style(place))
         panel.set_xlabel("epoch, all stages")
         panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    for panel in list(panels):
-        panel.set_visible(False)
-    figure.legend(
-        [handles[label] for label in labels],
-        [_plain(label) for label in labels],
-        loc="outside right upper",
-        fontsize=8,
-        frameon=False,
-    )
-    made = heading(block.student, block.init)
-    figure.suptitle(_plain("Selection metric × 100" + (f" ({made})" if made else "")), x=0.02, ha="left", fontsize=10)
-    return _svg(figure)
+    legend(figure, {label: handles[label] for label in labels})
+    common = heading(made.student, made.init) if made else ""
+    title(figure, "Selection metric × 100" + (f" ({common})" if common else ""))
+    return svg(figure)
 
 
 def _complete(entry: Entry | None) -> float:
@@ -121,24 +167,3 @@ def _curve(entry: Entry) -> list[tuple[int, float]]:
             if point["selection"] is not None:
                 measured.setdefault(epoch, []).append(100 * point["selection"])
     return [(epoch, sum(scores) / len(scores)) for epoch, scores in sorted(measured.items())]
-
-
-def _figure(size: tuple[float, float]) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, layout="constrained")
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib neither reads as mathematics nor leaves out of a legend."""
-    text = " ".join(text.split()).replace("$", r"\$")
-    return f" {text}" if text.startswith("_") else text
-
-
-def _svg(figure: Figure) -> bytes:
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "distill-harness", "svg.fonttype": "path"}):
-        written = io.BytesIO()
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    return written.getvalue()

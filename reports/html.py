@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from reports.figures import curves, heatmap
+from reports.figures import curves, heatmap, lines
 from reports.layout import grids
+from reports.masking import masked_words
 from reports.model import Table
 
 
@@ -17,12 +18,12 @@ def html(table: Table) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    figures = [
-        (title, svg[svg.index(b"<svg") :].decode())
-        for title, svg in (
-            ("Scores by objective and initialisation", heatmap(table)),
-            ("Learning curves", curves(table)),
-        )
-        if svg
-    ]
+    pointed = any(line.row.point for block in table.blocks for line in block.lines)
+    scores = (
+        ("Scores" + (f" against {table.figure}" if table.figure else ""), lines)
+        if pointed
+        else ("Scores by objective and initialisation", heatmap)
+    )
+    others = (("Learning curves", curves), ("Entropy of the prediction when a word is masked", masked_words))
+    figures = [(title, svg[svg.index(b"<svg") :].decode()) for title, draw in (scores, *others) if (svg := draw(table))]
     return environment.from_string(page).render(title=table.title, grids=grids(table), figures=figures) + "\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reports import quantities
 from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
-from reports.quantities import WHOLE, is_score, scaled, written
+from reports.quantities import COUNTED, WHOLE, is_score, scaled, written
 from reports.statistics import LEVEL, RESAMPLES
 
 
@@ -47,20 +47,21 @@ def grids(table: Table) -> list[Grid]:
     return [_main(table)] + ([_comparison(table.comparison)] if table.comparison else [])
 
 
-def heading(student: str, init: str) -> str:
+def heading(student: str, init: str, improvement: bool = False) -> str:
     """What the rows of a block have in common: "transformer, init every", "init random", or "" where they fix both."""
-    return ", ".join(([student] if student else []) + ([f"init {init}"] if init else []))
+    return ", ".join(filter(None, ("Improvement" if improvement else "", student, f"init {init}" if init else "")))
 
 
 def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
-    """What stands in the cell: "85.3 ± 0.4", "47,861,634", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
+    """What stands in the cell: "85.3 ± 0.4", "+5.5", "47,861,634", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
     if entry.value is None:
         dashed = {"impossible": "–", "unrecorded": "–"}
         text = {"failed": "failed", "undefined": "undefined", "absent": "", **dashed}.get(entry.status)
         return entry.progress if text is None else text
     std = None if entry.std is None else scaled(metric, entry.std)
     n = f" (n={entry.n})" if show_n else f" ({entry.progress})" if entry.progress else ""
-    return written(metric, scaled(metric, entry.value), std) + n
+    write = quantities.difference if entry.signed else written
+    return write(metric, scaled(metric, entry.value), std) + n
 
 
 def _main(table: Table) -> Grid:
@@ -76,7 +77,7 @@ def _main(table: Table) -> Grid:
         for line in block.lines:
             entries = zip(line.entries, table.columns, strict=True)
             lines.append((Cell(line.row.label, mark=line.mark), *(_cell(e, c, show_n) for e, c in entries)))
-        groups.append(Group(heading(block.student, block.init), tuple(lines)))
+        groups.append(Group(heading(block.student, block.init, block.improvement), tuple(lines)))
     caption = f"{table.question} Profile {table.profile}. {_units(table, counts)}".strip()
     return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), _notes(table))
 
@@ -91,14 +92,14 @@ def _units(table: Table, counts: set[int]) -> str:
     elif max(counts) > 1:
         runs = f"mean ± sample standard deviation over n = {max(counts)} seeds"
     else:
-        runs = "" if metrics <= WHOLE else "one seed (n = 1)"
+        runs = "" if metrics <= COUNTED else "one seed (n = 1)"
     scores = "Dev scores × 100" if not metrics or any(map(is_score, metrics)) else ""
     text = "; ".join(filter(None, (scores, runs)))
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _cell(entry: Entry, column: Column, show_n: bool) -> Cell:
-    shown = show_n and entry.status == "complete" and column.metric not in WHOLE
+    shown = show_n and entry.status == "complete" and column.metric not in COUNTED
     return Cell(entry_text(entry, column.metric, shown), entry.best, entry.tied, str(entry.note or ""), _tip(entry))
 
 
@@ -134,6 +135,15 @@ def _notes(table: Table) -> tuple[tuple[str, str], ...]:
             f"Bold: best of its column. Underlined: not significantly worse (one-sided paired bootstrap "
             f"over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL})."
         )
+    subtracted = [line for block in table.blocks if block.improvement for line in block.lines]
+    if subtracted:
+        labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
+        named = (f"{x.row.label} is {' minus '.join(labels[name] for name in x.row.improves)}" for x in subtracted)
+        spread = any(e.std is not None for line in subtracted for e in line.entries)
+        sentences.append(
+            f"Improvement: {'; '.join(dict.fromkeys(named))}"
+            + ("; ± of the differences between the same seeds" if spread else "")
+        )
     if table.untested:
         sentences.append(f"Not tested, for want of comparable per-example predictions: {', '.join(table.untested)}.")
     unfinished = {e.cell for e in entries if e.status in ("waiting", "partial")}
@@ -159,7 +169,8 @@ def _comparison(comparison: Comparison) -> Grid:
         subtracted = any(p.difference is not None for line in block.lines for p in line.pairs)
         last = "rank" if ranked and not subtracted else "difference"
         lines = tuple(cells for line in block.lines for cells in _beside(line, columns, last))
-        groups += [Group(heading(block.student, block.init), lines)] + ([_agreement(block)] if shown else [])
+        groups.append(Group(heading(block.student, block.init, block.improvement), lines))
+        groups += [_agreement(block)] if shown else []
     if comparison.others:
         lines = tuple(
             (Cell(line.label), Cell("published"), *map(_printed, line.pairs, columns)) for line in comparison.others
@@ -200,17 +211,15 @@ def _beside(line: ComparedLine, columns: tuple[Column, ...], last: str) -> tuple
 
 
 def _printed(pair: Pair, column: Column) -> Cell:
-    """A score as the paper prints it, a quantity written as ours are, a dash where nothing is printed."""
-    text = (pair.printed or "–") + (f" ± {pair.printed_std}" if pair.printed_std else "")
-    if pair.printed and not is_score(column.metric):
-        text = written(column.metric, quantities.number(pair.printed))
-    return Cell(text, mark=str(pair.note or ""))
+    """What the paper prints, a dash where it prints nothing."""
+    text = quantities.printed(column.metric, pair.printed) if pair.printed else "–"
+    return Cell(text + (f" ± {pair.printed_std}" if pair.printed_std else ""), mark=str(pair.note or ""))
 
 
 def _difference(pair: Pair, column: Column) -> Cell:
     if pair.difference is None:
         return Cell("{} : {}".format(*pair.ranks) if pair.ranks else "")
-    return Cell(quantities.difference(column.metric, pair.difference))
+    return Cell(quantities.difference(column.metric, pair.difference, of=pair.ours.value))
 
 
 def _agreement(block: ComparedBlock) -> Group:

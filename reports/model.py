@@ -54,7 +54,7 @@ class Entry:
     status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; unrecorded (the
     runs do not tell this metric); undefined (a correlation of constant predictions); absent (not part of the plan, or
     an average that lacks a task). note is the number of the reason under the table, 0 without one. runs are the
-    finished runs, by seed.
+    finished runs, by seed. signed: the value is the difference of two rows, written with its sign.
     """
 
     status: str
@@ -69,6 +69,7 @@ class Entry:
     tied: bool = False
     cell: str = ""
     runs: tuple[RunResult, ...] = ()
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of one student and one initialisation; "" for what its rows fix themselves."""
+    """The rows of one student and one initialisation; "" for what its rows fix themselves.
+
+    improvement: its rows are differences of two others.
+    """
 
     student: str
     init: str
     lines: tuple[Line, ...]
+    improvement: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ class ComparedBlock:
     init: str
     lines: tuple[ComparedLine, ...]
     agreement: tuple[Agreement, ...]
+    improvement: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,8 @@ class Comparison:
 class Table:
     """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
 
-    untested names the columns where ties could not be tested for want of comparable per-example predictions.
+    untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
+    says what the horizontal axis of the line figure is, whose points are the rows'.
     """
 
     study: str
@@ -171,7 +178,8 @@ class Table:
     reasons: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
     comparison: Comparison | None = None
+    figure: str = ""
 
     def entries(self) -> Iterable[Entry]:
-        """Every entry of every block, in reading order."""
-        return (entry for block in self.blocks for line in block.lines for entry in line.entries)
+        """Every entry that cells give, in reading order: all but the differences of two rows."""
+        return (e for block in self.blocks if not block.improvement for line in block.lines for e in line.entries)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 
 WHOLE = frozenset({"parameters", "classifier_parameters", "encoder_parameters"})  # counted, so compared exactly
-MEASURED = {"sentences_per_second": "", "speed_ratio": "×"}  # three significant digits, then this sign
+COUNTED = WHOLE | {"millions_without_embeddings"}  # the same for every seed: without spread
+MEASURED = {  # three significant digits, then this sign
+    "sentences_per_second": "",
+    "speed_ratio": "×",
+    "seconds": " s",
+    "millions_without_embeddings": " M",
+    "distillation_loss": "",
+}
 
 
 def is_score(metric: str) -> bool:
@@ -18,27 +25,40 @@ def scaled(metric: str, value: float) -> float:
     return 100 * value if is_score(metric) else value
 
 
-def written(metric: str, value: float, std: float | None = None) -> str:
-    """A value as scaled() gives it: "85.3 ± 0.4", "47,861,634", "12,300 ± 200", "6.52×"; a count has no spread."""
+def written(metric: str, value: float, std: float | None = None, places: int | None = None) -> str:
+    """A value as scaled() gives it: "85.3 ± 0.4", "47,861,634", "12,300 ± 200", "6.52×"; a count has no spread.
+
+    places: the most decimal places that a measurement is written with.
+    """
     if metric in WHOLE:
         return f"{round(value):,}".replace("-", "−")
-    places = 1 if is_score(metric) else _places(value, 3)
+    shown = 1 if is_score(metric) else _places(value, 3)
+    if places is not None and not is_score(metric):
+        shown = min(shown, places)
     spread = ""
-    if std is not None:  # of a measurement never rounded to nothing
-        spread = f" ± {_fixed(std, places if is_score(metric) else max(places, _places(std, 1)))}"
-    return _fixed(value, places) + MEASURED.get(metric, "") + spread
+    if std is not None and metric not in COUNTED:  # of a measurement never rounded to nothing
+        spread = f" ± {_fixed(std, shown if is_score(metric) else max(shown, _places(std, 1)))}"
+    return _fixed(value, shown) + MEASURED.get(metric, "") + spread
 
 
-def difference(metric: str, value: float) -> str:
-    """A difference of two scaled values with its sign; of counts that are equal "0"."""
+def difference(metric: str, value: float, std: float | None = None, of: float | None = None) -> str:
+    """A difference of two scaled values with its sign; of counts that are equal "0".
+
+    of: one of the two, than whose last decimal place that of a measurement is no finer.
+    """
     if metric in WHOLE and value == 0:
         return "0"
-    text = written(metric, value)
+    text = written(metric, value, std, None if of is None else max(_places(of, 3), 0))
     return text if text.startswith("−") else f"+{text}"
 
 
+def printed(metric: str, text: str) -> str:
+    """A score as a paper prints it, a quantity written as ours are, with no more decimal places than it has there."""
+    return text if is_score(metric) else written(metric, number(text), places=len(text.partition(".")[2]))
+
+
 def number(text: str) -> float:
-    """The number that a published table prints, with or without separators."""
+    """The number that a published table prints, with or without separators or a sign."""
     return float(text.replace(",", ""))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.contracts import CellResult, Row, Study, Task
+from reports.improvement import by_seed, improvements
 from reports.model import Block, Column, Entry, Line, Provenance, Table
 from reports.ranking import standings
 from reports.statistics import Score, mean_std
@@ -27,9 +28,10 @@ def build(
 ) -> Table:
     """The table of `cells`, in the study's order whatever theirs; what the study does not name follows by name.
 
-    Rows that fix their student, their initialisation or both share a block with the others that do. score(task,
-    predictions, labels) gives the value of task.metric. Per-example predictions come from each run's
-    record["predictions"], a callable returning (ids, predictions, labels), each (N,), or None.
+    Rows that fix their student, their initialisation or both share a block with the others that do; differences of two
+    rows follow in a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example
+    predictions come from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,),
+    or None. Raises UserError where a row improves on one that is not declared.
     """
     profile = study.profile(profile_name)
     rows = {row.name: row for row in (*(c.row for c in cells), *study.rows)}
@@ -61,6 +63,10 @@ def build(
     reasons: dict[str, int] = {}
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
+
+    def mark(row: Row) -> str:
+        return marks.setdefault(row.mark, _symbol(len(marks))) if row.mark else ""
+
     for (student, init, name), found in grid.items():
         noted = tuple(
             replace(
@@ -72,9 +78,10 @@ def build(
             for j, e in enumerate(found)
         )
         row = rows[name]
-        mark = marks.setdefault(row.mark, _symbol(len(marks))) if row.mark else ""
-        line = Line(row, student or row.student or row.checkpoint, init or row.init, mark, noted)
+        line = Line(row, student or row.student or row.checkpoint, init or row.init, mark(row), noted)
         lines.setdefault((student, init), []).append(line)
+    blocks = tuple(Block(*k, tuple(v)) for k, v in lines.items())
+    blocks += improvements(study.rows, blocks, columns, mark)
     return Table(
         study=study.name,
         title=study.title,
@@ -82,18 +89,20 @@ def build(
         profile=profile_name,
         columns=tuple(columns),
         teacher=_teacher(columns, provenance) if provenance.protocol else (),
-        blocks=tuple(Block(*k, tuple(v)) for k, v in lines.items()),
+        blocks=blocks,
         provenance=provenance,
         marks=marks,
         reasons=tuple(reasons),
         untested=tuple(untested),
+        figure=study.figure,
     )
 
 
 def _place(cell: CellResult, rows: Mapping[str, Row]) -> tuple[str, str]:
-    """What of student and initialisation the cell's row leaves free; a checkpoint is its own student."""
+    """What of student and initialisation the cell's row leaves free: nothing where it is a checkpoint or a teacher."""
     row = rows[cell.row.name]
-    return "" if row.student or row.checkpoint else cell.student, "" if row.init or row.checkpoint else cell.init
+    whole = row.checkpoint or row.teacher
+    return "" if row.student or whole else cell.student, "" if row.init or whole else cell.init
 
 
 def _symbol(place: int) -> str:
@@ -141,9 +150,8 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
     """
     if not entries or any(e.status != "complete" for e in entries):
         return Entry("absent")
-    seeds = zip(*([run.metrics[m] for run in e.runs] for e, m in zip(entries, metrics, strict=True)), strict=False)
-    paired = len({e.n for e in entries}) == 1
-    std = mean_std([sum(seed) / len(seed) for seed in seeds])[1] if paired else None
+    seeds = by_seed(entries, metrics)
+    std = mean_std(list(seeds.values()))[1] if seeds else None
     value = sum(e.value or 0.0 for e in entries) / len(entries)
     return Entry("complete", value, std, min(e.n for e in entries), max(e.wanted for e in entries))
 

@@ -197,7 +197,7 @@ def _records(table: Table) -> list[dict[str, Any]]:
                 "profile": table.profile,
                 **where,
                 "task": column.task or "average",
-                "metric": column.metric,
+                "metric": "_".join(filter(None, ("delta", column.metric))) if entry.signed else column.metric,
                 "value": _shown(column.metric, entry.value),
                 "std": _shown(column.metric, entry.std),
                 "n": entry.n,

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from reports.figures import curves, heatmap
+from harness.contracts import Row
+from reports import render
+from reports.figures import curves, heatmap, lines
+from reports.masking import masked_words
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 
@@ -49,3 +52,85 @@ def test_labels_are_never_read_as_mathematics_nor_dropped():
     row = replace(ROWS[0], name="odd", label="_a$b^c$ $")
     for figure in (heatmap, curves):
         assert "_a$b^c$ $" in {text.strip() for text in texts(figure(table([cell(row, "sst2", (60, 60))])))}
+
+
+def pointed(xs=(20, 30, 100), **changes):
+    """Rows of two lines at these points, and a cell of each."""
+    rows = [
+        Row(f"{label}_{x}", "", f"{label} {x}", student="bilstm", init="random", point=(label, x))
+        for label in ("Plain", "Distilled")
+        for x in xs
+    ]
+    cells = [cell(row, "sst2", (60 + i, 62 + i), "random", student="bilstm") for i, row in enumerate(rows)]
+    return cells, replace(STUDY, rows=tuple(rows), figure="training data, %", **changes)
+
+
+def test_lines_join_the_points_of_a_label_in_a_panel_per_task():
+    cells, study = pointed()
+    made = table([*cells, *(replace(c, task="rte") for c in cells)], study)
+    drawn = texts(lines(made))
+    assert {"Plain", "Distilled", "SST-2", "RTE", "20", "30", "100", "training data, %", "accuracy × 100"} <= drawn
+    assert "Mean over seeds; bars: sample standard deviation" in drawn
+    assert lines(made) == lines(table(list(reversed([*cells, *(replace(c, task="rte") for c in cells)])), study))
+
+
+def test_points_far_apart_stand_on_a_logarithmic_axis_with_a_place_for_zero():
+    near, far, zero = (texts(lines(table(*pointed(xs)))) for xs in ((5, 7, 40), (5, 7, 41), (0, 1, 2, 4, 100)))
+    assert {"5", "40"} <= near and "7" not in near  # a factor of 8: its number would touch that of 5
+    assert {"5", "7", "41"} <= far and {"0", "1", "2", "4", "100"} <= zero
+
+
+def test_only_finished_points_are_drawn():
+    cells, study = pointed()
+    assert lines(table([replace(c, seeds=c.seeds[:1]) for c in cells], study)) is None
+    drawn = texts(lines(table([replace(c, seeds=()) if c.row.point[0] == "Plain" else c for c in cells], study)))
+    assert "Distilled" in drawn and "Plain" not in drawn
+
+
+def test_without_points_there_is_no_line_figure_and_with_them_no_heatmap():
+    assert lines(table(mixed())) is None
+    free = replace(ROWS[0], point=("Plain", 1.0))
+    made = table([cell(free, "sst2", (60, 62))], replace(STUDY, rows=(free,), figure="size"))
+    assert heatmap(made) is not None
+    text = render(made, "html")
+    assert "Scores against size" in text and "initialisation</figcaption>" not in text
+
+
+def test_a_label_in_several_blocks_is_told_apart_by_them():
+    free = replace(ROWS[0], point=("Plain", 1.0))
+    made = table([cell(free, "sst2", (60, 62), init) for init in ("every", "random")], replace(STUDY, rows=(free,)))
+    assert {"Plain (transformer, init every)", "Plain (transformer, init random)"} <= texts(lines(made))
+
+
+def test_curves_show_the_rows_that_fix_both_axes_beside_the_first_block():
+    fixed = replace(ROWS[1], teacher=True)
+    cells = [cell(fixed, "sst2", (90, 90), "", student=""), cell(ROWS[0], "sst2", (60, 60))]
+    drawn = texts(curves(table(cells, replace(STUDY, rows=(fixed, ROWS[0])))))
+    assert {"Hid-Seq", "Vanilla KD", "Selection metric × 100 (transformer, init every)"} <= drawn
+
+
+def masked(*entropies, words=("not", "good")):
+    """A cell of as many seeds, each with these entropies of one sentence."""
+    found = [[{"words": list(words), "entropy": e}] for e in entropies]
+    seeds = tuple(run(60, s, masked_word_entropy=e) for s, e in enumerate(found))
+    return replace(cell(ROWS[0], "sst2", ()), seeds=seeds)
+
+
+def test_masked_words_are_shown_by_row_and_word_in_the_order_of_the_table():
+    other = replace(masked([0.1, 0.2]), row=ROWS[2])
+    drawn = texts(masked_words(table([other, masked([0.1, 0.5])])))
+    assert {"(A) Vanilla KD", "(B) Att-KL", "not", "good", "entropy in nats"} <= drawn
+
+
+def test_masked_words_take_the_mean_over_seeds_on_one_scale_from_white():
+    one, two = masked_words(table([masked([0.0, 0.5])])), masked_words(table([masked([0.0, 0.25], [0.0, 0.75])]))
+    assert one == two and b"#ffffff" in one  # zero is white
+    assert one != masked_words(table([masked([0.0, 0.3])]))  # another scale
+
+
+def test_a_row_without_a_sentence_is_hatched_and_without_any_there_is_no_figure():
+    cells = [masked([0.1, 0.2]), replace(masked([0.1], words=("bad",)), row=ROWS[2])]
+    svg = masked_words(table(cells))
+    assert b"<pattern" in svg and b"<pattern" not in masked_words(table(cells[:1]))
+    assert masked_words(table(mixed())) is None
+    assert "when a word is masked" in render(table(cells), "html")

@@ -184,6 +184,31 @@ def test_a_checkpoint_is_its_own_student():
     assert (block.student, block.init, block.lines[0].student) == ("", "", "distilbert-base-uncased")
 
 
+def test_teachers_stand_with_the_rows_that_fix_both_axes_in_the_order_of_the_study():
+    rows = (
+        replace(VANILLA, name="teacher_20", teacher=True),
+        replace(HID, student="bilstm", init="random"),
+        replace(VANILLA, name="teacher_100", teacher=True),
+    )
+    cells = [
+        *(cell(r, "sst2", (60, 60), "", student="") for r in (rows[2], rows[0])),
+        cell(rows[1], "sst2", (60, 60), "random", student="bilstm"),
+        cell(ATT, "sst2", (60, 60)),
+    ]
+    made = table(cells, replace(STUDY, rows=(*rows, ATT)))
+    assert [(heading(b.student, b.init), [line.row.name for line in b.lines]) for b in made.blocks] == [
+        ("", ["teacher_20", "hid_seq", "teacher_100"]),
+        ("transformer, init every", ["att_kl"]),
+    ]
+    assert made.blocks[0].lines[0].entries[0].best
+
+
+def test_a_loss_neither_competes_nor_is_multiplied():
+    study = replace(STUDY, metrics={"sst2": ("accuracy", "distillation_loss")})
+    text = render(table([with_metrics(cell(ATT, "sst2", (80, 80)), distillation_loss=0.0288)], study), "markdown")
+    assert "| **80.0 ± 0.0** | 0.0288 ± 0.0000 |" in " ".join(text.split())
+
+
 @pytest.mark.parametrize("format", [f for f in FORMATS if f != "terminal"])
 def test_the_order_of_the_cells_changes_no_byte(format):
     cells = mixed()

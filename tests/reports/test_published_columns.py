@@ -1,0 +1,140 @@
+"""Where a published table keeps its numbers: columns of their own, tasks by another name, lines told apart."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.contracts import Published, Row, RunResult
+from harness.errors import UserError
+from reports import render, with_published
+from tests.reports.synthetic import STUDY, TASKS, cell, table
+
+FIXED = {"student": "bilstm", "init": "random"}
+
+
+def measured(row, task="sst2", **metrics):
+    """A cell of one run with these metrics."""
+    made = RunResult(f"{row.name}{task}", 0, {}, metrics, 0.0, {})
+    return cell(row, task, (), row.init, student=row.student, seeds=(made,), trials=(made,), wanted_seeds=1)
+
+
+def compared(cells, rows, published, **changes):
+    study = replace(STUDY, rows=tuple(rows), students=(), published=published, **changes)
+    return with_published(table(cells, study), study)
+
+
+def printed(made):
+    """{row: its printed numbers} of our lines."""
+    lines = [line for block in made.comparison.blocks for line in block.lines]
+    return {line.label: [pair.printed for pair in line.pairs] for line in lines}
+
+
+@pytest.fixture(autouse=True)
+def labels(monkeypatch):
+    for name, label in (("mnli", "MNLI"), ("qqp", "QQP"), ("speed", "Speed"), ("mrpc", "MRPC")):
+        monkeypatch.setitem(TASKS, name, replace(TASKS["sst2"], name=name, label=label))
+
+
+SIZE = Published(
+    ("liu2020_table3_2_size_speed.csv",),
+    "Liu, Table 3.2",
+    row_column="row",
+    task_column="workload",
+    task_names={
+        "sst2": "SST-2 training set, single sentences (67,350)",
+        "qqp": "QQP training set",  # one of the two that the cell lists
+    },
+    metric_columns={"seconds": {"quantity": "inference time"}},
+    value_columns={"millions_without_embeddings": "parameters_millions", "speed_ratio": "factor"},
+)
+SHOWN = ("seconds", "speed_ratio", "millions_without_embeddings")
+
+
+def test_each_metric_reads_its_own_column_and_each_task_its_own_name():
+    rows = [Row("student", "", "Ours", "Distilled BiLSTM", **FIXED)]
+    sizes = {"seconds": 2.5, "speed_ratio": 1.5, "millions_without_embeddings": 0.98123}
+    cells = [measured(rows[0], task, **sizes) for task in ("sst2", "qqp")]
+    made = compared(cells, rows, SIZE, procedure="speed", metrics={"sst2": SHOWN, "qqp": SHOWN})
+    assert printed(made) == {"Ours": ["2.44", "1", "0.96", "31.14", "1", "1.59"]}
+    text = " ".join(render(made, "markdown").split())
+    assert "| published | 2.44 s | 1× | 0.96 M | 31.1 s | 1× | 1.59 M |" in text
+    assert "| difference | +0.06 s | +0.50× | +0.021 M |" in text
+    assert [line.label for line in made.comparison.others] == ["BERT_LARGE", "ELMo"]
+
+
+def test_a_table_without_tasks_reads_its_columns_too():
+    published = Published(
+        ("liu2020_table4_4_inference_time.csv",),
+        "Liu, Table 4.4",
+        row_column="row",
+        task_column="",
+        value_columns={"millions_without_embeddings": "parameters_millions"},
+    )
+    rows = [Row("mkd", "", "Ours", "MKD-LSTM", **FIXED)]
+    cells = [measured(rows[0], "speed", millions_without_embeddings=10.234)]
+    made = compared(cells, rows, published, procedure="speed", metrics={"speed": "millions_without_embeddings"})
+    assert made.comparison.blocks[0].lines[0].pairs[0].difference == pytest.approx(0.034)
+    assert "+0.0 M" in render(made, "markdown")
+
+
+def test_a_metric_may_be_printed_under_a_task_of_its_own():
+    published = Published(
+        ("wu2020_table4_distillation_data_size.csv",),
+        "Wu et al., Table 4",
+        row_column="row",
+        metric_columns={"distillation_loss": {"task": "Wikipedia"}},
+    )
+    rows = [Row(f"m{i}", "", f"{i} million", f"{i}M", **FIXED) for i in (0, 1)]
+    scores = {"accuracy": 0.9, "distillation_loss": 0.03}
+    cells = [measured(row, task, **scores) for row in rows for task in ("sst2", "mnli")]
+    made = compared(cells, rows, published, metrics={"sst2": ("accuracy", "distillation_loss")})
+    assert printed(made) == {"0 million": ["84.5", "", "70.23"], "1 million": ["88.9", "0.0288", "72.01"]}
+    (pairs,) = [line.pairs for line in made.comparison.blocks[0].lines if line.label == "1 million"]
+    assert pairs[1].difference == pytest.approx(0.0012) and pairs[1].note == 0
+
+
+def test_of_two_splits_the_one_that_the_row_names_is_compared():
+    wanted = {"row": "No Aug. (logit)", "split": "dev"}
+    rows = [Row("logit", "", "Logits", wanted, **FIXED)]
+    published = Published(("liu2020_table3_3_augmentation_ablation.csv",), "Liu, Table 3.3", row_column="row")
+    cells = [measured(rows[0], task, accuracy=0.9, f1=0.8) for task in ("sst2", "qqp")]
+    made = compared(cells, rows, published, metrics={"qqp": ("f1", "accuracy")})
+    assert printed(made) == {"Logits": ["87.50", "83.87", "88.26"]}
+    with pytest.raises(UserError, match="several numbers for Logits on SST-2"):
+        compared(cells, [replace(rows[0], published="No Aug. (logit)")], published)
+
+
+def test_rows_of_one_label_are_told_apart_by_another_column():
+    groups = {"Sentiment Task": "89.9", "PI Tasks": "89.3"}
+    rows = [Row(g, "", g, {"row": "MKD-LSTM", "section": g}, **FIXED) for g in groups]
+    published = Published(("liu2020_table4_3_training_task_ablation.csv",), "Liu, Table 4.3", row_column="row")
+    made = compared([measured(row, accuracy=0.9) for row in rows], rows, published)
+    assert printed(made) == {group: [number] for group, number in groups.items()}
+
+
+def test_each_glue_metric_and_both_dev_sets_of_mnli_find_their_line():
+    rows = [Row("mkd", "", "Ours", {"row": "MKD-LSTM", "section": "PI Tasks"}, **FIXED)]
+    published = Published(("liu2020_table4_3_training_task_ablation.csv",), "Liu, Table 4.3", row_column="row")
+    scores = {"accuracy": 0.9, "f1": 0.8, "mismatched_accuracy": 0.7, "accuracy_f1_mean": 0.85}
+    shown = {"mrpc": ("accuracy_f1_mean", "f1", "accuracy"), "mnli": ("accuracy", "mismatched_accuracy")}
+    cells = [measured(rows[0], task, **scores) for task in shown]
+    made = compared(cells, rows, published, metrics=shown)
+    assert [c.name for c in made.comparison.columns] == [
+        "MNLI accuracy",
+        "MNLI mismatched accuracy",
+        "MRPC f1",
+        "MRPC accuracy",
+    ]
+    assert printed(made) == {"Ours": ["73.2", "73.9", "85.2", "77.2"]}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"value_columns": {"seconds": "tiem"}}, "unknown column of liu2020_table3_2_size_speed.csv 'tiem'"),
+        ({"task_names": {"sst2": "SST-2 trainin set"}}, "unknown workload in .* did you mean SST-2 training set"),
+    ],
+)
+def test_a_wrong_declaration_is_one_sentence(changes, message):
+    with pytest.raises(UserError, match=message):
+        compared([], [], replace(SIZE, **changes))
