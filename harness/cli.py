@@ -115,6 +115,20 @@ def parser() -> Parser:
         help="what is done, running, failed, left",
         description="What is done, running, failed and left.",
     )
+    submit = commands.add_parser(
+        "submit",
+        parents=[seen],
+        allow_abbrev=False,
+        help="write GLUE submission files",
+        description="Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
+        "and write the files that GLUE's server takes.",
+    )
+    submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
+    submit.add_argument("--student", metavar="S", help="which student, where the row has several")
+    submit.add_argument("--init", metavar="I", help="which initialisation, where the row has several")
+    submit.add_argument("--tasks", nargs="+", metavar="A", help="only these tasks")
+    submit.add_argument("--data", metavar="DIR", help="where the test files are (default: where the plan has its data)")
+    submit.add_argument("--to", required=True, metavar="FOLDER", help="where the files are written")
     show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
@@ -129,7 +143,7 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
-    from harness import commands, viewing
+    from harness import commands, submitting, viewing
 
     try:
         options = parser().parse_args(arguments)
@@ -141,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "report": viewing.report,
             "status": viewing.status,
             "show": viewing.show,
+            "submit": submitting.submit,
         }[options.command]
         status: int = work(options)
         sys.stdout.flush()

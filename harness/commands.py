@@ -16,6 +16,7 @@ from harness.ledger import Ledger, atomic_write, cannot_write
 from harness.viewing import plan_file, say, table_of
 
 Plan = dict[str, Any]
+DISTILLED = ("general", "multi_task")  # runs whose students others start from
 
 
 def run(options: Namespace) -> int:
@@ -192,7 +193,7 @@ def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
         kind, _, run = cell["specification"].get("init", "").partition(":")
         if kind != "pretrained" or cell["refused"]:
             continue
-        if plan["first"].get(run, {}).get("specification", {}).get("kind") == "general":
+        if plan["first"].get(run, {}).get("specification", {}).get("kind") in DISTILLED:
             continue  # made before the cell
         if not _distilled(ledger, run):
             runs = [name for name in ledger.runs() if _distilled(ledger, name)]
@@ -201,9 +202,9 @@ def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
 
 
 def _distilled(ledger: Ledger, run: str) -> bool:
-    """True for a finished general distillation."""
+    """True for a finished distillation on a corpus or on several tasks."""
     record = ledger.read(run) or {}
-    return record.get("status") == "finished" and record["specification"]["kind"] == "general"
+    return record.get("status") == "finished" and record["specification"]["kind"] in DISTILLED
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any) -> int:

@@ -25,7 +25,8 @@ class Signal(str, Enum):
     """Something a model can emit. Shapes: B examples, L tokens, D width, H heads, C labels, V vocabulary."""
 
     LOGITS = "logits"  # (B, C); C = 1 for regression
-    SENTENCE = "sentence"  # (B, D): a transformer's last first-token state, before any pooler
+    SENTENCE = "sentence"  # (B, D): a transformer's last first-token state, before any pooler;
+    # (B, 2, D) of pairs whose sentences are read apart
     HIDDEN_STATES = "hidden_states"  # per layer (B, L, D); layer 0 is the embedding output
     ATTENTION_SCORES = "attention_scores"  # per layer (B, H, L, L), before softmax, padding not masked
     VALUES = "values"  # per layer (B, H, L, D / H)
@@ -95,7 +96,8 @@ class Batch:
     encodings: one mapping for single sentences and joint pairs, two for pairs encoded apart; each holds
     input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L). targets: (B, L) int64,
     of masked text the token that stood at each position to predict and -100 elsewhere; None for a labelled task.
-    epoch: the pass over the data, 0-based; masks differ from one to the next.
+    epoch: the pass over the data, 0-based; masks differ from one to the next. task: where a model is trained on several
+    tasks, the one whose examples these are.
     """
 
     ids: Tensor
@@ -103,6 +105,7 @@ class Batch:
     encodings: tuple[dict[str, Tensor], ...]
     targets: Tensor | None = None
     epoch: int = 0
+    task: str = ""
 
     @property
     def mask(self) -> Tensor:
@@ -115,9 +118,10 @@ class ModelInfo:
     """What is known of a model before any weight is loaded.
 
     labels is the width of the logits (1 for regression, 0 on a corpus); tokenizer is a fingerprint: two models with
-    the same one split text into the same tokens; pair_encoding is joint, diffcat or compare. sentence_width is the
-    width of `sentence` where that is not `width`. first_token_sees_all: the first token's state depends on the whole
-    sentence, as in a transformer; in a model that only reads forward it does not.
+    the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two sequences that are
+    read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of the training
+    texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: the first token's
+    state depends on the whole sentence, as in a transformer; in a model that only reads forward it does not.
     """
 
     name: str
@@ -247,6 +251,11 @@ class Row:
     stage the epochs of both stages together. mark is a sentence printed under the table wherever the row was made
     otherwise than the rest. published tells the row's lines in the published table: the value of its row column, or
     values of several columns by name.
+
+    teacher: the row is the teacher itself, fine-tuned with the row's settings. improves names two rows, and this one
+    has no cells of its own: it shows by how much the first is better than the second. training_tasks are those that a
+    student distilled on several tasks learns from, where they are not those of the table. point places the row in a
+    line figure: (the line's label, where on the horizontal axis).
     """
 
     name: str
@@ -261,6 +270,10 @@ class Row:
     tasks: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: str = ""
+    teacher: bool = False
+    improves: tuple[str, ...] = ()
+    training_tasks: tuple[str, ...] = ()
+    point: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -288,8 +301,10 @@ class Published:
     row_column and task_column name the CSV's columns. axes maps a CSV column to the axis of ours that it must equal:
     "student" or "init" (an initialisation without what follows its colon). init, where it is no column, is the
     initialisation all the numbers were made with. metric_columns maps one of our metrics to the values of CSV columns
-    that single its lines out. reasons say why lines with these values in these columns cannot equal ours. notes are
-    oddities, beyond those of the CSV's own note column, that are printed wherever the numbers are.
+    that single its lines out; value_columns names the column of a metric's values where it is not value_column.
+    task_names maps a task of ours to what its lines print in the task column, where that is not its label. reasons say
+    why lines with these values in these columns cannot equal ours. notes are oddities, beyond those of the CSV's own
+    note column, that are printed wherever the numbers are.
     """
 
     files: tuple[str, ...]
@@ -300,6 +315,8 @@ class Published:
     axes: Mapping[str, str] = field(default_factory=dict)
     init: str = ""
     metric_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    value_columns: Mapping[str, str] = field(default_factory=dict)
+    task_names: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[tuple[Mapping[str, str], str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -309,8 +326,13 @@ class Study:
     """A declared comparison: which rows, students and procedure, at which sizes, answering which published table.
 
     procedure is one_stage, two_stage, general (distil on a corpus by the row's objective, then fine-tune without the
-    teacher), or, where nothing is trained, count (parameters) or speed (of encoding). metrics maps a task to the
-    metric or metrics its columns show; epochs and settings are chosen by the first.
+    teacher), multi_task (distil one student from one teacher on all tasks together), untuned (compare sentence vectors
+    that no task has tuned), or, where nothing is trained, count (parameters) or speed (of encoding). metrics maps a
+    task to the metric or metrics its columns show; epochs and settings are chosen by the first.
+
+    general is the objective of the distillation that the initialisations `pretrained` (on a corpus) and `multi_task`
+    start from. analysis is what is recorded of each model beyond its scores: "" or masked_word_entropy. figure says
+    what the horizontal axis of the line figure is, whose points are the rows'.
     """
 
     name: str
@@ -322,6 +344,9 @@ class Study:
     profiles: Mapping[str, Profile]
     published: Published | None = None
     metrics: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    general: str = "mlm_kd"
+    analysis: str = ""
+    figure: str = ""
 
     def profile(self, name: str) -> Profile:
         """The profile called `name`. Raises UserError with the valid names."""

@@ -1,4 +1,4 @@
-"""The objective of sentence representation approximation."""
+"""The objectives of sentence representation approximation."""
 
 from __future__ import annotations
 
@@ -27,3 +27,28 @@ class Cosine(Objective):
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         theirs = teacher.sentence.detach()
         return 0.5 * (1 - F.cosine_similarity(student.sentence, theirs, dim=-1)).mean()
+
+
+@objective("pair_cosine", needs={Signal.SENTENCE})
+class PairCosine(Objective):
+    """(cos(S_u, S_v) - cos(T_u, T_v))^2 of the two sentences u, v of a pair, mean over the batch: wu2020, section 5.5.
+
+    The sentence vectors of pairs are (B, 2, D) on each side; the widths may differ.
+    """
+
+    @classmethod
+    def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+        if not task.pair:
+            return f"{cls.name} compares the two sentences of a pair, but task {task.name} has no pairs"
+        if student.pair_encoding in ("joint", "biattention"):
+            return (
+                f"{cls.name} compares sentences read alone, but {student.name} reads a pair as {student.pair_encoding}"
+            )
+        return ""
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+        ours, theirs = student.sentence, teacher.sentence.detach()
+        return F.mse_loss(
+            F.cosine_similarity(ours[:, 0], ours[:, 1], dim=-1),  # (B, 2, D) -> (B,)
+            F.cosine_similarity(theirs[:, 0], theirs[:, 1], dim=-1),
+        )

@@ -13,11 +13,14 @@ from harness.errors import unknown
 from harness.modeling.bases import Student, StudentConfig
 
 
-def build_student(name: str, settings: Mapping[str, Any], source: Mapping[str, Any], outputs: int) -> Student:
+def build_student(
+    name: str, settings: Mapping[str, Any], source: Mapping[str, Any], outputs: int, pairs: bool = False
+) -> Student:
     """The student called `name` with random weights, on torch's current device; reads no weights.
 
     settings are hyperparameters without the student's name before them; source is the teacher's Hugging Face
-    configuration; outputs is the task's width. Raises UserError for an unknown student, setting or value.
+    configuration, whose vocabulary stands for one made of training texts; outputs is the task's width and pairs says
+    that its examples are pairs. Raises UserError for an unknown student, setting or value.
     """
     plugin = registry.STUDENTS.get(name)
     for setting in settings:
@@ -27,7 +30,7 @@ def build_student(name: str, settings: Mapping[str, Any], source: Mapping[str, A
         setting: declared.check(f"{name}.{setting}", settings.get(setting, declared.default))
         for setting, declared in plugin.hyperparameters.items()
     }
-    return plugin(StudentConfig(student=name, settings=own, source=dict(source), outputs=outputs))
+    return plugin(StudentConfig(student=name, settings=own, source=dict(source), outputs=outputs, pairs=pairs))
 
 
 def count(model: PreTrainedModel) -> dict[str, int]:

@@ -23,21 +23,30 @@ BATCHES = 8  # of different sequences, taken in turn, so that no cache holds the
 TURN_SECONDS = 0.5  # a model faster than this is called several times per turn
 
 
-def encode(model: PreTrainedModel, ids: Tensor) -> Tensor:
+def encode(model: PreTrainedModel, ids: Tensor, pairs: bool = False) -> Tensor:
     """What the model makes of token ids (B, L), every token counting: a student's sentence vectors (B, D), of another
-    model the encoder's last states (B, L, D). Neither runs the layers that answer a task."""
+    model the encoder's last states (B, L, D). Neither runs the layers that answer a task.
+
+    pairs: the two halves of a row are the sentences of a pair. A student that reads them apart then gives its answers,
+    for only there do they come together; any other model reads the row as one sequence.
+    """
     with torch.no_grad():
+        if isinstance(model, Student) and pairs and _apart(model):
+            return model(as_batch(*ids.chunk(2, 1)), Want(logits=True)).logits
         if isinstance(model, Student):
             return model(as_batch(ids), Want(sentence=True)).sentence
         states: Tensor = model.base_model(input_ids=ids).last_hidden_state
         return states
 
 
-def as_batch(ids: Tensor) -> Batch:
-    """Token ids (B, L) as a batch of single sentences without padding."""
-    count = len(ids)
-    encoding = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    return Batch(torch.arange(count, device=ids.device), torch.zeros_like(ids[:, 0]), (encoding,))
+def _apart(model: Student) -> bool:
+    return model.config.settings.get("pair_encoding", model.pair_encodings[0]) != "joint"
+
+
+def as_batch(*ids: Tensor) -> Batch:
+    """Token ids (B, L), one tensor for single sentences and two for pairs, as a batch without padding."""
+    encodings = tuple({"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids)
+    return Batch(torch.arange(len(ids[0]), device=ids[0].device), torch.zeros_like(ids[0][:, 0]), encodings)
 
 
 def random_batches(vocabulary: int, batch: int, length: int, device: torch.device) -> list[Tensor]:
@@ -110,17 +119,19 @@ def measure(
     length: int,
     rounds: int,
     threads: int,
+    pairs: bool = False,
 ) -> dict[str, float]:
     """The model's encoding speed beside the reference's, both on the model's device and left in evaluation mode.
 
-    vocabulary is the number of token ids that both know; threads are restored afterwards.
+    vocabulary is the number of token ids that both know; threads are restored afterwards. length: tokens of a sentence,
+    of which a pair has two.
     """
-    batches = random_batches(vocabulary, batch, length, model.device)
+    batches = random_batches(vocabulary, batch, length * (2 if pairs else 1), model.device)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         both = {"model": model.eval(), "reference": reference.eval()}
-        calls = {name: over(partial(encode, one), batches) for name, one in both.items()}
+        calls = {name: over(partial(encode, one, pairs=pairs), batches) for name, one in both.items()}
         seconds = compare(calls, rounds)
     finally:
         torch.set_num_threads(before)

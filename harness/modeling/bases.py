@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,7 +56,11 @@ class Objective(nn.Module):
 
 
 class StudentConfig(PreTrainedConfig):
-    """Everything needed to build a student again: its settings, the teacher's configuration and the task's width."""
+    """Everything needed to build a student again: its settings, the teacher's configuration and what the task asks.
+
+    outputs: the task's width. pairs: the task's examples are pairs. vocabulary: the size of a vocabulary of the
+    student's own, 0 where it reads with the teacher's.
+    """
 
     model_type = "harness_student"
 
@@ -66,12 +70,16 @@ class StudentConfig(PreTrainedConfig):
         settings: dict[str, Any] | None = None,
         source: dict[str, Any] | None = None,
         outputs: int = 2,
+        pairs: bool = False,
+        vocabulary: int = 0,
         **kwargs: Any,
     ):
         self.student = student
         self.settings = settings or {}
         self.source = source or {}  # the teacher's Hugging Face configuration, as a dictionary
         self.outputs = outputs
+        self.pairs = pairs
+        self.vocabulary = vocabulary
         super().__init__(**kwargs)
 
 
@@ -96,10 +104,20 @@ class Student(PreTrainedModel):
         raise TypeError(f"student {cls.name} has no describe")
 
     @classmethod
+    def tokenizer(
+        cls, settings: Mapping[str, Any], teacher: PreTrainedTokenizerBase, texts: Iterable[str]
+    ) -> PreTrainedTokenizerBase:
+        """What the student reads text with: the teacher's tokenizer, or one that it makes of the training texts.
+
+        Not asked where the student starts from another run's, whose tokenizer it keeps.
+        """
+        return teacher
+
+    @classmethod
     def canonical_init(cls, init: str) -> str:
         """The one spelling of an initialisation. Raises UserError for one that this student does not know.
 
-        `pretrained` and `pretrained:RUN` are the engine's and never come here.
+        `pretrained`, `pretrained:RUN` and `multi_task` are the engine's and never come here.
         """
         return init.strip()
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Task, Want
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
@@ -61,6 +61,11 @@ def stage(terms: Terms) -> str:
     """The stage that all terms share, "intermediate" or "prediction"; "mixed" where they differ."""
     stages = {OBJECTIVES.get(name).stage for _, name in terms}
     return stages.pop() if len(stages) == 1 else "mixed"
+
+
+def masks(expression: str) -> bool:
+    """True if a term predicts masked tokens."""
+    return any(Signal.MLM_LOGITS in OBJECTIVES.get(name).needs for _, name in parse(expression))
 
 
 def declared(terms: Terms) -> dict[str, Hyperparameter]:

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from harness import pairing, registry
-from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Row, Task, Want
+from harness.contracts import LayerMap, Row, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.ledger import digest, identity
 from harness.modeling import combine
 from harness.search import settings as merging
+from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices, own_name
+from harness.search.jointly import Jointly
 from harness.search.making import Making
 from harness.search.request import Asked
 from harness.training.augmented import MASKED
 from harness.training.augmented import check as check_augmentation
-from harness.training.settings import GENERAL, PREDICTION, SPEED_SETTINGS, TRAINING
+from harness.training.settings import PREDICTION
 
-PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
-
-
-def declared_by(student: Any, objective: str, procedure: str) -> dict[str, Hyperparameter]:
-    """Every setting that a cell of this student and objective has, its general distillation included."""
-    own = {f"{student.name}.{name}": h for name, h in student.hyperparameters.items()}
-    if procedure in ("count", "speed"):
-        return own | (SPEED_SETTINGS if procedure == "speed" else {})
-    terms = combine.parse(objective)
-    declared = TRAINING | own | combine.declared(terms)
-    if procedure == "two_stage" and combine.stage(terms) == "intermediate":
-        declared |= combine.declared(combine.parse(PREDICTION))
-    return declared | combine.declared(combine.parse(GENERAL))
+Specification = dict[str, Any]
 
 
 class Cells:
@@ -45,129 +35,153 @@ class Cells:
         self,
         asked: Asked,
         making: Making,
-        teachers: Mapping[str, str],
+        tasks: Sequence[Task],
         checkpoints: Mapping[str, str],
         defaults: Mapping[str, Any],
     ):
-        self.asked, self.making, self.teachers = asked, making, teachers
-        self.checkpoints, self.defaults = checkpoints, defaults
+        self.asked, self.making, self.checkpoints, self.defaults = asked, making, checkpoints, defaults
+        self.tasks = {task.name: task for task in tasks}
+        self.choices = Choices(asked)
+        self.jointly = Jointly(asked, making, self.tasks)
         self.found: list[dict[str, Any]] = []
         self.inits: list[str] = []
         self.wants: dict[str, Want] = {}
         self.used: set[str] = set()
         self.sources: dict[str, list[str]] = {}
         self._places: set[tuple[str, ...]] = set()
-        self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
     def add(self, row: Row, task: Task) -> None:
         """Add the row's cells on a task: one for each student and initialisation that it leaves free."""
         procedure = row.procedure or self.asked.study.procedure
-        if row.tasks and task.name not in row.tasks:
+        if row.improves or (row.tasks and task.name not in row.tasks):
             return
-        if row.checkpoint and not self.asked.measured:
-            self._fine_tuned(row, task)
-            return
-        if row.checkpoint:
-            self._measured(None, row, task, procedure)
-            return
-        for student in self.asked.students_of(row):
-            if self.asked.measured:
+        if self.asked.measured:
+            for student in [None] if row.checkpoint else self.asked.students_of(row):
                 self._measured(student, row, task, procedure)
-                continue
-            for init in self.asked.inits_of(row):
-                self._trained(student, init, row, task, procedure)
+        elif row.checkpoint:
+            self._fine_tuned(row, task)
+        elif row.teacher:
+            self._teacher(row, task, procedure)
+        else:
+            for student in self.asked.students_of(row):
+                for init in self.asked.inits_of(row):
+                    self._student(student, init, row, task, procedure)
 
-    # ------------------------------------------------------------ cells that train a student
-
-    def _trained(self, student: Any, init: str, row: Row, task: Task, procedure: str) -> None:
-        declared = declared_by(student, row.objective, procedure)
-        fixed, settings, refused = self._settings(student, row, task, declared)
-        shown, given, by_content = self._init(student, init)
-        if (place := (student.name, by_content, row.name, task.name)) in self._places:
+    def _student(self, student: Any, init: str, row: Row, task: Task, procedure: str) -> None:
+        choice = self.choices.choose(row, student, init, None if procedure == MULTI_TASK else task, procedure)
+        if (place := (student.name, choice.by_content, row.name, task.name)) in self._places:
             return  # two spellings of one initialisation
         self._places.add(place)
-        general, pretrained = procedure == "general", given.partition(":")[0] == PRETRAINED
-        if general and pretrained:
+        if procedure == "general" and choice.kind == PRETRAINED:
             raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")
-        base, metric = "random" if pretrained else given, self.asked.study.shown(task)[0]
-        own, teacher = _own(student, settings), self.asked.teacher.info(task)
-        try:
-            refused = refused or ("" if pretrained else student.refuse_init(given, own))
-            described: ModelInfo = student.describe(own, teacher, task)
-        except UserError as error:  # settings that are sound each by itself, but not together
-            refused, described = refused or str(error), teacher
-        self.inits += [shown] if shown not in self.inits else []
-        if refused:
-            nothing = {"metric": metric, "settings": settings}
-            self._add(row, student.name, shown, task, nothing, declared, refused=refused)
-            return
-        layers: LayerMap = student.layer_map(base, described, teacher)
+        if procedure == MULTI_TASK and choice.kind == MULTI_TASK:
+            raise UserError(f"row {row.name} is distilled on several tasks itself, so it cannot start from {init}")
+        if not choice.refused:
+            try:
+                choice.describe(task)
+            except UserError as error:  # settings that are sound each by itself, but not together
+                choice.refused = str(error)
+        self.inits += [choice.shown] if choice.shown not in self.inits else []
+        if choice.refused:
+            self._refused(choice, task, choice.refused)
+        elif procedure == MULTI_TASK:
+            self._joint(choice, task)
+        elif procedure == "untuned":
+            self._untuned(choice, task)
+        else:
+            self._trained(choice, task)
+
+    # ------------------------------------------------------------ cells that train a student on a task
+
+    def _trained(self, choice: Choice, task: Task) -> None:
+        student, row, procedure = choice.student, choice.row, choice.procedure
+        described, teacher = choice.describe(task), self.asked.teacher.info(task)
+        layers: LayerMap = student.layer_map(choice.base, described, teacher)
         # In the procedure `general` the row's objective trains on the corpus, and the labels alone on the task.
+        general = procedure == "general"
         objective = "labels_only" if general else combine.canonical(row.objective)
         terms = combine.parse(objective)
         refused = pairing.refusal(objective, "one_stage" if general else procedure, described, teacher, task)
-        on_corpus = combine.canonical(row.objective if general else GENERAL)
-        distilled = general or given == PRETRAINED
-        if distilled and not refused:
-            refused = self._refused_on_corpus(student, on_corpus, settings)
+        on_corpus = combine.canonical(row.objective if general else self.asked.study.general)
         stages = [terms]
         if procedure == "two_stage" and combine.stage(terms) == "intermediate":
             stages.append(combine.parse(PREDICTION))
         elif procedure == "two_stage" and row.equal_epochs:
-            settings["epochs"] *= 2
+            choice.settings["epochs"] *= 2
         want = Want()
         for stage in stages:
             want |= combine.wants(stage, described, teacher, layers)[1]
         after: list[str] = []
+        starts: list[str] = []
+        by_content, distilled = choice.by_content, general or choice.init == PRETRAINED
         if distilled and not refused:
-            start = "random" if pretrained else by_content
-            run = self.making.general(student, start, on_corpus, self._of_general(student, on_corpus, settings))
-            after.append(run)
+            run, refused = self._distilled(choice, on_corpus)
             by_content = f"{PRETRAINED}:{run}"
+            after += [run] if run else []
+        if choice.kind == MULTI_TASK and not refused:
+            starts, refused = self._joint_starts(choice)
+            by_content = f"{PRETRAINED}:{starts[0]}" if starts else by_content
+            after += starts
+        metric = self.asked.study.shown(task)[0]
+        settings = self._of_task(choice, objective, on_corpus, distilled)
         alone = by_content.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
-        if not alone:
-            after.append(self.teachers[task.name])
-        specification = {
+        specification: Specification = {
             "kind": "student",
             "task": task.name,
             "data": self.asked.contents.data(task),
-            "teacher": self.making.who()[0] if alone else self.teachers[task.name],
+            "teacher": self.making.who()[0] if alone else self._teacher_of(task, metric, choice.settings),
             "student": student.name,
             "init": by_content,
             "objective": objective,
             "procedure": "one_stage" if general else procedure,
             "metric": metric,
-            "settings": self._of_task(student, objective, procedure, settings),
+            "settings": settings,
         }
-        if len(student.pair_encodings) == 1:  # otherwise it is a setting
-            specification["pair_encoding"] = student.pair_encodings[0]
-        after += self._augmented(specification)
+        after += [] if alone else [specification["teacher"]]
+        after += self._augmented(choice.encoding(specification))
+        specification |= {"analysis": self.asked.study.analysis} if self.asked.study.analysis else {}
         sizes = {"layers": described.layers, "width": described.width}
-        self._add(
-            row, student.name, shown, task, specification, declared, fixed, after, refused, len(stages), layers, sizes
-        )
+        self._add(choice, task, specification, after, refused, len(stages), layers, sizes, starts)
         if not refused:
             idle = {setting for stage in stages for setting in combine.idle(stage, task)}
-            idle |= self._only_general(objective) - (self._declared_on_corpus(on_corpus) if distilled else set())
-            self._use(fixed, settings, student, task, idle)
+            idle |= self._only_general(objective) - (_declared(on_corpus) if distilled else set())
+            self._use(choice, task, idle)
             self.wants[task.name] = self.wants.get(task.name, Want()) | want
 
-    def _refused_on_corpus(self, student: Any, objective: str, settings: Mapping[str, Any]) -> str:
-        teacher = self.asked.teacher.info(CORPUS)
-        described = student.describe(_own(student, settings), teacher, CORPUS)
-        return pairing.refusal(objective, "general", described, teacher, CORPUS)
-
-    def _of_general(self, student: Any, objective: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a cell that its general distillation depends on."""
+    def _distilled(self, choice: Choice, objective: str) -> tuple[str, str]:
+        """(the run that distils the choice's student on the corpus, why there can be none)."""
+        student, teacher = choice.student, self.asked.teacher.info(CORPUS)
+        described = choice.describe(CORPUS)
+        refused = pairing.refusal(objective, "general", described, teacher, CORPUS)
+        elsewhere = choice.elsewhere("general.")
+        if self.making.general_settings(elsewhere)["text"] == "masked" and described.tokenizer != teacher.tokenizer:
+            refused = refused or (
+                f"masked text is that of the teacher's tokenizer, but {student.name} has a vocabulary of its own: "
+                "general.text=sentences is read by each with its own"
+            )
+        elif self.making.general_settings(elsewhere)["text"] == "sentences" and combine.masks(objective):
+            refused = refused or f"{objective} predicts masked tokens, but general.text is sentences"
+        if refused:
+            return "", refused
+        start = choice.by_content
+        if choice.kind == PRETRAINED:  # what the distillation itself starts from
+            inits = self.asked.request.inits or self.asked.profile.inits
+            plain = [init for init in inits if init.partition(":")[0] not in (PRETRAINED, MULTI_TASK)] or ["random"]
+            start = self.choices.choose(choice.row, student, plain[0], choice.task, choice.procedure).by_content
         names = {f"{student.name}.{n}" for n in set(student.hyperparameters) - student.head_settings}
-        return {name: settings[name] for name in sorted(names | self._declared_on_corpus(objective))}
+        own = {name: choice.settings[name] for name in sorted(names | _declared(objective))}
+        return self.making.general(student, start, objective, own, elsewhere), ""
 
-    def _of_task(self, student: Any, objective: str, procedure: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a cell that act on the task: those of an objective on the corpus do not."""
-        names = set(declared_by(student, objective, procedure)) - self._only_general(objective)
-        return {name: value for name, value in settings.items() if name in names}
+    def _teacher_of(self, task: Task, metric: str, settings: Mapping[str, Any]) -> str:
+        """The run of the teacher that a cell with these settings imitates: it has the same share of the data."""
+        return self.making.of_task(task, metric, {"train_fraction": settings["train_fraction"]})
 
-    def _augmented(self, specification: dict[str, Any]) -> list[str]:
+    def _of_task(self, choice: Choice, objective: str, on_corpus: str, distilled: bool) -> dict[str, Any]:
+        """The settings that act on the task: those of an objective on the corpus do not."""
+        only = self._only_general(objective) | ((_declared(on_corpus) - _declared(objective)) if distilled else set())
+        return {name: value for name, value in choice.settings.items() if name not in only}
+
+    def _augmented(self, specification: Specification) -> list[str]:
         """Write into the specification what its augmentation is by content; the runs that it waits for."""
         settings = specification["settings"]
         check_augmentation(settings["augmentation"])
@@ -178,143 +192,183 @@ class Cells:
         specification["masked_teacher"], after = self.making.masked()
         return after
 
-    @staticmethod
-    def _declared_on_corpus(objective: str) -> set[str]:
-        return set(combine.declared(combine.parse(objective)))
-
     def _only_general(self, objective: str) -> set[str]:
         """The settings of the usual general distillation that the task's own objective has not."""
-        return self._declared_on_corpus(GENERAL) - self._declared_on_corpus(objective)
+        return _declared(self.asked.study.general) - _declared(objective)
 
-    def _init(self, student: Any, init: str) -> tuple[str, str, str]:
-        """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
-        kind, colon, argument = (part.strip() for part in init.partition(":"))
-        if kind == PRETRAINED:
-            return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
-        canonical = student.canonical_init(init)
-        if kind not in student.file_inits:
-            return canonical, canonical, canonical
-        content = self.asked.contents.by_content(canonical)
-        shown = f"{kind}:{Path(argument).name}"
-        if self._shown.setdefault(shown, content) != content:  # another file of the same name
-            shown = f"{shown} ({content.partition(':')[2][:6]})"
-        return shown, canonical, content
+    # ------------------------------------------------------------ cells of a student distilled on several tasks
 
-    def _settings(
-        self, student: Any, row: Row, task: Task, declared: Mapping[str, Hyperparameter]
-    ) -> tuple[dict[str, str], dict[str, Any], str]:
-        """(overrides that name a setting of the cell, by that name; its settings; why the row's own do not apply)."""
-        profile = self.asked.profile
+    def _joint(self, choice: Choice, task: Task) -> None:
+        """A cell of a joint run, which the cells of all its tasks share."""
+        without = self._only_general(choice.row.objective)
+        settings = {name: value for name, value in choice.settings.items() if name not in without}
+        specification, refused = self.jointly.specification(choice, choice.row.objective, settings)
+        if not refused and task.name not in specification["tasks"]:
+            only = ", ".join(specification["tasks"])
+            refused = f"row {choice.row.name} trains on {only} alone, and is not fine-tuned"
+        if refused:
+            self._refused(choice, task, refused)
+            return
+        after = [specification["teacher"], *self._augmented(specification)]
+        described = choice.describe(task)
+        self._add(choice, task, specification, after, size={"layers": described.layers, "width": described.width})
+        self._use(choice, None, without)
 
-        def named(layer: Mapping[str, Any]) -> dict[str, Any]:
-            """The layer's settings that the cell has; "student.NAME" is the student's own."""
-            found = {own_name(student, key): value for key, value in layer.items()}
-            return {key: value for key, value in found.items() if key in declared}
-
-        lacking = sorted(key for key in row.settings if own_name(student, key) not in declared)
-        refused = (
-            f"{student.name} has no setting {lacking[0].rpartition('.')[2]}, as row {row.name} asks" if lacking else ""
+    def _joint_starts(self, choice: Choice) -> tuple[list[str], str]:
+        """(the joint runs, by seed, that the choice's student starts from, why there can be none)."""
+        specification, refused = self.jointly.specification(
+            choice, self.asked.study.general, self.jointly.settings(choice)
         )
-        fixed = named(self.asked.overrides)
-        settings: dict[str, Any] = {name: h.default for name, h in declared.items()}
-        for layer in (profile.settings, profile.task_settings.get(task.name, {}), row.settings, fixed):
-            settings |= {key: merging.check(key, value, declared) for key, value in named(layer).items()}
-        encoding = own_name(student, "student.pair_encoding")
-        if encoding in settings and not task.pair:
-            settings[encoding] = declared[encoding].default  # a single sentence is read in one way
-        return fixed, settings, refused
+        if refused:
+            return [], refused
+        after = [specification["teacher"], *self._augmented(specification)]
+        return self.making.joint(specification, after, self._seeds()), ""
 
-    def _use(
-        self, fixed: Mapping[str, str], settings: Mapping[str, Any], student: Any, task: Task, idle: set[str]
-    ) -> None:
-        """Note which overrides had an effect; those of `idle` had none."""
-        idle = set(idle)
-        if settings.get("augmentation") == "none":
-            idle |= {"augmentation_copies", "augmentation_probability"}
-        if not task.pair:
-            idle.add(own_name(student, "student.pair_encoding"))
-        effective = set(fixed) - idle
-        self.used |= {key for key in self.asked.overrides if own_name(student, key) in effective}
+    # ------------------------------------------------------------ cells without a student of ours
 
-    # ------------------------------------------------------------ checkpoints that are fine-tuned as they are
+    def _untuned(self, choice: Choice, task: Task) -> None:
+        """A cell that compares the sentence vectors of a student which no label of the task has tuned."""
+        refused, after, start = "", [], choice.by_content
+        objective = combine.canonical(choice.row.objective) if choice.row.objective else ""
+        if not task.pair or task.labels == () or len(task.labels) != 2:
+            refused = f"two sentences are compared with a threshold, but {task.name} is no task of pairs in two classes"
+        if choice.init == PRETRAINED and not refused:
+            run, refused = self._distilled(choice, self.asked.study.general)
+            start, after = f"{PRETRAINED}:{run}", [run] if run else []
+        if objective and not refused:
+            described = choice.describe(task)
+            teacher = replace(self.asked.teacher.info(task), pair_encoding=described.pair_encoding)  # reads each alone
+            refused = pairing.refusal(objective, "untuned", described, teacher, task)
+        who, before = self.making.who()
+        specification = choice.encoding(
+            {
+                "kind": "untuned",
+                "task": task.name,
+                "data": self.asked.contents.data(task),
+                "teacher": who,
+                "student": choice.student.name,
+                "init": start,
+                "objective": objective,
+                "metric": self.asked.study.shown(task)[0],
+                "settings": self._of_task(choice, objective, self.asked.study.general, True),
+            }
+        )
+        self._add(choice, task, specification, [*after, *before], refused)
+        if not refused:
+            self._use(choice, task, set())
+
+    def _teacher(self, row: Row, task: Task, procedure: str) -> None:
+        """A cell of the teacher itself, fine-tuned on the task or, in the procedure `untuned`, as it is."""
+        choice = self.choices.choose(row, None, "", task, procedure)
+        metric, refused = self.asked.study.shown(task)[0], choice.refused
+        if procedure == "untuned":
+            who, after = self.making.who()
+            specification: Specification = {
+                "kind": "untuned",
+                "task": task.name,
+                "data": self.asked.contents.data(task),
+                "teacher": who,
+                "student": "",
+                "init": "",
+                "objective": "",
+                "metric": metric,
+                "settings": choice.settings,
+            }
+        elif procedure == MULTI_TASK:
+            specification, after, refused = self.jointly.teacher(row)
+            if refused:
+                self._refused(choice, task, refused)
+                return
+        else:
+            own = {name: choice.settings[name] for name in row.settings if name in choice.settings}
+            specification, after = self.making.teacher_specification(task, metric, own)
+            specification |= {"analysis": self.asked.study.analysis} if self.asked.study.analysis else {}
+        info = self.asked.teacher.info(task)
+        self._add(choice, task, specification, after, refused, size={"layers": info.layers, "width": info.width})
+        self._use(choice, task, set())
 
     def _fine_tuned(self, row: Row, task: Task) -> None:
+        """A cell of a checkpoint that is fine-tuned as it is."""
         source = registry.TEACHERS.get("huggingface")(self.checkpoints[row.name])
         who = {"name": source.name, "content": self.asked.contents.teacher(source)}
         self.sources[who["content"]] = [source.name, source.argument]
-        declared = {name: h for name, h in TRAINING.items() if not name.startswith("augmentation")}
-        fixed, settings, _ = self._settings(None, row, task, declared)
+        choice = self.choices.choose(row, None, "", task, "one_stage")
         specification = {
             "kind": "checkpoint",
             "task": task.name,
             "data": self.asked.contents.data(task),
             "teacher": who,
             "metric": self.asked.study.shown(task)[0],
-            "settings": settings,
+            "settings": choice.settings,
         }
         info = source.info(task)
-        self._add(row, "", "", task, specification, declared, fixed, size={"layers": info.layers, "width": info.width})
-        self.used |= set(fixed)
-
-    # ------------------------------------------------------------ cells that measure
+        self._add(choice, task, specification, size={"layers": info.layers, "width": info.width})
+        self.used |= set(choice.fixed)
 
     def _measured(self, student: Any, row: Row, task: Task, procedure: str) -> None:
         """A cell that builds a model of random weights, a student or (None) a checkpoint: it reads configurations."""
-        source, name = self.asked.teacher, student.name if student else ""
-        if student is None:
-            source = registry.TEACHERS.get("huggingface")(row.checkpoint)
-        own = {f"{name}.{n}": h for n, h in student.hyperparameters.items()} if student else {}
-        declared = own | (SPEED_SETTINGS if procedure == "speed" else {})
-        fixed, settings, refused = self._settings(student, row, task, declared)
-        specification: dict[str, Any] = {
+        choice = self.choices.choose(row, student, "", task, procedure)
+        source = self.asked.teacher if student else registry.TEACHERS.get("huggingface")(row.checkpoint)
+        specification: Specification = {
             "kind": procedure,
             "task": task.name,
-            "student": name,
+            "student": choice.name,
             "configuration": _shape(source),
             "metric": self.asked.study.shown(task)[0],
-            "settings": settings,
+            "settings": choice.settings,
         }
         if procedure == "speed":
             reference = next(r.checkpoint for r in self.asked.study.rows if r.checkpoint)
             specification["reference"] = _shape(registry.TEACHERS.get("huggingface")(reference))
-        self._add(row, name, "", task, specification, {}, fixed, refused=refused)
-        self._use(fixed, settings, student, task, set())
+        self._add(choice, task, specification, refused=choice.refused)
+        self._use(choice, task, set())
 
     # ------------------------------------------------------------ shared
 
+    def _refused(self, choice: Choice, task: Task, reason: str) -> None:
+        nothing = {"metric": self.asked.study.shown(task)[0], "settings": choice.settings}
+        self._add(choice, task, nothing, refused=reason)
+
+    def _seeds(self) -> int:
+        return self.asked.request.seeds or self.asked.profile.seeds
+
     def _add(
         self,
-        row: Row,
-        student: str,
-        init: str,
+        choice: Choice,
         task: Task,
-        specification: dict[str, Any],
-        declared: Mapping[str, Hyperparameter],
-        fixed: Mapping[str, Any] | None = None,
+        specification: Specification,
         after: Sequence[str] = (),
         refused: str = "",
         stages: int = 1,
         layers: LayerMap | None = None,
         size: Mapping[str, int] | None = None,
+        starts: Sequence[str] = (),
     ) -> None:
-        space = merging.space_of(self._search(student, task), declared, fixed or {})
+        """starts: by seed, the joint runs that the cell's runs start from."""
+        searched = {} if specification.get("kind") in ("count", "speed") else choice.declared
+        own = {own_name(choice.student, key) for key in choice.row.settings}
+        space = merging.space_of(self._search(choice.name, task), searched, own | set(choice.fixed))
+        search = digest([identity(specification, self.defaults), space, *([choice.row.name] if refused else [])])[:16]
+        apart = [task.name] if "tasks" in specification else []  # cells of one joint run propose the same settings
         self.found.append(
             {
-                "id": digest([identity(specification, self.defaults), space, *([row.name] if refused else [])])[:16],
-                "row": row.name,
-                "student": student,
-                "init": init,
+                "id": digest([search, *apart])[:16] if apart else search,
+                "search": search,
+                "row": choice.row.name,
+                "student": choice.name,
+                "init": choice.shown,
                 "task": task.name,
-                "metric": specification["metric"],
+                "metric": self.asked.study.shown(task)[0],
                 "refused": refused,
                 "stages": stages,
                 "specification": specification,
                 "space": space,
-                "after": list(after),
+                "after": list(dict.fromkeys(after)),
+                "starts": list(starts),
                 "layers": [list(pair) for pair in layers.pairs] if layers else [],
                 "size": size or {"layers": 0, "width": 0},
                 "trials": self.asked.request.trials or self.asked.profile.trials,
-                "seeds": self.asked.request.seeds or self.asked.profile.seeds,
+                "seeds": self._seeds(),
             }
         )
 
@@ -326,14 +380,19 @@ class Cells:
         }
         return {key: v for key, v in space.items() if task.pair or not key.endswith(".pair_encoding")}
 
+    def _use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
+        """Note which overrides had an effect; those of `idle` had none."""
+        idle = set(idle)
+        if choice.settings.get("augmentation") == "none":
+            idle |= {"augmentation_copies", "augmentation_probability"}
+        if task and not task.pair:
+            idle.add(own_name(choice.student, "student.pair_encoding"))
+        effective = set(choice.fixed) - idle
+        self.used |= {key for key in self.asked.overrides if own_name(choice.student, key) in effective}
 
-def own_name(student: Any, key: str) -> str:
-    """A setting of "student.NAME" as the student's own; any other as it is."""
-    return f"{student.name}.{key.removeprefix('student.')}" if student and key.startswith("student.") else key
 
-
-def _own(student: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: settings[f"{student.name}.{name}"] for name in student.hyperparameters}
+def _declared(objective: str) -> set[str]:
+    return set(combine.declared(combine.parse(objective))) if objective else set()
 
 
 def _shape(source: Any) -> dict[str, Any]:

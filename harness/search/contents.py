@@ -52,15 +52,20 @@ class Contents:
         """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""
         return set(self._found)
 
-    def by_content(self, value: str) -> str:
+    def by_content(self, value: str, asked: bool = True) -> str:
         """ "kind:FILE" as "kind:" and a hash of the file, which `files` finds again.
 
-        Raises UserError if the file is missing.
+        Raises UserError if the file is missing. In a lenient plan one that nobody asked for, but the profile names, is
+        noticed only.
         """
         kind, _, name = value.partition(":")
         path = Path(name).expanduser()
         if not path.is_file():
-            raise UserError(f"{value}: file {name} does not exist")
+            missing = f"{value}: file {name} does not exist"
+            if asked or not self.lenient:
+                raise UserError(missing)
+            self.notices += [missing] if missing not in self.notices else []
+            return f"{kind}:unknown"
         with open(path, "rb") as file:
             checksum = hashlib.sha256()
             while block := file.read(1 << 20):

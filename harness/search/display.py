@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-FIRST = ("pretraining", "teacher", "masked_teacher", "general")  # runs that others start from
+FIRST = ("pretraining", "teacher", "masked_teacher", "general", "multi_task_teacher")  # runs that others start from
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
 
 
@@ -86,6 +86,10 @@ def _name(specification: Mapping[str, Any]) -> str:
         return f"{specification['objective']} {specification['init']} {specification['task']}"
     if kind == "general":
         return f"general distillation of {specification['student']} by {specification['objective']}"
+    if kind == "multi_task":
+        return f"{specification['objective']} {specification['student']} on {', '.join(specification['tasks'])}"
+    if kind == "untuned" and specification["student"]:
+        return f"untuned {specification['student']} {specification['objective']} {specification['task']}"
     if kind in ("count", "speed"):
         return f"{kind} of {specification['student'] or specification['configuration']['model_type']}"
     name = teacher["name"] if isinstance(teacher, Mapping) else str(teacher)
@@ -94,4 +98,6 @@ def _name(specification: Mapping[str, Any]) -> str:
         "checkpoint": f"checkpoint {name} on {specification.get('task')}",
         "masked_teacher": f"masked-language-model head of teacher {name}",
         "pretraining": f"pre-training of teacher {name}",
+        "multi_task_teacher": f"teacher {name} on {', '.join(specification.get('tasks', ()))}",
+        "untuned": f"untuned teacher {name} on {specification.get('task')}",
     }[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.contracts import Profile, Task
+from harness.contracts import Hyperparameter, Profile, Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.ledger import identity
@@ -14,7 +14,13 @@ from harness.search.contents import Contents
 from harness.training.settings import GENERAL_TRAINING, TRAINING
 
 Specification = dict[str, Any]
-SHARED = ("max_length", "protocol", "threads", "precision")  # what a teacher takes from the settings of its students
+SHARED = (
+    "max_length",
+    "protocol",
+    "threads",
+    "precision",
+    "train_fraction",
+)  # what a teacher takes from the settings of its students
 
 
 class Making:
@@ -37,28 +43,75 @@ class Making:
         self.first: dict[str, dict[str, Any]] = {}
         self.used: set[str] = set()
 
-    def of_task(self, task: Task, metric: str) -> str:
-        """The run that fine-tunes the teacher for a task, or only scores it where its weights answer the task."""
+    def of_task(self, task: Task, metric: str, own: Mapping[str, Any] | None = None) -> str:
+        """The run that fine-tunes the teacher for a task, or only scores it where its weights answer the task.
+
+        own: settings that a cell shares with its teacher, in place of the profile's.
+        """
+        specification, after = self.teacher_specification(task, metric, own or {})
+        return self._add({**specification, "seed": 0}, after)
+
+    def teacher_specification(self, task: Task, metric: str, own: Mapping[str, Any]) -> tuple[Specification, list[str]]:
+        """(`of_task`'s run without its seed, the runs that it waits for)."""
         who, after = self.who()
         answers = self._ask(lambda: self.teacher.answers(task), otherwise=False)
-        settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
-        shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **self.overrides}
-        given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
-        given |= dict(self.teacher.recipe(task))
-        given |= self._own(answers)
-        settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
+        shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
         specification = {
             "kind": "teacher",
             "task": task.name,
             "teacher": who,
             "metric": metric,
             "data": self.contents.data(task),
-            "settings": settings,
-            "seed": 0,
+            "settings": self._teaching(shared, self.teacher.recipe(task), answers),
         }
-        if answers:
-            specification["evaluate_only"] = True
-        return self._add(specification, after)
+        return specification | ({"evaluate_only": True} if answers else {}), after
+
+    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str]) -> str:
+        """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
+        specification, after = self.joint_teacher_specification(tasks, metrics)
+        return self._add({**specification, "seed": 0}, after)
+
+    def joint_teacher_specification(
+        self, tasks: Mapping[str, Task], metrics: Mapping[str, str]
+    ) -> tuple[Specification, list[str]]:
+        """(`joint_teacher`'s run without its seed, the runs that it waits for).
+
+        Its recipe is that of the task that asks for most epochs.
+        """
+        who, after = self.who()
+        recipes = [self.teacher.recipe(tasks[name]) for name in sorted(tasks)]
+        recipe = max(recipes, key=lambda found: found.get("epochs", 0))
+        specification = {
+            "kind": "multi_task_teacher",
+            "tasks": {name: self.contents.data(tasks[name]) for name in sorted(tasks)},
+            "teacher": who,
+            "metrics": {name: metrics[name] for name in sorted(tasks)},
+            "settings": self._teaching({**self.profile.settings, **self.overrides}, recipe, False),
+        }
+        return specification, after
+
+    def joint(self, specification: Specification, after: list[str], seeds: int) -> list[str]:
+        """The runs, by seed, that distil a student on several tasks together."""
+        return [self._add({**specification, "seed": seed}, after) for seed in range(seeds)]
+
+    def joint_settings(self, own: Mapping[str, Any], declared: Mapping[str, Hyperparameter]) -> dict[str, Any]:
+        """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides."""
+        prefix = "multi_task."
+        settings = {name: h.default for name, h in declared.items()}
+        layers = [_of_prefix(self.profile.settings, prefix), own, _of_prefix(self.overrides, prefix)]
+        for layer in layers:
+            settings |= {key: merging.check(key, value, declared) for key, value in layer.items()}
+        self.used |= {f"{prefix}{name}" for name in declared} & set(self.overrides)
+        return settings
+
+    def _teaching(self, shared: Mapping[str, Any], recipe: Mapping[str, Any], answers: bool) -> dict[str, Any]:
+        """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
+        settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
+        given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
+        given |= dict(recipe)
+        given |= {} if answers else _of_prefix(shared, "teacher.")
+        self.used |= {key for key in self.overrides if key.startswith("teacher.") and not answers}
+        return settings | {key: merging.check(key, value, TRAINING) for key, value in given.items()}
 
     def masked(self) -> tuple[Any, list[str]]:
         """The teacher as a masked language model, as specifications name it, and the runs that make it.
@@ -68,7 +121,7 @@ class Making:
         who, after = self.who()
         if self._ask(self.teacher.predicts_masked, otherwise=True):
             return who, after
-        given = self.general_settings(without=("epochs", "batch_size", "learning_rate", "stored_top_k"))
+        given = self.general_settings({}, without=("epochs", "batch_size", "learning_rate", "stored_top_k"))
         given |= dict(self.teacher.recipe(CORPUS))
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
         specification = {
@@ -76,16 +129,24 @@ class Making:
             "teacher": who,
             "corpus": self.contents.corpus(),
             "objective": "mlm",
-            "settings": settings | {"stored_top_k": 0, "learning_rate": given["learning_rate"]},
+            "settings": settings | {"stored_top_k": 0, "text": "masked", "fraction": 1.0},
             "seed": 0,
         }
         run = self._add(specification, after)
         return run, [run]
 
-    def general(self, student: Any, init: str, objective: str, own: Mapping[str, Any]) -> str:
-        """The run that distils the teacher into a student on the corpus; own: settings of student and objective."""
-        teacher, after = self.masked()
-        settings = self.general_settings()
+    def general(
+        self, student: Any, init: str, objective: str, own: Mapping[str, Any], elsewhere: Mapping[str, Any]
+    ) -> str:
+        """The run that distils the teacher into a student on the corpus.
+
+        own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
+        """
+        settings = self.general_settings(elsewhere)
+        masked = settings["text"] == "masked"
+        if not masked:  # nothing of the masks acts on sentences
+            self.used -= {"general.mask_probability", "general.stored_top_k"}
+        teacher, after = self.masked() if masked else self.who()
         vocabulary = self.teacher.info(CORPUS).vocabulary
         if settings["stored_top_k"] > vocabulary:
             raise UserError(
@@ -104,12 +165,11 @@ class Making:
         }
         return self._add(specification, after)
 
-    def general_settings(self, without: Sequence[str] = ()) -> dict[str, Any]:
-        """The settings of general distillation but some, those of "general.NAME" in profile and overrides."""
+    def general_settings(self, elsewhere: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
+        """The settings of general distillation but some: those of "general.NAME" in profile, row and overrides."""
         prefix = "general."
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
-        for layer in (self.profile.settings, self.overrides):
-            given = {key[len(prefix) :]: value for key, value in layer.items() if key.startswith(prefix)}
+        for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in given.items()}
         kept = {name: value for name, value in settings.items() if name not in without}
         self.used |= {f"{prefix}{name}" for name in kept} & set(self.overrides)
@@ -133,13 +193,12 @@ class Making:
                 raise
             return otherwise
 
-    def _own(self, answers: bool) -> dict[str, Any]:
-        """The overrides that name the teacher; they have no effect on one that is not fine-tuned."""
-        found = {key: value for key, value in self.overrides.items() if key.startswith("teacher.") and not answers}
-        self.used |= set(found)
-        return {key.removeprefix("teacher."): value for key, value in found.items()}
-
     def _add(self, specification: Specification, after: list[str]) -> str:
         run = identity(specification, self.defaults)
         self.first[run] = {"specification": specification, "after": after}
         return run
+
+
+def _of_prefix(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The settings whose names begin with the prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.contracts import Row
+from harness.contracts import Row, Task, Want
 from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.making import Making
 from harness.search.progress import PLAN_FORMAT
 from harness.search.request import Asked, Request
-from harness.training.settings import GENERAL_TRAINING, MASKING, SPEED_SETTINGS, TEACHER_TRAINING, TRAINING
+from harness.training.settings import (
+    GENERAL_TRAINING,
+    MASKING,
+    SPEED_SETTINGS,
+    TEACHER_TRAINING,
+    TRAINING,
+    UNTUNED,
+)
 
 
 def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
@@ -34,15 +41,15 @@ def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
     rows = asked.rows(checkpoints)
     for name in request.students or ():
         registry.STUDENTS.get(name)
-    trained = [row for row in rows if not row.checkpoint]
+    trained = [row for row in rows if not (row.checkpoint or row.teacher or row.improves)]
     students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
     defaults = _check_settings(asked, rows, students)
     making = Making(asked.teacher, asked.profile, asked.overrides, asked.contents, defaults)
-    teachers = {} if asked.measured else {task.name: making.of_task(task, asked.study.shown(task)[0]) for task in tasks}
-    cells = Cells(asked, making, teachers, checkpoints, defaults)
+    cells = Cells(asked, making, tasks, checkpoints, defaults)
     for row in rows:
         for task in tasks:
             cells.add(row, task)
+    teachers = _teachers(asked, making, tasks, rows)
     possible = {cell["row"] for cell in cells.found}
     named = [row.name for row in rows if row.name in (asked.request.objectives or ()) and row.name not in possible]
     if named or not cells.found:
@@ -75,18 +82,40 @@ def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
         "defaults": defaults,
         "first": making.first,
         "teachers": teachers,
-        "outputs": {name: want.parts() for name, want in cells.wants.items() if want.parts()},
+        "outputs": _outputs(cells.wants, cells.jointly.wants),
         "cells": cells.found,
         "notices": asked.contents.notices,
         "origins": _origins(asked, rows, students),
     }
 
 
+def _outputs(*wants: dict[str, Want]) -> dict[str, Any]:
+    """Every signal that is asked of the teacher, by task."""
+    found: dict[str, Want] = {}
+    for task, want in (pair for part in wants for pair in part.items()):
+        found[task] = found.get(task, Want()) | want
+    return {task: want.parts() for task, want in found.items() if want.parts()}
+
+
+def _teachers(asked: Asked, making: Making, tasks: Sequence[Task], rows: Sequence[Row]) -> dict[str, str]:
+    """The runs whose scores stand above the table, by task: of the teacher refined on all tasks where one is."""
+    if asked.measured or asked.study.procedure == "untuned":
+        return {}
+    joint = [run for run, first in making.first.items() if first["specification"]["kind"] == "multi_task_teacher"]
+    found: dict[str, str] = {}
+    for task in tasks:
+        trained = [run for run in joint if task.name in making.first[run]["specification"]["tasks"]]
+        widest = max(trained, key=lambda run: len(making.first[run]["specification"]["tasks"]), default="")
+        found[task.name] = widest or making.of_task(task, asked.study.shown(task)[0])
+    return found
+
+
 def _origins(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, str]:
     """The file of every objective and student of the plan, for telling when its code has changed since."""
     from harness.modeling import combine
 
-    names = {name for row in rows if not asked.measured for _, name in combine.parse(row.objective)}
+    asked_for = [row.objective for row in rows if row.objective and not asked.measured]
+    names = {name for objective in asked_for for _, name in combine.parse(objective)}
     return {name: registry.OBJECTIVES.origin(name) for name in sorted(names)} | {
         s.name: registry.STUDENTS.origin(s.name) for s in students
     }
@@ -94,16 +123,19 @@ def _origins(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict
 
 def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Any]:
     """Refuse overrides that nothing declares or that rows fix; the default of every setting there is."""
-    from harness.search.cells import declared_by, own_name
+    from harness.search.choices import declared_by, own_name
 
     known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
     own: dict[str, Any] = SPEED_SETTINGS if asked.study.procedure == "speed" else {} if asked.measured else TRAINING
+    own = own | {f"multi_task.{name}": h for name, h in TRAINING.items() if not asked.measured}
+    own = own | (UNTUNED if asked.study.procedure == "untuned" else {})
     for student in students:
         known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}
         for row in rows:
-            if not row.checkpoint:
-                own = own | declared_by(student, row.objective, row.procedure or asked.study.procedure)
+            if not (row.checkpoint or row.improves):
+                procedure = row.procedure or asked.study.procedure
+                own = own | declared_by(student, row.objective, procedure, asked.study.general)
     for row in rows:
         ways = {own_name(student, key) for key in row.settings for student in (None, *asked.students_of(row))}
         for key in sorted(ways & set(asked.overrides)):

@@ -9,7 +9,7 @@ from typing import Any
 from harness.ledger import identity
 from harness.search.proposals import propose
 
-PLAN_FORMAT = 2  # of plan.json, which this module and the reports read
+PLAN_FORMAT = 3  # of plan.json, which this module and the reports read
 Record = Mapping[str, Any]
 Lookup = Callable[[str], "Record | None"]
 
@@ -61,11 +61,11 @@ def progress(cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Looku
         if record is None:
             found.missing.append(specification)
             return None
-        return Finished(run, specification, hyperparameters, record)
+        return Finished(run, specification, hyperparameters, _part(record, cell["task"]))
 
     for number in range(cell["trials"]):
         hyperparameters = propose(
-            cell["id"], cell["space"], number, [(t.hyperparameters, t.score) for t in found.trials]
+            cell["search"], cell["space"], number, [(t.hyperparameters, t.score) for t in found.trials]
         )
         if hyperparameters is None:
             found.wanted_trials = number
@@ -84,12 +84,21 @@ def progress(cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Looku
     return found
 
 
+def _part(record: Record, task: str) -> Record:
+    """What a record says of a task; the selection score is that of all tasks, so that they choose the same setting."""
+    if task not in record.get("by_task", {}):
+        return record
+    return {**record, **record["by_task"][task], "selection": record["selection"]}
+
+
 def specify(
     cell: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]
 ) -> dict[str, Any]:
     """The specification of one run of a cell. With a pruner, the curves it is compared with are part of what it is."""
+    starts = cell["starts"]
     specification = {
         **cell["specification"],
+        **({"init": f"pretrained:{starts[seed]}"} if starts else {}),
         "seed": seed,
         "settings": {**cell["specification"]["settings"], **hyperparameters},
     }

@@ -20,6 +20,8 @@ NAMES = {
     "teacher": "its teacher",
     "masked_teacher": "the teacher's masked-language-model head",
     "general": "its general distillation",
+    "multi_task_teacher": "the teacher of several tasks",
+    "multi_task": "its distillation on several tasks",
 }
 
 
@@ -44,11 +46,12 @@ def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
         seeds = [f for f in found.seeds if f.score is not None]
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
         failures |= _failed_first(plan, ledger, cell["after"])
+        distilled = _distilled(plan, ledger, cell["after"])
         results.append(
             CellResult(
                 **common,
-                seeds=tuple(_result(f, ledger) for f in seeds),
-                trials=tuple(_result(f, ledger) for f in found.trials if f.score is not None),
+                seeds=tuple(_result(f, cell["task"], distilled, ledger) for f in seeds),
+                trials=tuple(_result(f, cell["task"], distilled, ledger) for f in found.trials if f.score is not None),
                 wanted_seeds=cell["seeds"],
                 wanted_trials=found.wanted_trials,
                 failures=failures,
@@ -57,23 +60,35 @@ def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
     return results
 
 
-def _result(finished: Finished, ledger: Ledger) -> RunResult:
-    record = {**finished.record, "predictions": _predictions(ledger, finished.run)}
+def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
+    """What the general distillation among these runs scored on held-out text."""
+    for run in runs:
+        if plan["first"][run]["specification"]["kind"] == "general":
+            metrics: Mapping[str, float] = (ledger.read(run) or {}).get("metrics", {})
+            return metrics
+    return {}
+
+
+def _result(finished: Finished, task: str, distilled: Mapping[str, float], ledger: Ledger) -> RunResult:
+    record = {**finished.record, "predictions": _predictions(ledger, finished.run, task)}
     return RunResult(
         finished.run,
         finished.specification["seed"],
         finished.hyperparameters,
-        finished.record["metrics"],
+        {**distilled, **finished.record["metrics"]},
         float(finished.record["selection"]),
         record,
     )
 
 
-def _predictions(ledger: Ledger, run: str) -> Callable[[], Any]:
+def _predictions(ledger: Ledger, run: str, task: str) -> Callable[[], Any]:
     @functools.lru_cache(maxsize=1)
     def read() -> Any:
         found = ledger.predictions(run)
-        return None if found is None else (found["ids"], found["predictions"], found["labels"])
+        if found is None:
+            return None
+        part = "" if "ids" in found else f"{task}/"  # a run on several tasks keeps those of each
+        return tuple(found[f"{part}{name}"] for name in ("ids", "predictions", "labels"))
 
     return read
 
@@ -96,7 +111,7 @@ def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, tuple[Mapping[str, f
     for task, run in plan["teachers"].items():
         record = ledger.read(run)
         if record is not None and record["status"] == "finished":
-            scores[task] = (record["metrics"], 1)
+            scores[task] = (record.get("by_task", {}).get(task, record)["metrics"], 1)
     return scores
 
 
@@ -165,7 +180,7 @@ def _varied(found: Sequence[tuple[Plan, Any]]) -> str:
         for cell, value in found:
             values.setdefault(cell[axis], set()).add(value)
         if all(len(own) == 1 for own in values.values()):
-            return ", ".join(f"{_number(next(iter(own)))} ({key})" for key, own in values.items())
+            return ", ".join(f"{_number(next(iter(own)))} ({key or 'no student'})" for key, own in values.items())
     return " or ".join(_number(value) for value in sorted({value for _, value in found}, key=str))
 
 
@@ -181,7 +196,9 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     for first in plan["first"].values():
         specification = first["specification"]
         if specification["kind"] == "general":
-            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(specification["settings"].items()))
+            found = specification["settings"]
+            idle = () if found.get("text", "masked") == "masked" else ("mask_probability", "stored_top_k")
+            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()) if k not in idle)
             said[
                 f"General distillation of {specification['student']} by {specification['objective']}, init "
                 f"{specification['init']}, once (seed 0), on corpus {Path(plan['corpus']).name}: {settings}."

@@ -63,5 +63,5 @@ def _files(specification: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "training", str(Path(str(loop.__file__)).parent)
     if specification.get("student"):
         yield specification["student"], registry.STUDENTS.origin(specification["student"])
-    for _, name in combine.parse(specification["objective"]) if "objective" in specification else ():
+    for _, name in combine.parse(specification["objective"]) if specification.get("objective") else ():
         yield name, registry.OBJECTIVES.origin(name)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from harness import registry
 from harness.data import sources
 from harness.data.encoding import Encoded, encode, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.training.augmented import augmented
-from harness.training.place import Place, teacher_source
+from harness.training.place import Place, teacher_source, teacher_tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,48 +34,87 @@ class Examples:
     dev: tuple[Encoded, ...]
 
 
-def examples_of(specification: Mapping[str, Any], place: Place) -> Examples:
+def own_settings(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """The student's own settings of a run, without its name before them."""
+    plugin = registry.STUDENTS.get(specification["student"])
+    settings = specification["settings"]
+    return {name: settings.get(f"{plugin.name}.{name}", h.default) for name, h in plugin.hyperparameters.items()}
+
+
+def reader_of(specification: Mapping[str, Any], place: Place) -> PreTrainedTokenizerBase:
+    """The tokenizer that the run's model reads with: the teacher's, that of the run it starts from, or its own.
+
+    A vocabulary of the student's own is made of the texts it is trained on, before they are augmented.
+    """
+    theirs = teacher_tokenizer(place)
+    if not specification.get("student"):
+        return theirs
+    kind, _, run = specification["init"].partition(":")
+    if kind == "pretrained":
+        folder = place.runs / run / "weights"
+        return AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").is_file() else theirs
+    plugin = registry.STUDENTS.get(specification["student"])
+    return plugin.tokenizer(own_settings(specification), theirs, _training_texts(specification, place))
+
+
+def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrainedTokenizerBase) -> Examples:
     """The examples that the specification's data, protocol and limits give. The ids of train are 0..size-1.
 
-    Raises UserError if the data cannot be read or is not what the study was planned with.
+    reader: the tokenizer of the model that is trained. Raises UserError if the data cannot be read or is not what the
+    study was planned with.
     """
     settings, content = specification["settings"], specification["data"]
     chosen_encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
     pair_encoding = specification.get("pair_encoding", chosen_encoding)
-    task_data = (specification["task"], place.source, content, place.teacher, place.argument)
-    train, *dev = _encoded(*task_data, pair_encoding, settings["max_length"])
-    imitated = train if pair_encoding == "joint" else _encoded(*task_data, "joint", settings["max_length"])[0]
-    index, held_out = hold_out(len(train), content)
-    if settings["protocol"] == "published":
-        index, selection = torch.arange(len(train)), dev[0]
+    theirs = teacher_tokenizer(place)
+    data, length = _loaded(specification["task"], place.source, content), settings["max_length"]
+    index, held_out = _indices(specification, len(data.train.text_a))
+    if reader is theirs:
+        train, *dev = _encoded(specification["task"], place, content, pair_encoding, length)
     else:
-        selection = train.subset(held_out)
-    if settings["train_examples"] and specification["kind"] != "teacher":
-        index = subset_index(index, settings["train_examples"], content)
+        train, *dev = (encode(split, reader, pair_encoding, length) for split in (data.train, *data.dev))
+    selection = dev[0] if held_out is None else train.subset(held_out)
+    alike = reader is theirs and (pair_encoding == "joint" or not data.task.pair)
     if settings.get("augmentation", "none") != "none":
-        return Examples(*_augmented(specification, place, index, pair_encoding), selection, tuple(dev))
+        made = augmented(_part(data.train, index), specification, place, teacher_source(place.teacher, place.argument))
+        ours = encode(made, reader, pair_encoding, length)
+        return Examples(ours, ours if alike else encode(made, theirs, "joint", length), selection, tuple(dev))
     chosen = train.subset(index)
-    theirs = chosen if imitated is train else imitated.subset(index)
-    chosen.ids = theirs.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
-    return Examples(chosen, theirs, selection, tuple(dev))
+    imitated = chosen if alike else _encoded(specification["task"], place, content, "joint", length)[0].subset(index)
+    chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
+    return Examples(chosen, imitated, selection, tuple(dev))
 
 
-def _augmented(
-    specification: Mapping[str, Any], place: Place, index: torch.Tensor, pair_encoding: str
-) -> tuple[Encoded, Encoded]:
-    """(the augmented training examples, the same as the teacher reads them)."""
-    whole = _loaded(specification["task"], place.source, specification["data"]).train
+def _indices(specification: Mapping[str, Any], size: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(positions to train on, positions held out; None where dev chooses)."""
+    settings, content = specification["settings"], specification["data"]
+    index, held_out = hold_out(size, content)
+    if settings["protocol"] == "published":
+        index = torch.arange(size)
+    if settings.get("train_fraction", 1.0) < 1:
+        index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content)
+    if settings["train_examples"] and specification["kind"] not in ("teacher", "multi_task_teacher"):
+        index = subset_index(index, settings["train_examples"], content)
+    return index, None if settings["protocol"] == "published" else held_out
+
+
+def _training_texts(specification: Mapping[str, Any], place: Place) -> Iterator[str]:
+    """The texts that a run is trained on, of all its tasks."""
+    tasks = specification.get("tasks") or {specification["task"]: specification["data"]}
+    for task in sorted(tasks):
+        whole = _loaded(task, place.source, tasks[task]).train
+        part = _part(whole, _indices({**specification, "data": tasks[task]}, len(whole.text_a))[0])
+        yield from part.text_a
+        yield from part.text_b or ()
+
+
+def _part(whole: Split, index: torch.Tensor) -> Split:
     rows = index.tolist()
     second = whole.text_b and [whole.text_b[i] for i in rows]
-    split = Split(whole.name, [whole.text_a[i] for i in rows], second, whole.labels[rows])
-    source = teacher_source(place.teacher, place.argument)
-    made = augmented(split, specification, place, source)
-    length = specification["settings"]["max_length"]
-    ours = encode(made, source.tokenizer(), pair_encoding, length)
-    return ours, ours if pair_encoding == "joint" else encode(made, source.tokenizer(), "joint", length)
+    return Split(whole.name, [whole.text_a[i] for i in rows], second, whole.labels[rows])
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def _loaded(task: str, source: str, content: str) -> sources.TaskData:
     data = sources.load(get_task(task), source)
     if data.content != content:
@@ -80,10 +122,14 @@ def _loaded(task: str, source: str, content: str) -> sources.TaskData:
     return data
 
 
-@functools.lru_cache(maxsize=8)
-def _encoded(
+def _encoded(task: str, place: Place, content: str, pair_encoding: str, max_length: int) -> tuple[Encoded, ...]:
+    """(train, *dev) as the teacher's tokenizer reads them."""
+    return _read_by_teacher(task, place.source, content, place.teacher, place.argument, pair_encoding, max_length)
+
+
+@functools.lru_cache(maxsize=16)
+def _read_by_teacher(
     task: str, source: str, content: str, teacher: str, argument: str, pair_encoding: str, max_length: int
 ) -> tuple[Encoded, ...]:
-    """(train, *dev) as the teacher's tokenizer reads them."""
     data, tokenizer = _loaded(task, source, content), teacher_source(teacher, argument).tokenizer()
     return tuple(encode(split, tokenizer, pair_encoding, max_length) for split in (data.train, *data.dev))

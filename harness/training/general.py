@@ -1,9 +1,9 @@
-"""Distillation on unlabelled text: the masked tokens of a corpus, predicted by student and teacher alike."""
+"""Distillation on unlabelled text: masked pieces of a corpus, or its sentences, read by student and teacher alike."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,21 +11,26 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
 from harness import registry
 from harness.contracts import IGNORED, Batch, LayerMap, Outputs, Want
 from harness.data import corpora
-from harness.data.encoding import evaluation_batches, hold_out, subset_index
+from harness.data.encoding import evaluation_batches, hold_out, subset_index, training_batches
 from harness.data.masking import MaskedText
+from harness.data.sentences import SentenceText, sentences, tokenised_sentences
+from harness.data.sentences import texts as read
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation.parameters import count
 from harness.ledger import derive_seed
 from harness.modeling import combine
 from harness.training import machine
+from harness.training.examples import own_settings
 from harness.training.loop import Clock, Stage, Tell, precision, train
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
-from harness.training.place import Place, teacher_source
+from harness.training.place import Place, teacher_source, teacher_tokenizer
+from harness.training.sentence_teacher import SentenceTeacher, part_of, rows_of
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, NoTeacher
 from harness.training.weights import save
@@ -36,9 +41,9 @@ Record = tuple[dict[str, Any], None]
 
 @dataclass(frozen=True)
 class Part:
-    """Some pieces of a masked text, in place of all. index: (N,) their places in it."""
+    """Some pieces of a text, in place of all. index: (N,) their places in it."""
 
-    text: MaskedText
+    text: MaskedText | SentenceText
     index: Tensor
 
     def __len__(self) -> int:
@@ -49,6 +54,9 @@ class Part:
         """(N,) tokens of each piece."""
         return self.text.lengths[self.index]
 
+    def batches(self, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+        return training_batches(self.lengths, batch_size, seed, epoch)
+
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
         return replace(self.text.batch(self.index[index], device or torch.device("cpu"), epoch), epoch=epoch)
 
@@ -56,26 +64,36 @@ class Part:
 def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
     """Distil the teacher into a student on the corpus (galke2022, section III-B; wang2023, Table 2); keep its weights.
 
-    Raises UserError if the corpus cannot be read or changed since the study was planned.
+    Of masked pieces the masked tokens may be predicted; sentences are read as they are (wu2020, section 3.1). Raises
+    UserError if the corpus cannot be read or changed since the study was planned.
     """
     settings, seed = specification["settings"], specification["seed"]
-    source = teacher_source(place.teacher, place.argument)
-    trained, held_out = _parts(specification, place)
-    teacher = MaskedTeacher(specification, place, trained, machine.device())
+    source, reader, theirs = teacher_source(place.teacher, place.argument), teacher_tokenizer(place), None
     plugin = registry.STUDENTS.get(specification["student"])
+    teacher: Any
+    if settings["text"] == "sentences":
+        reader = _reader(plugin, specification, place)
+        trained, held_out = _sentences(specification, place, reader)
+        theirs = SentenceText(_store(specification, place, teacher_tokenizer(place)), teacher_tokenizer(place))
+        rows = rows_of(trained.index, held_out.index)
+        teacher = SentenceTeacher(specification, place, theirs, rows, machine.device())
+    else:
+        trained, held_out = _parts(specification, place)
+        teacher = MaskedTeacher(specification, place, trained, machine.device())
     info = source.info(CORPUS)
-    own = {name: settings.get(f"{plugin.name}.{name}", h.default) for name, h in plugin.hyperparameters.items()}
-    described = plugin.describe(own, info, CORPUS)
+    described = plugin.describe(own_settings(specification), info, CORPUS)
     layers = plugin.layer_map(specification["init"], described, info)
     torch.manual_seed(derive_seed("weights", seed))
-    student, started = start(specification, place, own, CORPUS, teacher)
+    student, started = start(specification, place, CORPUS, teacher, reader)
     nn.Module.to(student, machine.device())
     objective = combine.Sum(combine.parse(specification["objective"]), described, info, layers, settings)
     record = _train(student, objective, teacher, trained, settings, seed, place, clock, tell)
-    save(student, place.run / "weights")
-    return record | count(student) | {
-        "initialisation": started,
-        "teacher_signals": teacher.how,
+    save(student, place.run / "weights", reader if reader is not teacher_tokenizer(place) else None)
+    record |= count(student) | {"initialisation": started, "teacher_signals": teacher.how}
+    if theirs is not None:
+        loss = _mean_loss(student, objective, teacher, held_out, settings)
+        return record | {"metrics": {"distillation_loss": loss}}, None
+    return record | {
         "stored_top_k_divergence": teacher.divergence,
         "metrics": {
             "masked_cross_entropy": _cross_entropy(student, held_out, settings),
@@ -142,19 +160,70 @@ def _train(
 
 
 def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
-    """(the pieces to train on, the pieces held out): the same for every run on the same corpus."""
+    """(the masked pieces to train on, those held out): the same for every run on the same corpus."""
     settings, content = specification["settings"], specification["corpus"]
-    if corpora.content(place.corpus) != content:
-        raise UserError(f"corpus {place.corpus} changed since the study was planned; give the command again")
-    tokenizer = teacher_source(place.teacher, place.argument).tokenizer()
+    _check_content(specification, place)
+    tokenizer = teacher_tokenizer(place)
     corpus = corpora.tokenised(place.corpus, content, tokenizer, settings["max_length"], place.cache / "corpora")
     text = MaskedText(corpus, tokenizer, settings["mask_probability"])
-    index, held_out = hold_out(len(text), content, HELD_OUT, MOST_HELD_OUT)
-    if settings["pieces"]:
-        index = subset_index(index, settings["pieces"], content)
+    index, held_out = _indices(len(text), specification, place)
+    return Part(text, index), Part(text, held_out)
+
+
+def _sentences(specification: Mapping[str, Any], place: Place, reader: PreTrainedTokenizerBase) -> tuple[Part, Part]:
+    """(the sentences to train on, those held out), as the student reads them."""
+    text = SentenceText(_store(specification, place, reader), reader)
+    index, held_out = _indices(len(text), specification, place)
+    return Part(text, index), Part(text, held_out)
+
+
+def _store(specification: Mapping[str, Any], place: Place, tokenizer: PreTrainedTokenizerBase) -> corpora.Corpus:
+    length, folder = specification["settings"]["max_length"], place.cache / "corpora"
+    return tokenised_sentences(place.corpus, specification["corpus"], tokenizer, length, folder)
+
+
+def _reader(plugin: Any, specification: Mapping[str, Any], place: Place) -> PreTrainedTokenizerBase:
+    """The student's tokenizer; a vocabulary of its own is made of the sentences that it is trained on."""
+    _check_content(specification, place)
+    own = own_settings(specification)
+
+    def texts() -> Iterator[str]:
+        folder = place.cache / "corpora"
+        store = sentences(place.corpus, specification["corpus"], folder)
+        chosen = set(_indices(sum(1 for _ in read(store)), specification, place)[0].tolist())
+        yield from (text for i, text in enumerate(read(store)) if i in chosen)
+
+    reader: PreTrainedTokenizerBase = plugin.tokenizer(own, teacher_tokenizer(place), texts())
+    return reader
+
+
+def _indices(size: int, specification: Mapping[str, Any], place: Place) -> tuple[Tensor, Tensor]:
+    """(places of what is trained on, of what is held out) among `size` pieces or sentences."""
+    content = specification["corpus"]
+    index, held_out = hold_out(size, content, HELD_OUT, MOST_HELD_OUT)
+    index = subset_index(index, part_of(len(index), specification["settings"]), content)
     if not len(index):
         raise UserError(f"corpus {place.corpus} has a single piece of text: too little to train on and hold out from")
-    return Part(text, index), Part(text, held_out)
+    return index, held_out
+
+
+def _check_content(specification: Mapping[str, Any], place: Place) -> None:
+    if corpora.content(place.corpus) != specification["corpus"]:
+        raise UserError(f"corpus {place.corpus} changed since the study was planned; give the command again")
+
+
+@torch.no_grad()
+def _mean_loss(
+    student: nn.Module, objective: combine.Sum, teacher: Any, data: Part, settings: Mapping[str, Any]
+) -> float:
+    """The objective's mean over all sentences of `data`."""
+    student.eval()
+    total = 0.0
+    for index in evaluation_batches(data.lengths, settings["batch_size"]):
+        batch = data.batch(index, machine.device())
+        ours, theirs = objective.wants()
+        total += objective(student(batch, ours), teacher(batch, theirs), batch)[0].item() * len(index)
+    return total / len(data)
 
 
 @torch.inference_mode()

@@ -7,36 +7,33 @@ It returns the record and the per-example dev predictions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from harness import registry
-from harness.contracts import LayerMap, Outputs, Task, Want
-from harness.data.encoding import Encoded
+from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
-from harness.evaluation.metrics import predictions_of, score
 from harness.evaluation.parameters import count
 from harness.ledger import derive_seed
 from harness.modeling import combine
 from harness.training import machine
 from harness.training.code_versions import code_versions
-from harness.training.examples import Examples, examples_of
+from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.general import general, masked_teacher
-from harness.training.loop import Clock, Stage, Tell, predict, train
+from harness.training.loop import Clock, Stage, Tell, train
 from harness.training.measuring import count_parameters, measure_speed
+from harness.training.multi_task import multi_task, multi_task_teacher
 from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
+from harness.training.scoring import Predictions, evaluate, pruner, selector
 from harness.training.settings import PREDICTION
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, teacher_of
+from harness.training.untuned import untuned
 from harness.training.weights import save
-
-EVALUATION_BATCH = 64
-Predictions = dict[str, np.ndarray]
 
 
 def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple[dict[str, Any], Predictions | None]:
@@ -56,6 +53,9 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
         "masked_teacher": masked_teacher,
         "general": general,
         "student": _student,
+        "multi_task_teacher": multi_task_teacher,
+        "multi_task": multi_task,
+        "untuned": untuned,
         "count": count_parameters,
         "speed": measure_speed,
     }
@@ -89,7 +89,8 @@ def _teacher(
 ) -> tuple[dict[str, Any], Predictions | None]:
     """Fine-tune the teacher on the labels (or only score it, if its weights answer the task) and keep its weights."""
     task, settings, seed = get_task(specification["task"]), specification["settings"], specification["seed"]
-    examples = examples_of(specification, place)
+    reader = reader_of(specification, place)
+    examples = examples_of(specification, place, reader)
     source = teacher_source(place.teacher, place.argument)
     pretrained = specification["teacher"].get("pretrained")
     torch.manual_seed(derive_seed("weights", seed))
@@ -108,14 +109,14 @@ def _teacher(
             settings,
             seed,
             machine.device(),
-            _selector(task, specification, examples, clock),
+            selector(task, specification, examples, clock),
             place.run / "checkpoint.pt",
             clock,
-            _pruner(settings["pruner"], specification.get("before", [])),
+            pruner(settings["pruner"], specification.get("before", [])),
             tell,
         )
         record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
-    scores, predictions = _evaluate(encoder, task, settings, examples, clock)
+    scores, predictions = evaluate(encoder, task, settings, examples, clock)
     if specification["kind"] == "checkpoint":  # a row of the table: nothing starts from it
         return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
     save(model, place.run / "weights")
@@ -126,16 +127,16 @@ def _student(
     specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell
 ) -> tuple[dict[str, Any], Predictions | None]:
     task, settings, seed = get_task(specification["task"]), specification["settings"], specification["seed"]
-    examples = examples_of(specification, place)
+    reader = reader_of(specification, place)
+    examples = examples_of(specification, place, reader)
     teacher = teacher_of(specification, place, examples.imitated, machine.device())
     plugin = registry.STUDENTS.get(specification["student"])
     info = teacher_source(place.teacher, place.argument).info(task)
-    own = {name: settings[f"{plugin.name}.{name}"] for name in plugin.hyperparameters}
-    described = plugin.describe(own, info, task)
+    described = plugin.describe(own_settings(specification), info, task)
     kind, _, run = specification["init"].partition(":")
     layers = plugin.layer_map("random" if kind == "pretrained" else specification["init"], described, info)
     torch.manual_seed(derive_seed("weights", seed))
-    student, started = start(specification, place, own, task, teacher)
+    student, started = start(specification, place, task, teacher, reader)
     nn.Module.to(student, machine.device())
 
     def stage(name: str, expression: str, selects: bool) -> Stage:
@@ -156,13 +157,13 @@ def _student(
         settings,
         seed,
         machine.device(),
-        _selector(task, specification, examples, clock),
+        selector(task, specification, examples, clock),
         place.run / "checkpoint.pt",
         clock,
-        _pruner(settings["pruner"], specification.get("before", [])),
+        pruner(settings["pruner"], specification.get("before", [])),
         tell,
     )
-    scores, predictions = _evaluate(student, task, settings, examples, clock)
+    scores, predictions = evaluate(student, task, settings, examples, clock)
     return scores | count(student) | {
         "curve": history.curve,
         "best": history.best,
@@ -172,59 +173,3 @@ def _student(
         "examples": len(examples.train),
         "teacher_signals": teacher.how,
     }, predictions
-
-
-def _selector(
-    task: Task, specification: Mapping[str, Any], examples: Examples, clock: Clock
-) -> Callable[[nn.Module], float]:
-    """What epochs are chosen by: the metric on the selection examples."""
-    settings, metric = specification["settings"], specification["metric"]
-
-    def select(model: nn.Module) -> float:
-        logits = predict(model, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
-        return _scores(task, logits, examples.selection)[metric]
-
-    return select
-
-
-def _scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
-    return score(task, predictions_of(task, logits.numpy()), data.labels.numpy())
-
-
-def _evaluate(
-    model: nn.Module, task: Task, settings: Mapping[str, Any], examples: Examples, clock: Clock
-) -> tuple[dict[str, Any], Predictions]:
-    """Metrics on every dev split, the speed of encoding the first, and its predictions."""
-    metrics: dict[str, float] = {}
-    for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
-        own = Clock()
-        logits = predict(model, data, EVALUATION_BATCH, settings, machine.device(), own)
-        clock.seconds += own.seconds
-        prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
-        metrics |= {prefix + metric: value for metric, value in _scores(task, logits, data).items()}
-    first = examples.dev[0]
-    predictions = {
-        "ids": first.ids.numpy(),
-        "predictions": np.asarray(predictions_of(task, logits.numpy())),
-        "labels": first.labels.numpy(),
-    }
-    return {"metrics": metrics, "examples_per_second": len(first) / own.seconds}, predictions
-
-
-def _pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[float]], bool]:
-    """Optuna's median pruner over the selection curves of the cell's earlier trials, which the specification holds."""
-    if name == "none" or not before:
-        return lambda scores: False
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
-    for curve in before:
-        study.add_trial(optuna.trial.create_trial(value=max(curve), intermediate_values=dict(enumerate(curve))))
-    trial = study.ask()
-
-    def should_prune(scores: list[float]) -> bool:
-        trial.report(scores[-1], len(scores) - 1)
-        return bool(trial.should_prune())
-
-    return should_prune

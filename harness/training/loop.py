@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
-from harness.data.encoding import Encoded, evaluation_batches, training_batches
+from harness.data.encoding import Encoded, evaluation_batches
 from harness.ledger import atomic_file, derive_seed
 from harness.training.optimisation import Optimisation
 
@@ -63,12 +63,17 @@ class History:
 
 
 class Data(Protocol):
-    """Training examples: those of a task, or pieces of masked text, which differ from epoch to epoch."""
+    """Training examples: those of a task, of several, or pieces of masked text, which differ from epoch to epoch.
+
+    batches: the positions of each batch of an epoch, as `training_batches` puts them together.
+    """
 
     def __len__(self) -> int: ...
 
     @property
     def lengths(self) -> Tensor: ...
+
+    def batches(self, batch_size: int, seed: int, epoch: int) -> list[Tensor]: ...
 
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch: ...
 
@@ -111,7 +116,7 @@ def train(
             continue
         best_weights: dict[str, Tensor] | None = None
         stage.objective.to(device)
-        per_epoch = len(training_batches(data.lengths, settings["batch_size"], 0, 0))
+        per_epoch = len(data.batches(settings["batch_size"], 0, 0))
         optimisation = Optimisation(model, stage.objective, settings, stage.epochs * per_epoch)
         begin, epoch_state = 0, EpochState()
         if state and number == state["stage"]:
@@ -208,7 +213,7 @@ def _epoch(
 ) -> Iterator[EpochState]:
     """One pass over the data from `state` on, which it advances and yields after each step."""
     model.train()
-    batches = training_batches(data.lengths, settings["batch_size"], order_seed, epoch)
+    batches = data.batches(settings["batch_size"], order_seed, epoch)
     told, tokens = time.perf_counter(), 0
     for index in batches[state.step :]:
         batch = data.batch(index, device, epoch)

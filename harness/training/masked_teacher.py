@@ -37,6 +37,12 @@ def _folder(teacher: Any, place: Place) -> Path | None:
     return place.runs / run / "weights" if run else None
 
 
+def weights_of(teacher: Any, place: Place) -> str:
+    """A hash of the weights that a specification names: of a run's, or the content of base weights."""
+    folder = _folder(teacher, place)
+    return weights_hash(folder) if folder else str(teacher["content"])
+
+
 class MaskedTeacher:
     """Called with (batch, want) of pieces of the corpus. how says of each signal: stored or computed."""
 
@@ -75,8 +81,7 @@ class MaskedTeacher:
 
     def _targets(self, epoch: int, number: int) -> StoredTargets:
         if epoch not in self._stored:
-            folder = _folder(self.specification["teacher"], self.place)
-            name = weights_hash(folder) if folder else self.specification["teacher"]["content"]
+            name = weights_of(self.specification["teacher"], self.place)
             settings = self.specification["settings"]
             index = hashlib.sha256(self.data.index.numpy().tobytes()).hexdigest()
             key = digest(

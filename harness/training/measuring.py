@@ -40,8 +40,12 @@ def measure_speed(specification: Mapping[str, Any], place: Place, clock: Clock, 
         length=settings["max_length"],
         rounds=settings["rounds"],
         threads=settings["threads"],
+        pairs=get_task(specification["task"]).pair,
     )
-    return _record({**count(model), **measured}), None
+    counts = count(model)
+    return _record(
+        {**counts, "millions_without_embeddings": counts["parameters_without_embeddings"] / 1e6, **measured}
+    ), None
 
 
 def _record(metrics: Mapping[str, float]) -> dict[str, Any]:
@@ -49,12 +53,13 @@ def _record(metrics: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _model(specification: Mapping[str, Any]) -> PreTrainedModel:
-    outputs = max(get_task(specification["task"]).outputs, 2)
+    task = get_task(specification["task"])
+    outputs = max(task.outputs, 2)
     if not specification["student"]:
         return _plain(specification["configuration"], outputs)
     name = specification["student"]
     own = {k.partition(".")[2]: v for k, v in specification["settings"].items() if k.startswith(f"{name}.")}
-    return build_student(name, own, specification["configuration"], outputs)
+    return build_student(name, own, specification["configuration"], outputs, task.pair)
 
 
 def _plain(configuration: Mapping[str, Any], outputs: int) -> PreTrainedModel:

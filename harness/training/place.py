@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from harness import registry
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from harness.modeling.bases import Teacher
 
 
@@ -36,3 +38,13 @@ class Place:
 def teacher_source(teacher: str, argument: str) -> Teacher:
     """The teacher plugin, made once a process."""
     return registry.TEACHERS.get(teacher)(argument)
+
+
+def teacher_tokenizer(place: Place) -> PreTrainedTokenizerBase:
+    """The tokenizer that the teacher reads with: the same object every time, so that `is` tells it from others."""
+    return _tokenizer(place.teacher, place.argument)
+
+
+@functools.lru_cache(maxsize=2)
+def _tokenizer(teacher: str, argument: str) -> PreTrainedTokenizerBase:
+    return teacher_source(teacher, argument).tokenizer()

@@ -8,16 +8,18 @@ PREDICTION = "vanilla_kd"  # what the second stage of two_stage trains (wang2023
 TRAINING: dict[str, Hyperparameter] = {
     "epochs": Hyperparameter(3, low=1),  # of each stage
     "batch_size": Hyperparameter(32, low=1),
+    "optimiser": Hyperparameter("adamw", choices=("adamw", "adadelta")),  # with weight_decay 0 AdamW is Adam
     "learning_rate": Hyperparameter(5e-5, low=1e-8, high=10.0, log=True),  # peak
     "schedule": Hyperparameter("linear", choices=("linear", "polynomial", "cosine", "constant")),
     "warmup_ratio": Hyperparameter(0.06, low=0.0, high=0.9),  # share of a stage's steps
     "weight_decay": Hyperparameter(0.01, low=0.0),  # on matrices only
     "gradient_clip": Hyperparameter(1.0, low=1e-6),  # largest norm of the gradient
     "max_length": Hyperparameter(128, low=4),  # tokens; longer inputs are cut
-    "augmentation": Hyperparameter("none"),  # masked_language_model or word_vectors:FILE; of training examples only
+    "augmentation": Hyperparameter("none"),  # see harness.training.augmented; of training examples only
     "augmentation_copies": Hyperparameter(5, low=1),  # further texts made of each example
     "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
-    "train_examples": Hyperparameter(0, low=0),  # 0: all; never limits a teacher
+    "train_fraction": Hyperparameter(1.0, low=0.001, high=1.0),  # of the training data, for teacher and student alike
+    "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher
     "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
     "pruner": Hyperparameter("none", choices=("none", "median")),
@@ -27,15 +29,17 @@ TRAINING: dict[str, Hyperparameter] = {
 }
 
 # Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is.
-TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_examples"))}
+TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_"))}
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {
-    "pieces": Hyperparameter(0, low=0),  # pieces of the corpus that are trained on; 0: all
+    "text": Hyperparameter("masked", choices=("masked", "sentences")),  # pieces with masks, or sentences as they are
+    "pieces": Hyperparameter(0, low=0),  # pieces or sentences of the corpus that are trained on; 0: all
+    "fraction": Hyperparameter(1.0, low=0.0001, high=1.0),  # of those
     "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9),
     "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
 }
-_NOT_GENERAL = ("train_examples", "patience", "protocol", "pruner", "cache_gib", "augmentation")
+_NOT_GENERAL = ("train_", "patience", "protocol", "pruner", "cache_gib", "augmentation")
 GENERAL_TRAINING = MASKING | {
     name: declared for name, declared in TRAINING.items() if not name.startswith(_NOT_GENERAL)
 }
@@ -47,3 +51,6 @@ SPEED_SETTINGS: dict[str, Hyperparameter] = {
     "rounds": Hyperparameter(3, low=1),  # each runs the model and the reference in turn
     "threads": Hyperparameter(1, low=1),
 }
+
+# Of the teacher where vectors that no task has tuned are compared (wu2020, section 5.5): its first token, or the mean.
+UNTUNED: dict[str, Hyperparameter] = {"untuned.pooling": Hyperparameter("first", choices=("first", "mean"))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,67 +10,74 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from transformers import PreTrainedTokenizerBase
 
 from harness import registry
 from harness.contracts import Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
+from harness.training.examples import own_settings
 from harness.training.loop import TrainingFailure
-from harness.training.place import Place, teacher_source
+from harness.training.place import Place, teacher_source, teacher_tokenizer
 
 
 def start(
-    specification: Mapping[str, Any], place: Place, own: Mapping[str, Any], task: Task, teacher: Any
+    specification: Mapping[str, Any], place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
 ) -> tuple[Student, dict[str, Any]]:
     """`started_student`, whose refusals concern this run alone: a TrainingFailure, which stops no other run."""
     try:
-        return started_student(specification, place, own, task, teacher)
+        return started_student(specification, place, task, teacher, reader)
     except UserError as error:
         raise TrainingFailure(str(error)) from error
 
 
 def started_student(
-    specification: Mapping[str, Any], place: Place, own: Mapping[str, Any], task: Task, teacher: Any
+    specification: Mapping[str, Any], place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
 ) -> tuple[Student, dict[str, Any]]:
     """The student of a run, and what is recorded of how it started.
 
-    own: its settings; teacher.model() gives the teacher's weights where the initialisation copies some. Draws random
-    weights from torch's global generator. Raises UserError for a `pretrained` run that is missing or does not fit.
+    teacher.model() gives the teacher's weights where the initialisation copies some; reader is the tokenizer that the
+    student reads with. Draws random weights from torch's global generator. Raises UserError for a `pretrained` run that
+    is missing or does not fit.
     """
     plugin = registry.STUDENTS.get(specification["student"])
-    source = teacher_source(place.teacher, place.argument)
+    source, own = teacher_source(place.teacher, place.argument), own_settings(specification)
+    vocabulary = 0 if reader is teacher_tokenizer(place) else len(reader)
     kind, colon, argument = specification["init"].partition(":")
     if kind == "pretrained":
         folder = _weights(place.runs / argument, argument)
-        student = _built(plugin, own, source.configuration(), task)
-        return student, load_pretrained(student, folder, argument)
+        student = _built(plugin, own, source.configuration(), task, vocabulary)
+        return student, load_pretrained(student, folder, argument, task)
     model = teacher.model()
-    student = _built(plugin, own, model.config.to_dict(), task)
+    student = _built(plugin, own, model.config.to_dict(), task, vocabulary)
     init = f"{kind}:{place.files[argument]}" if argument in place.files else specification["init"]
-    return student, student.initialise(init, model, source.tokenizer())
+    return student, student.initialise(init, model, reader)
 
 
-def load_pretrained(student: Student, folder: Path, run: str) -> dict[str, Any]:
-    """Take every weight from a generally distilled student, but those that answer the task.
+def load_pretrained(student: Student, folder: Path, run: str, task: Task) -> dict[str, Any]:
+    """Take every weight from a student distilled on a corpus or on several tasks, but those that answer the task.
 
-    Raises UserError, naming a weight, if the two are not of the same sizes.
+    Those too where the run was trained on this very task. Raises UserError, naming a weight, if the two are not of the
+    same sizes.
     """
     found, own = load_file(folder / "model.safetensors"), student.state_dict()
     names = _check_fits(student, {name: tuple(tensor.shape) for name, tensor in found.items()}, run)
+    heads = {name: f"heads.{task.name}.{name}" for name in own if f"heads.{task.name}.{name}" in found}
     with torch.no_grad():
-        for name in names:
-            own[name].copy_(found[name])
-    return {"pretrained": run}
+        for name, theirs in {**{name: name for name in names}, **heads}.items():
+            own[name].copy_(found[theirs])
+    return {"pretrained": run} | ({"head": task.name} if heads else {})
 
 
 def check_pretrained(specification: Mapping[str, Any], teacher: str, argument: str, folder: Path) -> None:
     """Raise UserError if the student of a run cannot start from the weights in `folder`. Nothing is loaded."""
     plugin = registry.STUDENTS.get(specification["student"])
-    own = {name: specification["settings"][f"{plugin.name}.{name}"] for name in plugin.hyperparameters}
     configuration = teacher_source(teacher, argument).configuration()
+    vocabulary = json.loads((folder / "config.json").read_bytes()).get("vocabulary", 0)
     with torch.device("meta"):
-        student = _built(plugin, own, configuration, get_task(specification["task"]))
+        task = get_task(specification["task"])
+        student = _built(plugin, own_settings(specification), configuration, task, vocabulary)
     with safe_open(folder / "model.safetensors", "pt") as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     _check_fits(student, shapes, specification["init"].partition(":")[2])
@@ -90,8 +98,17 @@ def _check_fits(student: Student, shapes: Mapping[str, tuple[int, ...]], run: st
     return wanted
 
 
-def _built(plugin: Any, own: Mapping[str, Any], configuration: Mapping[str, Any], task: Task) -> Student:
-    config = StudentConfig(student=plugin.name, settings=dict(own), source=dict(configuration), outputs=task.outputs)
+def _built(
+    plugin: Any, own: Mapping[str, Any], configuration: Mapping[str, Any], task: Task, vocabulary: int
+) -> Student:
+    config = StudentConfig(
+        student=plugin.name,
+        settings=dict(own),
+        source=dict(configuration),
+        outputs=task.outputs,
+        pairs=task.pair,
+        vocabulary=vocabulary,
+    )
     student: Student = plugin(config)
     return student
 

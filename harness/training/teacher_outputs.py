@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from harness.contracts import Batch, Outputs, Signal, Want
 from harness.data.encoding import Encoded, tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.modeling import signals
+from harness.training.joint import Joint, check_head, heads_in, load_joint_teacher
 from harness.training.place import Place, teacher_source
 from harness.training.teacher_cache import TeacherCache
 
@@ -61,7 +62,12 @@ class TeacherOutputs:
         self.train = train
         self.folder = place.runs / specification["teacher"] / "weights"
         self.task, self.place, self.device = get_task(specification["task"]), place, device
-        self.cache = _cache(place, self.folder, specification["settings"]["max_length"], train)
+        self.heads = heads_in(self.folder)
+        if self.heads:
+            check_head(self.task.name, self.folder)
+        # Texts are told apart by their hash alone, and two tasks may have the same: each head's outputs are apart.
+        head = self.task.name if self.heads else ""
+        self.cache = _cache(place, self.folder, head, specification["settings"]["max_length"], train)
         self.rows = self.cache.rows(train.keys)
         self.how: dict[str, str] = {}
         info = teacher_source(place.teacher, place.argument).info(self.task)
@@ -104,7 +110,10 @@ class TeacherOutputs:
         return self._encoder()(batch, want)
 
     def _encoder(self) -> Encoder:
-        return _teacher_model(self.place.teacher, self.place.argument, self.task.name, self.folder, self.device)
+        who = self.place.teacher, self.place.argument
+        if self.heads:
+            return cast(Encoder, _joint_teacher(*who, self.folder, self.device).models[self.task.name])
+        return _teacher_model(*who, self.task.name, self.folder, self.device)
 
 
 @functools.lru_cache(maxsize=4)
@@ -113,15 +122,24 @@ def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device:
     return Encoder(model.requires_grad_(False), exact=True).to(device).eval()
 
 
+@functools.lru_cache(maxsize=2)
+def _joint_teacher(teacher: str, argument: str, folder: Path, device: torch.device) -> Joint:
+    """Every head of a teacher refined on several tasks, over one encoder."""
+    source = teacher_source(teacher, argument)
+    models = ((t, Encoder(load_joint_teacher(source, get_task(t), folder), exact=True)) for t in heads_in(folder))
+    return Joint(models).requires_grad_(False).to(device).eval()
+
+
 _CACHES: dict[Any, TeacherCache] = {}
 
 
-def _cache(place: Place, weights: Path, max_length: int, train: Encoded) -> TeacherCache:
+def _cache(place: Place, weights: Path, head: str, max_length: int, train: Encoded) -> TeacherCache:
     """One TeacherCache a process and set of examples, so that files are verified and opened once."""
-    key = (place.cache, weights, max_length, train.keys.tobytes())
+    key = (place.cache, weights, head, max_length, train.keys.tobytes())
     if key not in _CACHES:
         fingerprint = tokenizer_fingerprint(teacher_source(place.teacher, place.argument).tokenizer())
-        _CACHES[key] = TeacherCache(place.cache, weights_hash(weights), fingerprint, max_length, train)
+        name = f"{weights_hash(weights)}/{head}" if head else weights_hash(weights)
+        _CACHES[key] = TeacherCache(place.cache, name, fingerprint, max_length, train)
     return _CACHES[key]
 
 

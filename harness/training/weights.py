@@ -5,22 +5,39 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors import SafetensorError
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.ledger import cannot_write, sync_folder
 
 
-def save(model: PreTrainedModel, folder: Path) -> None:
-    """Write the model as a folder. Raises UserError if the disk is full or the place cannot be written."""
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    try:
+def save(model: PreTrainedModel, folder: Path, reader: PreTrainedTokenizerBase | None = None) -> None:
+    """Write the model as a folder, with the tokenizer it reads with where that is its own.
+
+    Raises UserError if the disk is full or the place cannot be written.
+    """
+    with whole_folder(folder) as temporary:
         model.save_pretrained(temporary)
-    except SafetensorError as error:  # says nothing but the system's own text
+        if reader is not None:
+            reader.save_pretrained(temporary)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes its name once all of it is written. Raises UserError as `save` does."""
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+    except Exception as error:  # the libraries' own errors say nothing but the system's text
         shutil.rmtree(temporary, ignore_errors=True)
         number = re.search(r"os error (\d+)", str(error))
+        if isinstance(error, OSError):
+            raise cannot_write(folder, error) from error
         if number is None:
             raise
         raise cannot_write(folder, OSError(int(number[1]), str(error))) from error

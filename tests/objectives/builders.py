@@ -14,6 +14,7 @@ from harness.registry import OBJECTIVES
 
 CLASSES = Task("classes", "Classes", "accuracy", ("accuracy",), labels=("a", "b", "c"))
 SCORES = Task("scores", "Scores", "pearson", ("pearson",))
+PAIRS = Task("pairs", "Pairs", "accuracy", ("accuracy",), labels=("a", "b", "c"), pair=True)
 
 STUDENT = ModelInfo(
     "student", layers=2, width=8, heads=2, vocabulary=11, labels=3, emits=frozenset(Signal), tokenizer="words"
@@ -42,6 +43,12 @@ def make_batch(labels: Tensor | None = None, lengths: tuple[int, ...] = LENGTHS)
     return Batch(torch.arange(len(lengths)), labels, (encoding,))
 
 
+def make_pair_batch() -> Batch:
+    """Pairs whose sentences are read apart: the second has the lengths of the first in reverse."""
+    batch = make_batch()
+    return replace(batch, encodings=(*batch.encodings, *make_batch(lengths=LENGTHS[::-1]).encodings))
+
+
 def make_masked_batch() -> Batch:
     """Masked text, as the batch of a corpus is: every other token of each example is to be predicted."""
     batch = make_batch(torch.zeros(len(LENGTHS)))
@@ -60,14 +67,15 @@ def make_outputs(
 ) -> Outputs:
     """Exactly the signals of `want`, normally distributed; padded positions hold noise too.
 
-    mlm_logits are those at the positions that the batch asks for.
+    mlm_logits are those at the positions that the batch asks for; of a batch of pairs read apart, each pair has two
+    sentence vectors.
     """
     generator = torch.Generator().manual_seed(seed)
     size, length = batch.mask.shape
     predicted = 0 if batch.targets is None else int((batch.targets != IGNORED).sum())
     shapes = {
         "logits": (size, model.labels),
-        "sentence": (size, model.width),
+        "sentence": (size, 2, model.width) if len(batch.encodings) == 2 else (size, model.width),
         "mlm_logits": (predicted, model.vocabulary),
         "hidden_states": (size, length, model.width),
         "attention_scores": (size, model.heads, length, length),

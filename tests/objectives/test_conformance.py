@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from harness import pairing
-from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Task
+from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Signal, Task
 from harness.data.tasks import CORPUS
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 from tests.objectives.builders import (
     CLASSES,
     LAYERS,
+    PAIRS,
     SCORES,
     STUDENT,
     TEACHER,
@@ -26,6 +27,7 @@ from tests.objectives.builders import (
     make_batch,
     make_masked_batch,
     make_outputs,
+    make_pair_batch,
     padded,
     padded_batch,
     tensors,
@@ -42,11 +44,13 @@ class Case:
 
     @property
     def student(self) -> ModelInfo:
-        return replace(STUDENT, labels=self.task.outputs)
+        return replace(STUDENT, labels=self.task.outputs, pair_encoding=self.teacher.pair_encoding)
 
     def batch(self) -> Batch:
         if self.task.corpus:
             return make_masked_batch()
+        if self.task.pair:
+            return make_pair_batch()
         return make_batch() if self.task.classification else make_batch(torch.tensor([0.0, 5.0, 2.5, 3.2, 4.0, 1.0]))
 
     def refusal(self) -> str:
@@ -80,6 +84,14 @@ PAIRINGS = [
     for name in OBJECTIVES.names()
     for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
     for task in (CLASSES, SCORES, CORPUS)
+]
+# Of pairs read apart a model has a vector for each sentence, and otherwise only logits.
+APART = replace(TEACHER, pair_encoding="compare")
+PAIRINGS += [
+    Case(name, replace(APART, width=width), PAIRS)
+    for name in OBJECTIVES.names()
+    for width in (TEACHER.width, 12)
+    if OBJECTIVES.get(name).needs <= {Signal.SENTENCE, Signal.LOGITS}
 ]
 REFUSALS = {case: case.refusal() for case in PAIRINGS}
 CASES = [case for case in PAIRINGS if not REFUSALS[case]]

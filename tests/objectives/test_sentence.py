@@ -6,7 +6,7 @@ import torch
 
 from harness.contracts import Outputs
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import CLASSES, STUDENT, TEACHER, make, make_batch
+from tests.objectives.builders import CLASSES, PAIRS, STUDENT, TEACHER, make, make_batch, make_pair_batch
 
 
 def loss(student: list[list[float]], teacher: list[list[float]]) -> float:
@@ -33,3 +33,19 @@ def test_different_widths_are_refused() -> None:
     refuse = OBJECTIVES.get("cosine").refuse
     assert refuse(STUDENT, TEACHER, CLASSES) == ""
     assert "the student's is 8" in refuse(STUDENT, replace(TEACHER, width=12), CLASSES)
+
+
+def test_pair_cosine_is_the_squared_difference_of_the_two_cosines() -> None:
+    student = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [3.0, 0.0]]]).double()  # cosines 0 and 1
+    teacher = torch.tensor([[[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]], [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]]).double()
+    # the teacher's cosines: that of 45 degrees, whose square is 1/2, and -1
+    found = make("pair_cosine")(Outputs(sentence=student), Outputs(sentence=teacher), make_pair_batch())
+    assert found.item() == pytest.approx((0.5 + 4.0) / 2)
+
+
+def test_pair_cosine_is_refused_where_there_are_no_two_sentences() -> None:
+    refuse, apart = OBJECTIVES.get("pair_cosine").refuse, replace(STUDENT, pair_encoding="compare")
+    assert refuse(apart, replace(TEACHER, width=12), PAIRS) == ""
+    assert "task classes has no pairs" in refuse(apart, TEACHER, CLASSES)
+    for encoding in ("joint", "biattention"):
+        assert f"reads a pair as {encoding}" in refuse(replace(STUDENT, pair_encoding=encoding), TEACHER, PAIRS)

@@ -1,0 +1,38 @@
+"""Predictions on a test split as the file that GLUE's server takes (Wang et al., 2018; gluebenchmark.com)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from harness.contracts import Task
+from harness.data.sources import NumberedSplit
+from harness.ledger import atomic_write
+
+SUFFIXES = {"test": "", "test_matched": "-m", "test_mismatched": "-mm"}  # of MNLI's two files
+LOWEST, HIGHEST = 0.0, 5.0  # a similarity score
+
+
+def file_name(task: Task, split: str) -> str:
+    """The name that the server expects, as MRPC.tsv or MNLI-mm.tsv."""
+    return f"{task.folder}{SUFFIXES[split]}.tsv"
+
+
+def write(task: Task, test: NumberedSplit, predictions: np.ndarray, folder: Path) -> Path:
+    """Write the file of one split into `folder`, whole or not at all; returns its path.
+
+    predictions: (N,) class indices, printed as the labels of the official files, or scores, clipped to 0..5 and
+    printed with three decimals. Raises ValueError for a score that is not finite and unless there is one prediction an
+    example, UserError if the folder cannot be written.
+    """
+    if not np.isfinite(predictions).all():
+        raise ValueError("a prediction is not finite")
+    if task.labels:
+        words = [task.labels[int(index)] for index in predictions]
+    else:
+        words = [f"{score:.3f}" for score in np.clip(predictions, LOWEST, HIGHEST)]
+    lines = ["index\tprediction", *(f"{n}\t{word}" for n, word in zip(test.index, words, strict=True))]
+    path = folder / file_name(task, test.split.name)
+    atomic_write(path, ("\n".join(lines) + "\n").encode())
+    return path

@@ -1,0 +1,161 @@
+"""One choice on every axis of a study: the settings it has, how it starts, and why it may not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.contracts import Hyperparameter, ModelInfo, Row, Task
+from harness.errors import UserError
+from harness.modeling import combine
+from harness.search import settings as merging
+from harness.search.making import SHARED
+from harness.search.request import Asked
+from harness.training.settings import PREDICTION, SPEED_SETTINGS, TRAINING, UNTUNED
+
+PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
+MULTI_TASK = "multi_task"  # the initialisation, and the procedure, of one student distilled on several tasks
+ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
+
+
+def declared_by(student: Any, objective: str, procedure: str, general: str) -> dict[str, Hyperparameter]:
+    """Every setting that a cell of this student (None: of the teacher) and objective has.
+
+    Those of the objective of its distillation on a corpus, `general`, are included.
+    """
+    own = {f"{student.name}.{name}": h for name, h in student.hyperparameters.items()} if student else {}
+    if procedure in ("count", "speed"):
+        return own | (SPEED_SETTINGS if procedure == "speed" else {})
+    if procedure == "untuned":
+        own |= UNTUNED if student is None else {}
+    if student is None:
+        return own | {name: h for name, h in TRAINING.items() if not name.startswith("augmentation")}
+    terms = combine.parse(objective) if objective else ()
+    declared = TRAINING | own | combine.declared(terms)
+    if procedure == "two_stage" and combine.stage(terms) == "intermediate":
+        declared |= combine.declared(combine.parse(PREDICTION))
+    return declared | combine.declared(combine.parse(general))
+
+
+def own_name(student: Any, key: str) -> str:
+    """A setting of "student.NAME" as the student's own; any other as it is."""
+    return f"{student.name}.{key.removeprefix('student.')}" if student and key.startswith("student.") else key
+
+
+@dataclass
+class Choice:
+    """A row with a student (None: the teacher itself), an initialisation and a task, or None for all of them at once.
+
+    fixed: the command line's settings that name one of the cell's; settings: all of them. shown, init and by_content:
+    the initialisation as tables call it, as the student spells it, and with a file by its content. base: where the
+    student's layers learn from, a `pretrained` start counting as random.
+    """
+
+    asked: Asked
+    row: Row
+    student: Any
+    task: Task | None
+    procedure: str
+    declared: Mapping[str, Hyperparameter]
+    fixed: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    refused: str = ""
+    shown: str = ""
+    init: str = ""
+    by_content: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.student.name if self.student else ""
+
+    @property
+    def kind(self) -> str:
+        """The initialisation without what follows its colon."""
+        return self.init.partition(":")[0]
+
+    @property
+    def base(self) -> str:
+        return "random" if self.kind in (PRETRAINED, MULTI_TASK) else self.init
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The student's own settings, without its name before them."""
+        return {name: self.settings[f"{self.name}.{name}"] for name in self.student.hyperparameters}
+
+    def elsewhere(self, prefix: str) -> dict[str, Any]:
+        """The row's settings of the runs that it starts from whose names begin so, without that."""
+        return {k.removeprefix(prefix): v for k, v in self.row.settings.items() if k.startswith(prefix)}
+
+    def describe(self, task: Task) -> ModelInfo:
+        described: ModelInfo = self.student.describe(self.own, self.asked.teacher.info(task), task)
+        return described
+
+    def encoding(self, specification: dict[str, Any]) -> dict[str, Any]:
+        """The specification with the student's pair encoding, where that is not one of its settings."""
+        if len(self.student.pair_encodings) == 1:
+            specification["pair_encoding"] = self.student.pair_encodings[0]
+        return specification
+
+
+class Choices:
+    """Makes choices. A file's name in tables is kept apart from that of another file of the same name."""
+
+    def __init__(self, asked: Asked):
+        self.asked = asked
+        self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
+
+    def choose(self, row: Row, student: Any, init: str, task: Task | None, procedure: str) -> Choice:
+        """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
+        declared = declared_by(student, row.objective, procedure, self.asked.study.general)
+        if row.teacher and procedure != "untuned":  # its recipe is its own
+            declared = {name: TRAINING[name] for name in SHARED}
+        choice = Choice(self.asked, row, student, task, procedure, declared)
+        choice.fixed, choice.settings, choice.refused = self._settings(choice)
+        if init:
+            choice.shown, choice.init, choice.by_content = self._init(student, init)
+            readable = not choice.by_content.endswith(":unknown")
+            if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
+                try:  # settings that are sound each by itself, but not together
+                    choice.refused = student.refuse_init(choice.init, choice.own)
+                except UserError as error:
+                    choice.refused = str(error)
+        return choice
+
+    def _init(self, student: Any, init: str) -> tuple[str, str, str]:
+        kind, colon, argument = (part.strip() for part in init.partition(":"))
+        if kind in (PRETRAINED, MULTI_TASK):
+            return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
+        canonical = student.canonical_init(init)
+        if kind not in student.file_inits:
+            return canonical, canonical, canonical
+        content = self.asked.contents.by_content(canonical, asked=init in (self.asked.request.inits or ()))
+        shown = f"{kind}:{Path(argument).name}"
+        if self._shown.setdefault(shown, content) != content:  # another file of the same name
+            shown = f"{shown} ({content.partition(':')[2][:6]})"
+        return shown, canonical, content
+
+    def _settings(self, choice: Choice) -> tuple[dict[str, str], dict[str, Any], str]:
+        """(overrides that name a setting of the cell, by that name; its settings; why the row's own do not apply)."""
+        profile, row, student, task = self.asked.profile, choice.row, choice.student, choice.task
+        declared = choice.declared
+
+        def named(layer: Mapping[str, Any]) -> dict[str, Any]:
+            """The layer's settings that the cell has; "student.NAME" is the student's own."""
+            found = {own_name(student, key): value for key, value in layer.items()}
+            return {key: value for key, value in found.items() if key in declared}
+
+        settings_here = [key for key in row.settings if not key.startswith(ELSEWHERE)]
+        lacking = sorted(key for key in settings_here if own_name(student, key) not in declared)
+        who = student.name if student else "the teacher"
+        refused = f"{who} has no setting {lacking[0].rpartition('.')[2]}, as row {row.name} asks" if lacking else ""
+        fixed = named(self.asked.overrides)
+        settings: dict[str, Any] = {name: h.default for name, h in declared.items()}
+        by_task = profile.task_settings.get(task.name, {}) if task else {}
+        for layer in (profile.settings, by_task, row.settings, fixed):
+            settings |= {key: merging.check(key, value, declared) for key, value in named(layer).items()}
+        encoding = own_name(student, "student.pair_encoding")
+        if encoding in settings and task and not task.pair:
+            settings[encoding] = declared[encoding].default  # a single sentence is read in one way
+        return fixed, settings, refused

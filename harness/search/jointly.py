@@ -1,0 +1,78 @@
+"""Distillation on several tasks together: the joint runs of a study, and what they wait for (liu2020, chapter 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness import pairing
+from harness.contracts import Row, Task, Want
+from harness.modeling import combine
+from harness.search.choices import MULTI_TASK, Choice
+from harness.search.making import Making
+from harness.search.request import Asked
+
+Specification = dict[str, Any]
+
+
+class Jointly:
+    """Specifications of joint runs. wants: the teacher signals that they ask for, by task."""
+
+    def __init__(self, asked: Asked, making: Making, tasks: Mapping[str, Task]):
+        self.asked, self.making, self.tasks = asked, making, tasks
+        self.wants: dict[str, Want] = {}
+
+    def specification(self, choice: Choice, objective: str, settings: Mapping[str, Any]) -> tuple[Specification, str]:
+        """(a joint run of the choice's student without its seed, why there can be none)."""
+        tasks, refused = self._tasks(choice.row)
+        if refused:
+            return {}, refused
+        base = choice.init.partition(":")[2] or "random" if choice.kind == MULTI_TASK else choice.init
+        objective = combine.canonical(objective)
+        wants: dict[str, Want] = {}
+        for name, task in tasks.items():
+            described, teacher = choice.describe(task), self.asked.teacher.info(task)
+            if refused := pairing.refusal(objective, "one_stage", described, teacher, task):
+                return {}, f"{refused} (task {name} of the joint training)"
+            layers = choice.student.layer_map(base, described, teacher)
+            wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
+        self.wants = {name: self.wants.get(name, Want()) | wants.get(name, Want()) for name in {*self.wants, *wants}}
+        metrics = self._metrics(tasks)
+        return choice.encoding(
+            {
+                "kind": MULTI_TASK,
+                "tasks": {name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
+                "teacher": self.making.joint_teacher(tasks, metrics),
+                "student": choice.student.name,
+                "init": choice.student.canonical_init(base) if choice.kind == MULTI_TASK else choice.by_content,
+                "objective": objective,
+                "procedure": "one_stage",
+                "metrics": metrics,
+                "settings": dict(settings),
+            }
+        ), ""
+
+    def settings(self, choice: Choice) -> dict[str, Any]:
+        """Those of the joint run that a choice with the initialisation `multi_task` starts from."""
+        plain = {name: h for name, h in choice.declared.items() if "." not in name}
+        own = {name: value for name, value in choice.settings.items() if "." in name}
+        return {**self.making.joint_settings(choice.elsewhere("multi_task."), plain), **own}
+
+    def teacher(self, row: Row) -> tuple[Specification, list[str], str]:
+        """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
+        tasks, refused = self._tasks(row)
+        if refused:
+            return {}, [], refused
+        return *self.making.joint_teacher_specification(tasks, self._metrics(tasks)), ""
+
+    def _tasks(self, row: Row) -> tuple[dict[str, Task], str]:
+        """(the tasks that the row's joint run trains on, why there are too few)."""
+        named = row.training_tasks
+        tasks = {name: task for name, task in self.tasks.items() if not named or name in named}
+        if tasks and (named or len(tasks) > 1):
+            return tasks, ""
+        what = f"only {', '.join(tasks)}" if tasks else f"none of {', '.join(named)}"
+        return {}, f"multi_task trains one model on several tasks, but {what} is selected; name more with --tasks"
+
+    def _metrics(self, tasks: Mapping[str, Task]) -> dict[str, str]:
+        return {name: self.asked.study.shown(tasks[name])[0] for name in sorted(tasks)}

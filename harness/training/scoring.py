@@ -1,0 +1,122 @@
+"""How a model does on a task: what epochs are chosen by, what the table reports, when a trial is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from harness.contracts import Task
+from harness.data import sources
+from harness.data.encoding import Encoded, encode
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.evaluation import masked_words
+from harness.evaluation.metrics import predictions_of, score
+from harness.training import machine
+from harness.training.examples import Examples
+from harness.training.loop import Clock, predict
+from harness.training.place import Place
+
+EVALUATION_BATCH = 64
+Predictions = dict[str, np.ndarray]
+
+
+def selector(
+    task: Task, specification: Mapping[str, Any], examples: Examples, clock: Clock
+) -> Callable[[nn.Module], float]:
+    """What epochs are chosen by: the metric on the selection examples."""
+    settings, metric = specification["settings"], specification["metric"]
+
+    def select(model: nn.Module) -> float:
+        logits = predict(model, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
+        return scores(task, logits, examples.selection)[metric]
+
+    return select
+
+
+def scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
+    return score(task, predictions_of(task, logits.numpy()), data.labels.numpy())
+
+
+def evaluate(
+    model: nn.Module, task: Task, settings: Mapping[str, Any], examples: Examples, clock: Clock
+) -> tuple[dict[str, Any], Predictions]:
+    """Metrics on every dev split, the speed of encoding the first, and its predictions."""
+    metrics: dict[str, float] = {}
+    for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
+        own = Clock()
+        logits = predict(model, data, EVALUATION_BATCH, settings, machine.device(), own)
+        clock.seconds += own.seconds
+        prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
+        metrics |= {prefix + metric: value for metric, value in scores(task, logits, data).items()}
+    first = examples.dev[0]
+    predictions = {
+        "ids": first.ids.numpy(),
+        "predictions": np.asarray(predictions_of(task, logits.numpy())),
+        "labels": first.labels.numpy(),
+    }
+    return {"metrics": metrics, "examples_per_second": len(first) / own.seconds}, predictions
+
+
+def further(
+    specification: Mapping[str, Any],
+    place: Place,
+    model: nn.Module,
+    reader: PreTrainedTokenizerBase,
+    task: Task,
+    clock: Clock,
+) -> tuple[dict[str, Any], Predictions]:
+    """What a specification asks for beyond the scores: (more of the record, more predictions).
+
+    "analysis": "masked_word_entropy" gives record["masked_word_entropy"], see `masked_words.masked_word_entropy`, of
+    some dev sentences. "test", a mapping from tasks to the content of their test splits, gives
+    predictions["test/predictions"], (N,) in the order of that file, or "test_matched/predictions" and
+    "test_mismatched/predictions". reader: the model's tokenizer. Raises UserError if the test splits are missing or are
+    not those that were asked for.
+    """
+    settings = specification["settings"]
+    encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
+
+    def logits_of(split: Split) -> Tensor:
+        data = encode(split, reader, specification.get("pair_encoding", encoding), settings["max_length"])
+        return predict(model, data, EVALUATION_BATCH, settings, machine.device(), clock)
+
+    record: dict[str, Any] = {}
+    if specification.get("analysis") == "masked_word_entropy":
+        sentences = masked_words.chosen(sources.load(task, place.source).dev[0].text_a)
+        record["masked_word_entropy"] = masked_words.masked_word_entropy(
+            lambda texts: logits_of(Split("masked", list(texts), None, np.zeros(len(texts), np.int64))), sentences
+        )
+    asked = specification.get("test", {}).get(task.name)
+    if asked is None:
+        return record, {}
+    tests, content = sources.load_test(task, place.source)
+    if content != asked:
+        raise UserError(f"the test files of {task.name} in {place.source} changed meanwhile; give the command again")
+    return record, {
+        f"{test.split.name}/predictions": np.asarray(predictions_of(task, logits_of(test.split).numpy()))
+        for test in tests
+    }
+
+
+def pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[float]], bool]:
+    """Optuna's median pruner over the selection curves of the cell's earlier trials, which the specification holds."""
+    if name == "none" or not before:
+        return lambda scores: False
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
+    for curve in before:
+        study.add_trial(optuna.trial.create_trial(value=max(curve), intermediate_values=dict(enumerate(curve))))
+    trial = study.ask()
+
+    def should_prune(scores: list[float]) -> bool:
+        trial.report(scores[-1], len(scores) - 1)
+        return bool(trial.should_prune())
+
+    return should_prune

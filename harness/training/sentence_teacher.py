@@ -1,0 +1,116 @@
+"""What a teacher says of the sentences of a corpus; its sentence vectors are stored, once for all students."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from harness.contracts import Batch, Outputs, Want
+from harness.data.encoding import evaluation_batches
+from harness.data.sentences import SentenceText
+from harness.ledger import atomic_file, atomic_write, canonical, digest
+from harness.training.masked_teacher import load_masked_teacher, weights_of
+from harness.training.place import Place
+from harness.training.teacher_cache import checksum
+from harness.training.teacher_outputs import Encoder
+
+BATCH = 64  # sentences a teacher call when its vectors are stored
+
+
+class SentenceTeacher:
+    """Called with (batch, want) of sentences, which it finds by their ids and reads with its own tokenizer.
+
+    how says of each signal: stored or computed. A sentence vector takes 4 D bytes on disk.
+    """
+
+    def __init__(
+        self, specification: Mapping[str, Any], place: Place, text: SentenceText, rows: Tensor, device: torch.device
+    ):
+        """text: the corpus as the teacher reads it; rows: (N,) int64 ids of the sentences asked for, sorted."""
+        self.specification, self.place, self.text, self.device = specification, place, text, device
+        self.rows = rows.numpy()
+        self.how: dict[str, str] = {}
+        self._encoder: Encoder | None = None
+        self._vectors: np.ndarray | None = None
+
+    def encoder(self) -> Encoder:
+        """The teacher's model, loaded when it is first needed."""
+        if self._encoder is None:
+            model = load_masked_teacher(self.specification, self.place).requires_grad_(False)
+            self._encoder = Encoder(model).to(self.device).eval()
+        return self._encoder
+
+    def model(self) -> PreTrainedModel:
+        return self.encoder().model
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        parts = [part for part in want.parts() if part[0] != "sentence"]
+        self.how |= {name: "computed" for name, _ in parts}
+        ids = batch.ids.cpu()
+        outputs = self._compute(ids, Want.of_parts(parts)) if parts else Outputs()
+        if want.sentence:
+            self.how["sentence"] = "stored"
+            vectors = self._stored()
+            places = np.searchsorted(self.rows, ids.numpy())
+            outputs.sentence = torch.from_numpy(vectors[places]).to(self.device)
+        return outputs
+
+    @torch.no_grad()  # not inference mode: the losses save these tensors for backward
+    def _compute(self, ids: Tensor, want: Want) -> Outputs:
+        return self.encoder()(self.text.batch(ids, self.device), want)
+
+    def _stored(self) -> np.ndarray:
+        """(N, D) float32, of `rows`; computed by the first process that asks, while others wait."""
+        if self._vectors is None:
+            asked = hashlib.sha256(self.rows.tobytes()).hexdigest()
+            teacher = weights_of(self.specification["teacher"], self.place)
+            length = self.specification["settings"]["max_length"]
+            key = digest([teacher, self.specification["corpus"], length, asked])
+            folder = self.place.cache / "sentences" / key[:16]
+            folder.mkdir(parents=True, exist_ok=True)
+            file, index = folder / "vectors.f32", folder / "index.json"
+            with FileLock(folder / ".lock"):
+                known = json.loads(index.read_bytes()) if index.exists() and file.exists() else {}
+                if not known or checksum(file) != known["sha256"]:
+                    with atomic_file(file) as written:
+                        width = self._write(written)
+                    known = {"sha256": checksum(file), "width": width}
+                    atomic_write(index, canonical(known).encode())
+            self._vectors = np.memmap(file, np.float32, "r", shape=(len(self.rows), known["width"]))
+        return self._vectors
+
+    def _write(self, file: Any) -> int:
+        """Write the vectors in the order of `rows`, a stretch of like sentences at a time; returns their width."""
+        stretch, width = 1000 * BATCH, 0
+        for start in range(0, len(self.rows), stretch):
+            ids = torch.from_numpy(self.rows[start : start + stretch])
+            vectors: Tensor | None = None
+            for places in evaluation_batches(self.text.lengths[ids], BATCH):
+                found = self._compute(ids[places], Want(sentence=True)).sentence.float().cpu()  # (B, D)
+                if vectors is None:
+                    vectors = torch.empty(len(ids), found.size(1))
+                vectors[places] = found
+            if vectors is not None:
+                width = vectors.size(1)
+                file.write(vectors.numpy().tobytes())
+        return width
+
+
+def rows_of(*parts: Tensor) -> Tensor:
+    """The ids of several sets of sentences, sorted."""
+    return torch.cat(parts).sort().values
+
+
+def part_of(size: int, settings: Mapping[str, Any]) -> int:
+    """How many of `size` pieces the settings `pieces` and `fraction` leave to train on."""
+    size = min(size, settings["pieces"] or size)
+    return math.ceil(settings.get("fraction", 1.0) * size)

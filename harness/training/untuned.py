@@ -1,0 +1,222 @@
+"""Sentence vectors that no label of a task has tuned, as a judge of paraphrase (wu2020, section 5.5, Table 5).
+
+Each sentence of a pair is read alone. A pair is a paraphrase where the cosine of its two vectors reaches a threshold,
+which is chosen on the training examples: their labels serve for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from harness import pairing, registry
+from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.data.encoding import Encoded, tokenizer_fingerprint
+from harness.data.tasks import get_task
+from harness.evaluation.parameters import count
+from harness.evaluation.threshold import best_threshold
+from harness.ledger import derive_seed, digest
+from harness.modeling import combine
+from harness.training import machine
+from harness.training.examples import Examples, examples_of, own_settings, reader_of
+from harness.training.loop import Clock, Stage, Tell, predict, train
+from harness.training.masked_teacher import load_masked_teacher, weights_of
+from harness.training.place import Place, teacher_source, teacher_tokenizer
+from harness.training.scoring import EVALUATION_BATCH, Predictions, evaluate, further, scores
+from harness.training.starting import start
+from harness.training.teacher_cache import TeacherCache
+from harness.training.teacher_outputs import BATCH, Encoder
+
+Specification = Mapping[str, Any]
+APART = "compare"  # a pair encoding that reads each sentence alone
+
+
+def refusal(objective: str, student: ModelInfo | None, teacher: ModelInfo, task: Task) -> str:
+    """Why no cosine can judge this task, or none of this student (None: the teacher), trained so; or ""."""
+    if not task.pair or "f1" not in task.metrics:
+        return f"a cosine tells paraphrases from other pairs, which is not what task {task.name} asks"
+    if student is None:
+        return ""
+    if student.pair_encoding in ("joint", "biattention") or Signal.SENTENCE not in student.emits:
+        return f"{student.name} has no vector of each sentence of a pair alone"
+    if not objective:
+        return ""
+    for _, name in combine.parse(objective):
+        if registry.OBJECTIVES.get(name).needs != {Signal.SENTENCE}:
+            return f"{name} compares more than sentence vectors, and no task has tuned the rest"
+    return pairing.refusal(objective, "untuned", student, replace(teacher, pair_encoding=student.pair_encoding), task)
+
+
+class Apart(nn.Module):
+    """An encoder that reads each sentence of a pair alone; its `sentence` is (B, 2, D)."""
+
+    def __init__(self, encoder: Encoder, pooling: str):
+        """pooling: "first", the first token's state in the last layer, or "mean", that of all tokens."""
+        super().__init__()
+        self.encoder, self.pooling = encoder, pooling
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        alone = [replace(batch, encodings=(encoding,)) for encoding in batch.encodings]
+        return Outputs(sentence=torch.stack([self._vector(sentences) for sentences in alone], 1))
+
+    def _vector(self, batch: Batch) -> Tensor:
+        """(B, D)"""
+        if self.pooling == "first":
+            return self.encoder(batch, Want(sentence=True)).sentence
+        last = self.encoder.model.config.num_hidden_layers
+        states = self.encoder(batch, Want(hidden_states=frozenset({last}))).hidden_states[last].float()  # (B, L, D)
+        mask = batch.mask.unsqueeze(-1)
+        return states.masked_fill(~mask, 0).sum(1) / mask.sum(1)
+
+
+class Cosines(nn.Module):
+    """Where logits are asked of it, the cosine of the two sentence vectors of each pair: (B, 1) float64."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        vectors = self.model(batch, Want(sentence=True)).sentence.double()  # (B, 2, D)
+        return Outputs(logits=F.cosine_similarity(vectors[:, 0], vectors[:, 1], dim=-1).unsqueeze(1))
+
+
+class Judge(nn.Module):
+    """A classifier by the cosine: its logits (B, 2) are 1 for class 1 where that reaches the threshold, else for 0."""
+
+    def __init__(self, cosines: Cosines, threshold: float):
+        super().__init__()
+        self.cosines, self.threshold = cosines, threshold
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        found = self.cosines(batch, want).logits[:, 0]
+        return Outputs(logits=F.one_hot((found >= self.threshold).long(), 2).float())
+
+
+class UntunedTeacher:
+    """The teacher as it was before any task: called with (batch, want) of the training pairs, whose vectors are stored.
+
+    how says of each signal: stored.
+    """
+
+    def __init__(self, specification: Specification, place: Place):
+        self.specification, self.place = specification, place
+        self.pooling = specification["settings"].get("untuned.pooling", "first")
+        self.how: dict[str, str] = {}
+        self._apart: Apart | None = None
+        self._cache: TeacherCache | None = None
+
+    def apart(self) -> Apart:
+        """The model, loaded when it is first needed."""
+        if self._apart is None:
+            model = load_masked_teacher(self.specification, self.place)
+            self._apart = Apart(Encoder(model), self.pooling).to(machine.device()).eval()
+        return self._apart
+
+    def model(self) -> PreTrainedModel:
+        return self.apart().encoder.model
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        if self._cache is None:
+            raise LookupError("no vectors were stored yet")
+        rows = self._cache.rows(self.keys[batch.ids.cpu().numpy()])
+        return Outputs(sentence=self._cache.read(("sentence", -1), rows, 0).to(machine.device()))
+
+    def store(self, pairs: Encoded) -> None:
+        """Compute the vectors of these pairs, read apart, unless they are on disk. pairs: ids are 0..size-1."""
+        teacher = digest(["apart", weights_of(self.specification["teacher"], self.place), self.pooling])
+        fingerprint = tokenizer_fingerprint(teacher_tokenizer(self.place))
+        length = self.specification["settings"]["max_length"]
+        self.keys = pairs.keys
+        self._cache = TeacherCache(self.place.cache, teacher, fingerprint, length, pairs)
+        self._cache.fill([("sentence", -1)], self._compute, BATCH, machine.device())
+        self.how = {"sentence": "stored"}
+
+    @torch.no_grad()  # not inference mode: the losses save these tensors for backward
+    def _compute(self, batch: Batch, want: Want) -> Outputs:
+        return self.apart()(batch, want)
+
+
+def untuned(specification: Specification, place: Place, clock: Clock, tell: Tell) -> tuple[dict[str, Any], Predictions]:
+    """Choose the threshold on the training pairs and score it on the dev pairs.
+
+    The vectors are those of the teacher's base weights, of a student as it starts, or of a student that learns from
+    the teacher's vectors of the training pairs, without their labels; its last epoch counts, for there is no better or
+    worse one without labels.
+    """
+    task, settings = get_task(specification["task"]), specification["settings"]
+    teacher = UntunedTeacher(specification, place)
+    reader = reader_of(specification, place)
+    alone = specification if specification["student"] else {**specification, "pair_encoding": APART}
+    examples = examples_of(alone, place, reader)
+    record: dict[str, Any] = {"curve": [], "best": {"epoch": 0}, "pruned": False}
+    if specification["student"]:
+        torch.manual_seed(derive_seed("weights", specification["seed"]))
+        student, started = start(specification, place, task, teacher, reader)
+        model: nn.Module = nn.Module.to(student, machine.device())
+        record |= {"initialisation": started, **count(student)}
+        if specification["objective"]:
+            record |= _learn(model, specification, place, examples, teacher, clock, tell)
+    else:
+        model = teacher.apart()
+        record |= count(cast(PreTrainedModel, teacher.model().base_model))
+    cosines = Cosines(model)
+    known = predict(cosines, examples.train, EVALUATION_BATCH, settings, machine.device(), clock)[:, 0]
+    judge = Judge(cosines, best_threshold(known.numpy(), examples.train.labels.numpy()))
+    found = predict(judge, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
+    selection = scores(task, found, examples.selection)[specification["metric"]]
+    scored, predictions = evaluate(judge, task, settings, examples, clock)
+    more, others = further(alone, place, judge, reader, task, clock)
+    record["best"]["selection"] = selection
+    return record | scored | more | {
+        "selection": selection,
+        "threshold": judge.threshold,
+        "examples": len(examples.train),
+        "teacher_signals": teacher.how,
+    }, predictions | others
+
+
+def _learn(
+    student: nn.Module,
+    specification: Specification,
+    place: Place,
+    examples: Examples,
+    teacher: UntunedTeacher,
+    clock: Clock,
+    tell: Tell,
+) -> dict[str, Any]:
+    """Train the student on the teacher's vectors of the training pairs. Returns the curve, and its last entry."""
+    settings, task = specification["settings"], get_task(specification["task"])
+    theirs = {**specification, "student": "", "pair_encoding": APART}
+    teacher.store(examples_of(theirs, place, teacher_tokenizer(place)).train)
+    info = teacher_source(place.teacher, place.argument).info(task)
+    described = registry.STUDENTS.get(specification["student"]).describe(own_settings(specification), info, task)
+    objective = combine.Sum(
+        combine.parse(specification["objective"]),
+        described,
+        replace(info, pair_encoding=described.pair_encoding),
+        LayerMap(()),
+        settings,
+    )
+    objective.prepare(examples.train.labels, len(examples.train))
+    history = train(
+        student,
+        [Stage("intermediate", objective, objective.wants(), settings["epochs"], selects=False)],
+        examples.train,
+        teacher,
+        settings,
+        specification["seed"],
+        machine.device(),
+        lambda trained: 0.0,
+        place.run / "checkpoint.pt",
+        clock,
+        lambda scores: False,
+        tell,
+    )
+    return {"curve": history.curve, "best": dict(history.curve[-1])}

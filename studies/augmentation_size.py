@@ -1,0 +1,38 @@
+"""Figure 3.3 (left) of liu2020: dev scores against the size of the augmented data.
+
+The figure's points are not in the text, which says that the gain saturates at ten times the original corpus.
+"""
+
+from harness.contracts import Row, Study
+from harness.registry import study
+from studies.lstm_settings import AUGMENTED, METRICS, ON_AUGMENTED, profiles
+
+LINE = "Distilled BiLSTM"
+COPIES = (1, 2, 5, 10, 20)
+
+study(
+    Study(
+        name="augmentation_size",
+        title="Size of the augmented data",
+        question="How many augmented texts of each example does the distillation need?",
+        procedure="one_stage",
+        rows=(
+            Row("copies_0", "logit_mse", f"{LINE}, no augmentation", point=(LINE, 0)),
+            *(
+                Row(
+                    f"copies_{copies}",
+                    "logit_mse",
+                    f"{LINE}, {copies}×",
+                    settings={**AUGMENTED, "augmentation_copies": copies},
+                    mark=ON_AUGMENTED,
+                    point=(LINE, copies),
+                )
+                for copies in COPIES
+            ),
+        ),
+        students=("bilstm",),
+        metrics={"qqp": METRICS["qqp"][1]},
+        figure="augmented texts of each example",
+        profiles=profiles(paper=("sst2", "qqp"), sizes=False),
+    )
+)

@@ -1,0 +1,163 @@
+"""What the studies of liu2020, "Effective Utilization", share: sizes and settings of its chapters 3 and 4.
+
+Chapter 3 (section 3.4.1): BERT-large, a BiLSTM of 150 or 300 units and a last layer of 200 or 400, two channels of the
+word2vec vectors of Google News, AdaDelta at 1.0 with rho 0.95, batches of 50 (256 for MNLI and QQP), 10 augmented texts
+of each example (40 for STS-B and MRPC) with 0.1 for each of the two ways. Its epochs, runs and gradient clipping are
+not given: 15 with patience 3, 3 runs and a norm of 1 are ours. The teacher's rate is chosen from {2, 3, 4, 5}e-5 there;
+ours is BERT's recommended one, 3e-5.
+
+Chapter 4 (section 4.3.2): LSTMs of 256 units, heads of 512, Adam at 5e-4, batches of 128, at most 16 epochs, a norm of
+1, masking with 0.1; fine-tuning at {1, 1.5, 5}e-5. Its teacher is the released MT-DNN, refined for an epoch at 5e-4;
+ours is refined from BERT-large itself, for which that rate is too high: by BERT's own recipe. The number of masked
+texts is not given (10 are ours), nor is patience in fine-tuning (3 is ours). Adam is AdamW without decay, at a constant
+rate.
+
+Word vectors are no part of this project: quick and small start from random ones, of which there is one channel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.contracts import Profile
+
+METRICS = {
+    "mrpc": ("f1", "accuracy"),
+    "qqp": ("f1", "accuracy"),
+    "stsb": ("pearson", "spearman"),
+    "mnli": ("accuracy", "mismatched_accuracy"),
+}
+SOURCE = "Liu, Effective Utilization of Pretrained Language Models"
+WORD2VEC = "vectors:GoogleNews-vectors-negative300.bin"
+MASKED = {"augmentation": "masking", "augmentation_copies": 10, "augmentation_probability": 0.1}
+AUGMENTED = {"augmentation": "masking+pos", "augmentation_probability": 0.1}
+ON_AUGMENTED = "trained on augmented texts too"
+JOINTLY = "distilled on all tasks together, then trained on the labels of each without the teacher"
+EPOCHS_ARE_OURS = "The text gives no epochs and no number of runs; these are ours."
+TEACHER_IS_OURS = "The published teacher starts from the released MT-DNN, ours from the teacher's own weights."
+
+ADAM = {"schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
+_ADADELTA = {**ADAM, "optimiser": "adadelta", "learning_rate": 1.0}
+_FREQUENT = {"batch_size": 256, "augmentation_copies": 10}
+_RARE = {"augmentation_copies": 40}
+_BY_TASK = {"sst2": {"augmentation_copies": 10}, "qqp": _FREQUENT, "mnli": _FREQUENT, "stsb": _RARE, "mrpc": _RARE}
+
+
+def profiles(
+    quick: tuple[str, ...] = ("sentiment", "paraphrase"),
+    small: tuple[str, ...] = ("sst2", "mrpc"),
+    paper: tuple[str, ...] = ("sst2", "qqp", "stsb", "mrpc", "mnli"),
+    seeds: int = 2,
+    sizes: bool = True,
+) -> dict[str, Profile]:
+    """The three sizes of chapter 3.
+
+    seeds are those of quick and small; sizes says that the grid of sizes is searched in the paper's.
+    """
+    grid = {"student.hidden_units": (150, 300), "student.head_units": (200, 400)}
+    return {
+        "quick": Profile(
+            teacher="embedded",
+            tasks=quick,
+            inits=("random",),
+            trials=1,
+            seeds=seeds,
+            settings={
+                **_ADADELTA,
+                "bilstm.hidden_units": 64,
+                "bilstm.head_units": 32,
+                "bilstm.embedding_size": 64,
+                "epochs": 10,
+                "train_examples": 896,
+                "max_length": 32,
+                "augmentation_copies": 3,
+            },
+        ),
+        "small": Profile(
+            teacher="minilm",
+            tasks=small,
+            inits=("random",),
+            trials=1,
+            seeds=seeds,
+            settings={
+                **_ADADELTA,
+                "epochs": 10,
+                "batch_size": 50,
+                "patience": 3,
+                "precision": "bfloat16",
+                "augmentation_copies": 10,
+            },
+        ),
+        "paper": Profile(
+            teacher="bert-large-uncased",
+            tasks=paper,
+            inits=(WORD2VEC,),
+            trials=4 if sizes else 1,
+            seeds=3,
+            settings={
+                **_ADADELTA,
+                "bilstm.channels": "frozen_and_trained",
+                "epochs": 15,
+                "batch_size": 50,
+                "patience": 3,
+            },
+            task_settings=_BY_TASK,
+            search=grid if sizes else {},
+        ),
+    }
+
+
+def joint_profiles(
+    quick: tuple[str, ...] = ("sentiment", "paraphrase", "entailment", "similarity"),
+    small: tuple[str, ...] = ("sst2", "mrpc", "stsb", "rte"),
+    fine_tuned: bool = True,
+    augmented: bool = True,
+) -> dict[str, Profile]:
+    """The three sizes of chapter 4.
+
+    fine_tuned: what is trained on each task starts from the joint distillation, whose settings are "multi_task.NAME";
+    otherwise they are the plain ones. augmented: the joint distillation reads masked texts too, in the paper's size.
+    """
+    short = {**ADAM, "learning_rate": 1e-3, "epochs": 8, "train_examples": 896, "max_length": 32}
+    middle = {**ADAM, "learning_rate": 5e-4, "epochs": 8, "batch_size": 64, "patience": 2, "precision": "bfloat16"}
+    tuning = {**ADAM, "epochs": 16, "batch_size": 128, "patience": 3}
+    joint = {**ADAM, "learning_rate": 5e-4, "epochs": 16, "batch_size": 128, **(MASKED if augmented else {})}
+    return {
+        "quick": Profile(
+            teacher="embedded",
+            tasks=quick,
+            inits=("random",),
+            trials=1,
+            seeds=2,
+            settings={**_students(48, 32, 64), **short, **(_of_joint(short) if fine_tuned else {})},
+        ),
+        "small": Profile(
+            teacher="minilm",
+            tasks=small,
+            inits=("random",),
+            trials=1,
+            seeds=2,
+            settings={**_students(128, 256, 300), **middle, **(_of_joint(middle) if fine_tuned else {})},
+        ),
+        "paper": Profile(
+            teacher="bert-large-uncased",
+            tasks=("sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte"),
+            inits=("random",),
+            trials=3 if fine_tuned else 1,
+            seeds=3,
+            settings={**_students(256, 512, 300), **({**tuning, **_of_joint(joint)} if fine_tuned else joint)},
+            search={"learning_rate": (5e-5, 1.5e-5, 1e-5)} if fine_tuned else {},
+        ),
+    }
+
+
+def _students(hidden: int, head: int, embedding: int) -> dict[str, Any]:
+    """Sizes of the students of chapter 4; the BiLSTM beside them reads the teacher's vocabulary as they do."""
+    named = {"hidden_units": hidden, "head_units": head, "embedding_size": embedding}
+    sizes = {f"{lstm}.{name}": size for lstm in ("biattentive_lstm", "bilstm") for name, size in named.items()}
+    return {**sizes, "bilstm.vocabulary": "teacher", "averaged_transformer.head_units": head}
+
+
+def _of_joint(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as those of the joint distillation that fine-tuning starts from."""
+    return {f"multi_task.{name}": value for name, value in settings.items()}

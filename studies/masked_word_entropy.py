@@ -1,0 +1,25 @@
+"""Figure 3.4 of liu2020: how unsure teacher, distilled and plain BiLSTM become when a word of a sentence is masked.
+
+The published figure shows two sentences, chosen by hand, and prints no numbers.
+"""
+
+from harness.contracts import Row, Study
+from harness.registry import study
+from studies.lstm_settings import AUGMENTED, ON_AUGMENTED, profiles
+
+study(
+    Study(
+        name="masked_word_entropy",
+        title="Entropy with a masked word",
+        question="Does a model know that a sentence without its decisive word says little?",
+        procedure="one_stage",
+        rows=(
+            Row("teacher", "labels_only", "Teacher", teacher=True),
+            Row("distilled", "logit_mse", "Distilled BiLSTM", settings=AUGMENTED, mark=ON_AUGMENTED),
+            Row("plain", "labels_only", "BiLSTM"),
+        ),
+        students=("bilstm",),
+        analysis="masked_word_entropy",
+        profiles=profiles(quick=("sentiment",), small=("sst2",), paper=("sst2",), seeds=1),
+    )
+)

@@ -1,0 +1,214 @@
+"""The files that GLUE's server takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.data.sources import NumberedSplit, Split
+from harness.data.tasks import TASKS, get_task
+from harness.errors import UserError
+from harness.evaluation import submission
+from harness.ledger import Ledger
+from harness.search.progress import Finished, progress
+from harness.submitting import _repeated
+from tests.conftest import BAD, Harness
+
+STUDY = ("--study", "objectives_vs_init")
+LABELS = {"sst2": ("0", "1"), "rte": ("entailment", "not_entailment")}
+Submit = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def held_out(name: str, index: list[int]) -> NumberedSplit:
+    texts = ["text"] * len(index)
+    return NumberedSplit(Split(name, texts, None, np.zeros(len(index), np.int64)), index)
+
+
+def test_the_names_are_those_the_server_expects() -> None:
+    # gluebenchmark.com, FAQ: the files of a submission, of which AX.tsv belongs to the diagnostic set
+    expected = {"CoLA", "SST-2", "MRPC", "QQP", "STS-B", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI"}
+    tasks = [task for task in TASKS.values() if task.folder]
+    found = {submission.file_name(t, split.replace("dev", "test")) for t in tasks for split in t.dev_splits}
+    assert found == {f"{name}.tsv" for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("task", "predictions", "words"),
+    [
+        ("cola", [1, 0, 1], ["1", "0", "1"]),
+        ("rte", [1, 0, 1], ["not_entailment", "entailment", "not_entailment"]),
+        ("mnli", [2, 0, 1], ["contradiction", "entailment", "neutral"]),
+        ("wnli", [0, 1, 1], ["0", "1", "1"]),
+        ("stsb", [5.2, -0.7, 3.14159], ["5.000", "0.000", "3.142"]),
+        ("stsb_classes", [5.0, 1.0, 2.4], ["5.000", "1.000", "2.400"]),
+    ],
+)
+def test_a_file_is_what_the_server_takes(tmp_path: Path, task: str, predictions: list[float], words: list[str]) -> None:
+    split = "test_mismatched" if task == "mnli" else "test"
+    path = submission.write(get_task(task), held_out(split, [0, 7, 3]), np.array(predictions), tmp_path)
+    assert path.parent == tmp_path and path.name == submission.file_name(get_task(task), split)
+    lines = ["index\tprediction", *(f"{n}\t{word}" for n, word in zip((0, 7, 3), words, strict=True))]
+    assert path.read_bytes() == ("\n".join(lines) + "\n").encode()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_wrong_writes_nothing(tmp_path: Path) -> None:
+    for predictions in (np.array([1.0, np.nan]), np.array([1.0])):
+        with pytest.raises(ValueError, match="not finite|shorter|longer"):
+            submission.write(get_task("stsb"), held_out("test", [0, 1]), predictions, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "RTE.tsv").mkdir()
+    with pytest.raises(UserError, match=r"RTE\.tsv cannot be written"):
+        submission.write(get_task("rte"), held_out("test", [0]), np.array([1]), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["RTE.tsv"]
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture(scope="module")
+def data(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small GLUE folder, with the sentences of dev as test split, numbered from 100 on.
+
+    RTE is labelled by its first sentence alone, which a small model learns at once.
+    """
+    root = Path(shutil.copytree(glue, tmp_path_factory.mktemp("data") / "glue"))
+    for path in (root / "RTE" / "train.tsv", root / "RTE" / "dev.tsv"):
+        header, *lines = path.read_text().splitlines()
+        rows = [line.split("\t")[:-1] for line in lines]
+        labelled = [[*row, LABELS["rte"][any(word in row[1] for word in BAD)]] for row in rows]
+        path.write_text("\n".join([header, *("\t".join(row) for row in labelled)]) + "\n")
+    for folder in ("SST-2", "RTE"):
+        head, *fields = [line.split("\t")[:-1] for line in (root / folder / "dev.tsv").read_text().splitlines()]
+        first = head.index("index") + 1 if "index" in head else 0
+        numbered = [["index", *head[first:]], *([str(100 + n), *row[first:]] for n, row in enumerate(fields))]
+        (root / folder / "test.tsv").write_text("\n".join("\t".join(row) for row in numbered) + "\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def made(data: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tasks, two initialisations, two trials."""
+    out = tmp_path_factory.mktemp("submitted") / "out"
+    process = call(
+        "run", *STUDY, "--tasks", "sst2", "rte", "--objectives", "vanilla_kd", "--inits", "every", "random", "--seeds",
+        "1", "--data", data, "--teacher", checkpoint, "--out", out, "--workers", "2", "--set", "max_length=24",
+        "epochs=6", "batch_size=8", "learning_rate=2e-3", "teacher.epochs=6", "teacher.batch_size=8",
+        "teacher.learning_rate=1e-3",
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout + process.stderr
+    return out
+
+
+@pytest.fixture
+def submit(made: Path, call: Harness, tmp_path: Path) -> Submit:
+    """submit(*words, out=...) of row vanilla_kd to the folder `to`."""
+
+    def run(*words: object, row: str = "vanilla_kd", out: Path = made) -> subprocess.CompletedProcess[str]:
+        return call("submit", *STUDY, "--out", out, "--row", row, "--to", tmp_path / "to", *words)
+
+    return run
+
+
+def runs(out: Path) -> set[str]:
+    return {path.parent.name for path in out.glob("ledger/*/record.json")}
+
+
+def best(out: Path, task: str, init: str) -> str:
+    """The run of the cell's best trial, by the plan and the ledger."""
+    plan = json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_text())
+    (cell,) = (c for c in plan["cells"] if c["task"] == task and c["init"].endswith(init))
+    found = progress(cell, plan["defaults"], Ledger(out).read).best
+    assert found is not None
+    return found.run
+
+
+def test_the_best_run_is_made_again_and_predicts_the_test_split(
+    made: Path, submit: Submit, tmp_path: Path, data: Path, checkpoint: Path, call: Harness
+) -> None:
+    before = runs(made)
+    process = submit("--init", "random")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == [str(tmp_path / "to" / name) for name in ("SST-2.tsv", "RTE.tsv")]
+    assert len(runs(made) - before) == 2
+    for task, name in (("sst2", "SST-2.tsv"), ("rte", "RTE.tsv")):
+        predictions = Ledger(made).predictions(best(made, task, "random"))
+        assert predictions is not None
+        words = [LABELS[task][index] for index in predictions["predictions"]]  # the sentences are those of dev
+        assert len(words) == 40 and len(set(words)) == 2, "a constant could come from any run"
+        lines = ["index\tprediction", *(f"{100 + n}\t{word}" for n, word in enumerate(words))]
+        assert (tmp_path / "to" / name).read_text().splitlines() == lines
+    again, known = submit("--init", "random", "--tasks", "rte"), runs(made)
+    assert again.returncode == 0 and again.stdout.splitlines() == [str(tmp_path / "to" / "RTE.tsv")]
+    assert runs(made) == known, "what was made once is not made again"
+    table = call("report", *STUDY, "--out", made, "--format", "csv")
+    assert table.returncode == 0 and "vanilla_kd" in table.stdout
+
+
+def test_another_result_than_the_recorded_one_is_said(made: Path, submit: Submit, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(made, tmp_path / "out"))
+    ledger = Ledger(out)
+    run = best(out, "sst2", "every")
+    record = dict(ledger.read(run) or {})
+    ledger.write(run, {**record, "metrics": {"accuracy": 0.123}}, ledger.predictions(run))
+    process = submit("--init", "every", "--tasks", "sst2", out=out)
+    assert process.returncode == 0 and (tmp_path / "to" / "SST-2.tsv").exists()
+    assert "the repeated run of sst2 has accuracy" in process.stderr and "0.1230 is recorded" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "row", "said"),
+    [
+        (
+            ("--init", "random"),
+            "vanila_kd",
+            "unknown row of study objectives_vs_init 'vanila_kd': did you mean vanilla",
+        ),
+        ((), "vanilla_kd", "has 2 cells on sst2: add --init every or random"),
+        (("--init", "evry"), "vanilla_kd", "'evry': did you mean every?"),
+        (("--init", "random", "--tasks", "mrpc"), "vanilla_kd", "unknown task of this plan 'mrpc'"),
+        (("--init", "random", "--data", "nowhere"), "vanilla_kd", "data folder nowhere does not exist"),
+    ],
+)
+def test_what_is_not_there_is_refused(submit: Submit, words: tuple[str, ...], row: str, said: str) -> None:
+    process = submit(*words, row=row)
+    assert process.returncode == 2 and said in process.stderr and len(process.stderr.splitlines()) == 1
+    assert process.stdout == ""
+
+
+def test_missing_test_files_other_data_and_unfinished_cells_are_refused(
+    made: Path, submit: Submit, data: Path, glue: Path, tmp_path: Path
+) -> None:
+    def refused(process: subprocess.CompletedProcess[str], *said: str) -> None:
+        assert process.returncode == 2 and len(process.stderr.splitlines()) == 1, process.stderr
+        assert all(word in process.stderr for word in said), process.stderr
+
+    refused(submit("--init", "every", "--data", glue), "SST-2/test.tsv", "does not exist")
+    other = Path(shutil.copytree(data, tmp_path / "other"))
+    (other / "SST-2" / "train.tsv").write_text("sentence\tlabel\nfine\t1\nweak\t0\n")
+    refused(submit("--init", "every", "--data", other), "training data of sst2", "not those")
+    out = Path(shutil.copytree(made, tmp_path / "out"))
+    shutil.rmtree(out / "ledger" / best(out, "rte", "every"))
+    refused(submit("--init", "every", out=out), "row vanilla_kd on rte is not finished", "harness run --study")
+    (tmp_path / "to").write_text("")
+    refused(submit("--init", "every"), "--to", "cannot be written")
+    shutil.rmtree(tmp_path / "out")
+    refused(submit("--init", "every", out=tmp_path / "out"), "there are no results")
+
+
+def test_a_run_of_several_tasks_predicts_all_of_theirs() -> None:
+    joint = Finished("r", {"kind": "multi_task", "tasks": {"rte": "a", "mrpc": "b"}, "seed": 0}, {}, {})
+    alone = Finished("s", {"kind": "student", "task": "sst2", "seed": 0}, {}, {})
+    cells = {task: {"task": task, "id": task, "trials": 3, "seeds": 2} for task in ("rte", "mrpc", "sst2")}
+    best_runs, contents = {"rte": joint, "mrpc": joint, "sst2": alone}, {"rte": "x", "mrpc": "y", "sst2": "z"}
+    found = {task: _repeated(cell, best_runs, contents) for task, cell in cells.items()}
+    assert found["rte"]["specification"] == found["mrpc"]["specification"]
+    assert found["rte"]["specification"]["test"] == {"rte": "x", "mrpc": "y"}
+    assert found["sst2"]["specification"] == {**alone.specification, "test": {"sst2": "z"}}
+    assert json.dumps(found) and {cell["trials"] for cell in found.values()} == {1}

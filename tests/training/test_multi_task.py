@@ -1,0 +1,279 @@
+"""The two runs of multi-task distillation: what they record, keep and go on from; a teacher of many heads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from harness.contracts import Want
+from harness.data import sources
+from harness.data.encoding import tokenizer_fingerprint
+from harness.data.tasks import get_task
+from harness.errors import UserError
+from harness.training import loop
+from harness.training.examples import examples_of, reader_of
+from harness.training.joint import heads_in, load_joint, load_joint_teacher
+from harness.training.loop import Clock
+from harness.training.multi_task import multi_task as distil
+from harness.training.multi_task import multi_task_teacher as refine
+from harness.training.place import Place, teacher_source, teacher_tokenizer
+from harness.training.scoring import evaluate
+from harness.training.starting import start
+from harness.training.teacher_cache import TeacherCache
+from harness.training.teacher_outputs import Encoder, NoTeacher, TeacherOutputs, weights_hash
+from harness.training.weights import save
+from tests.training.builders import settings
+
+TASKS = {"sst2": "accuracy", "mrpc": "f1", "rte": "accuracy"}  # of the last two the texts are the same
+TEACHER, STUDENT = "teacher", "student"
+CPU = torch.device("cpu")
+Job = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
+
+
+@pytest.fixture(scope="module")
+def place(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    runs = tmp_path_factory.mktemp("runs")
+    return Place(runs, runs, runs / "cache", str(glue), "", {}, "huggingface", str(checkpoint), (), {})
+
+
+@pytest.fixture(scope="module")
+def specification(glue: Path) -> dict[str, Any]:
+    """What both runs have."""
+    return {
+        "tasks": {task: sources.load(get_task(task), str(glue)).content for task in TASKS},
+        "metrics": TASKS,
+        "settings": settings(learning_rate=0.003, max_length=20, epochs=2),
+        "seed": 0,
+    }
+
+
+def run(job: Job, specification: dict[str, Any], place: Place, name: str, tell: Any = lambda entry: None) -> Any:
+    folder = place.runs / name
+    folder.mkdir(exist_ok=True)
+    return job(specification, replace(place, run=folder), Clock(), tell)
+
+
+def teaching(specification: dict[str, Any]) -> dict[str, Any]:
+    return {**specification, "kind": "multi_task_teacher", "teacher": {"name": "huggingface"}}
+
+
+def learning(specification: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    own = specification["settings"] | {"transformer.layers": 2}
+    return {
+        **specification, "kind": "multi_task", "teacher": TEACHER, "student": "transformer", "init": "every",
+        "objective": "vanilla_kd", "procedure": "one_stage", "settings": own, **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def teacher(place: Place, specification: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    return run(refine, teaching(specification), place, TEACHER)
+
+
+def check(found: tuple[dict[str, Any], dict[str, np.ndarray]]) -> None:
+    """What both runs record, but for the time they took."""
+    record, predictions = found
+    assert record["metrics"] == {} and record["by_task"].keys() == TASKS.keys()
+    chosen = [entry["selection"] for entry in record["curve"]]
+    assert len(chosen) == 2 and record["best"]["selection"] == max(chosen) == record["selection"]
+    assert record["selection"] == pytest.approx(np.mean([part["selection"] for part in record["by_task"].values()]))
+    for task in TASKS:
+        arrays = [predictions[f"{task}/{kind}"] for kind in ("ids", "predictions", "labels")]
+        assert [len(array) for array in arrays] == [40, 40, 40]
+        accuracy = float(np.mean(arrays[1] == arrays[2]))
+        assert record["by_task"][task]["metrics"]["accuracy"] == pytest.approx(accuracy)
+    assert len(predictions) == 9
+    assert record["curve"][1]["loss"] < record["curve"][0]["loss"]
+
+
+def test_a_teacher_is_refined_on_all_tasks(
+    teacher: tuple[dict[str, Any], dict[str, np.ndarray]], place: Place, specification: dict[str, Any]
+) -> None:
+    check(teacher)
+    folder = place.runs / TEACHER / "weights"
+    assert heads_in(folder) == ("mrpc", "rte", "sst2")
+    for task in TASKS:
+        model = load_joint_teacher(teacher_source(place.teacher, place.argument), get_task(task), folder)
+        assert np.array_equal(predicted(Encoder(model), task, place, specification), teacher[1][f"{task}/predictions"])
+
+
+def predicted(model: nn.Module, task: str, place: Place, specification: dict[str, Any]) -> np.ndarray:
+    part = {**teaching(specification), "task": task, "data": specification["tasks"][task]}
+    examples = examples_of(part, place, teacher_tokenizer(place))
+    return evaluate(model, get_task(task), specification["settings"], examples, Clock())[1]["predictions"]
+
+
+def test_a_student_is_distilled_on_all_tasks(teacher: Any, place: Place, specification: dict[str, Any]) -> None:
+    record, predictions = run(distil, learning(specification), place, STUDENT)
+    check((record, predictions))
+    assert record["examples"] == {"sst2": 108, "mrpc": 108, "rte": 108}  # 120 but those held out
+    assert record["teacher_signals"] == dict.fromkeys(TASKS, {"logits": "stored"})
+    assert record["initialisation"].keys() == TASKS.keys() and record["parameters"] > record["classifier_parameters"]
+    folder = place.runs / STUDENT / "weights"
+    assert heads_in(folder) == ("mrpc", "rte", "sst2") and not list(folder.glob("tokenizer*"))
+    for task in TASKS:
+        student = fresh(task, place, specification)
+        load_joint(student, task, folder)
+        assert np.array_equal(predicted(student, task, place, specification), predictions[f"{task}/predictions"])
+
+
+def fresh(task: str, place: Place, specification: dict[str, Any]) -> Any:
+    part = {**learning(specification), "task": task, "data": specification["tasks"][task]}
+    examples = examples_of(part, place, teacher_tokenizer(place))
+    said = TeacherOutputs(part, place, examples.imitated, CPU)
+    return start(part, place, get_task(task), said, teacher_tokenizer(place))[0]
+
+
+@pytest.mark.parametrize("kind", ["teacher", "student"])
+def test_the_order_in_which_tasks_are_listed_decides_nothing(
+    kind: str, teacher: Any, place: Place, specification: dict[str, Any]
+) -> None:
+    listed = {**specification, "tasks": dict(reversed(specification["tasks"].items()))}
+    job, of = (refine, teaching) if kind == "teacher" else (distil, learning)
+    one = run(job, of(specification), place, f"{kind}-one")
+    other = run(job, of(listed), place, f"{kind}-other")
+    assert one[0]["curve"] == other[0]["curve"]
+    weights = [load_file(place.runs / f"{kind}-{run}" / "weights" / "model.safetensors") for run in ("one", "other")]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("objective", ["", "vanilla_kd", "hid_seq+0.5*vanilla_kd"])  # "": the teacher
+def test_a_killed_run_goes_on_with_the_same_weights(
+    objective: str,
+    teacher: Any,
+    place: Place,
+    specification: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Killed within the first epoch, then at its end."""
+    monkeypatch.setattr(loop, "CHECKPOINT_STEPS", 1)
+    monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 30)  # of 42 an epoch
+    job, made = refine, teaching(specification)
+    if objective:
+        job, made = distil, learning(specification, objective=objective)
+    whole = run(job, made, place, f"{objective}-whole")
+
+    def tell(entry: dict[str, Any]) -> None:
+        told.append(entry)
+        raise Killed
+
+    told: list[dict[str, Any]] = []
+    for _ in range(2):
+        with pytest.raises(Killed):
+            run(job, made, place, f"{objective}-killed", tell)
+    assert told[0]["saved"] and told[0]["epoch"] == 1 and told[1]["epoch"] == 1
+    after = run(job, made, place, f"{objective}-killed")
+    assert after[0]["curve"] == whole[0]["curve"] and after[0]["best"] == whole[0]["best"]
+    ours, theirs = (
+        load_file(place.runs / f"{objective}-{how}" / "weights" / "model.safetensors") for how in ("whole", "killed")
+    )
+    assert ours.keys() == theirs.keys() and all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_a_student_with_its_own_words_keeps_them_for_those_that_start_from_it(
+    teacher: Any, place: Place, specification: dict[str, Any]
+) -> None:
+    """It reads pairs apart, while the teacher reads its own tokens of both together."""
+    sizes = {"bilstm.hidden_units": 8, "bilstm.embedding_size": 8, "bilstm.head_units": 8}
+    words = {"student": "bilstm", "init": "random", "objective": "logit_mse", "pair_encoding": "compare"}
+    more = learning(specification, settings=specification["settings"] | sizes, **words)
+    check(run(distil, more, place, "words"))
+    (place.runs / "words" / "record.json").write_text("{}")
+    part = {**more, "task": "rte", "data": specification["tasks"]["rte"], "init": "pretrained:words"}
+    reader = reader_of(part, place)
+    assert "farmer" in reader.get_vocab() and "[CLS]" not in reader.get_vocab()
+    student, facts = start(part, place, get_task("rte"), NoTeacher(), reader)
+    assert facts == {"pretrained": "words", "head": "rte"} and student.config.vocabulary == len(reader)
+    saved = load_file(place.runs / "words" / "weights" / "model.safetensors")
+    for name, tensor in student.state_dict().items():
+        assert torch.equal(tensor, saved[f"heads.rte.{name}" if name.startswith("head.") else name]), name
+
+
+def test_test_files_are_predicted_task_by_task(
+    teacher: Any, place: Place, specification: dict[str, Any], glue: Path, tmp_path: Path
+) -> None:
+    source = shutil.copytree(glue, tmp_path / "glue")
+    sentences = [line.split("\t")[0] for line in (glue / "SST-2" / "dev.tsv").read_text().splitlines()[1:]]
+    rows = ["index\tsentence", *(f"{n}\t{sentence}" for n, sentence in enumerate(sentences))]
+    (source / "SST-2" / "test.tsv").write_text("\n".join(rows) + "\n")
+    asked = {"sst2": sources.load_test(get_task("sst2"), str(source))[1]}
+    _, found = run(distil, learning(specification, test=asked), replace(place, source=str(source)), "tested")
+    assert np.array_equal(found["sst2/test/predictions"], found["sst2/predictions"])
+    assert not [name for name in found if name.startswith(("rte/test", "mrpc/test"))]
+
+
+# ---------------------------------------------------------------- what a teacher with several heads says
+
+
+def outputs_of(task: str, place: Place, specification: dict[str, Any], teacher: str = TEACHER) -> TeacherOutputs:
+    """Of all training examples of a task: nothing is held out of them."""
+    part = {**learning(specification, teacher=teacher), "task": task, "data": specification["tasks"][task]}
+    part["settings"] = {**part["settings"], "protocol": "published"}
+    examples = examples_of(part, place, teacher_tokenizer(place))
+    return TeacherOutputs(part, replace(place, outputs={task: [("logits", -1)]}), examples.imitated, CPU)
+
+
+def test_each_heads_outputs_are_its_own_though_the_texts_are_the_same(
+    teacher: Any, place: Place, specification: dict[str, Any]
+) -> None:
+    found, source = {}, teacher_source(place.teacher, place.argument)
+    for task in ("mrpc", "rte"):
+        said = outputs_of(task, place, specification)
+        batch = said.train.batch(torch.tensor([3, 0, 7]))
+        model = load_joint_teacher(source, get_task(task), place.runs / TEACHER / "weights").eval()
+        with torch.no_grad():
+            expected = Encoder(model, exact=True)(batch, Want(logits=True, sentence=True))
+        found[task] = said(batch, Want(logits=True))
+        torch.testing.assert_close(found[task].logits, expected.logits)
+        torch.testing.assert_close(said._compute(batch, Want(sentence=True)).sentence, expected.sentence)
+    one, other = (outputs_of(task, place, specification) for task in ("mrpc", "rte"))
+    assert np.array_equal(one.train.keys, other.train.keys) and one.cache.folder != other.cache.folder
+    assert not torch.allclose(found["mrpc"].logits, found["rte"].logits)
+
+
+def test_the_heads_are_over_one_encoder(teacher: Any, place: Place, specification: dict[str, Any]) -> None:
+    one, other = (outputs_of(task, place, specification).model() for task in ("mrpc", "sst2"))
+    names = [name for name, _ in one.named_parameters() if name.startswith(one.base_model_prefix)]
+    assert names and all(one.get_parameter(name) is other.get_parameter(name) for name in names)
+    assert one.get_parameter("classifier.weight") is not other.get_parameter("classifier.weight")
+    assert not any(p.requires_grad for p in one.parameters()) and not one.training
+
+
+def test_what_was_stored_of_a_teacher_of_one_task_is_found_where_it_was(
+    place: Place, specification: dict[str, Any]
+) -> None:
+    folder = place.runs / "single" / "weights"
+    folder.parent.mkdir()
+    source = teacher_source(place.teacher, place.argument)
+    save(source.model(get_task("rte"), None), folder)
+    said = outputs_of("rte", place, specification, "single")
+    fingerprint = tokenizer_fingerprint(source.tokenizer())
+    before = TeacherCache(place.cache, weights_hash(folder), fingerprint, 20, said.train)
+    assert said.cache.folder == before.folder
+
+
+def test_a_task_that_the_teacher_was_not_refined_on_is_refused(
+    teacher: Any, place: Place, specification: dict[str, Any], glue: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "QNLI"
+    folder.mkdir()
+    for name in ("train", "dev"):
+        rows = (glue / "RTE" / f"{name}.tsv").read_text().replace("sentence1\tsentence2", "question\tsentence")
+        (folder / f"{name}.tsv").write_text(rows)
+    content = sources.load(get_task("qnli"), str(tmp_path)).content
+    more = learning(specification, tasks={"qnli": content}, metrics={"qnli": "accuracy"})
+    with pytest.raises(UserError, match=r"run teacher was not trained on qnli, .* mrpc, rte, sst2"):
+        run(distil, more, replace(place, source=str(tmp_path)), "refused")
