@@ -17,7 +17,7 @@ from harness.contracts import Task
 from harness.errors import UserError, unknown
 from harness.ledger import Ledger
 from harness.search.progress import Finished, progress
-from harness.viewing import _recorded, say
+from harness.viewing import recorded, say
 
 Plan = dict[str, Any]
 Cell = dict[str, Any]
@@ -32,7 +32,7 @@ def submit(options: Namespace) -> int:
     from harness.data import sources
     from harness.data.tasks import get_task
 
-    plan, ledger = _recorded(options)
+    plan, ledger = recorded(options)
     source = options.data or plan["source"]
     cells = _cells(plan, options)
     best = {name: _best(plan, ledger, cell) for name, cell in cells.items()}

@@ -27,7 +27,7 @@ def report(options: Namespace) -> int:
     if options.format not in reports.FORMATS:
         raise unknown("report format", options.format, reports.FORMATS)
     study = _study(options)
-    plan, ledger = _counted(options) if study.procedure == "count" else _recorded(options)
+    plan, ledger = _counted(options) if study.procedure == "count" else recorded(options)
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan["study"]))
@@ -39,7 +39,7 @@ def report(options: Namespace) -> int:
 
 def status(options: Namespace) -> int:
     """Print what is done, running, failed and left."""
-    plan, ledger = _recorded(options)
+    plan, ledger = recorded(options)
     done = failed = left = refused = complete = 0
     for cell in plan["cells"]:
         if cell["refused"]:
@@ -167,7 +167,7 @@ def _counted(options: Namespace) -> tuple[Plan, Any]:
     return plan, ledger
 
 
-def _recorded(options: Namespace) -> tuple[Plan, Ledger]:
+def recorded(options: Namespace) -> tuple[Plan, Ledger]:
     _study(options)
     ledger = Ledger(Path(options.out))
     path = plan_file(ledger.out, options.study, options.profile)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from harness import pairing, registry
 from harness.contracts import LayerMap, Row, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
+from harness.evaluation import masked_words
 from harness.ledger import digest, identity
 from harness.modeling import combine
 from harness.search import settings as merging
@@ -17,9 +17,8 @@ from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices, own_
 from harness.search.jointly import Jointly
 from harness.search.making import Making
 from harness.search.request import Asked
-from harness.training.augmented import MASKED
-from harness.training.augmented import check as check_augmentation
 from harness.training.settings import PREDICTION
+from harness.training.untuned import refusal as untuned_refusal
 
 Specification = dict[str, Any]
 
@@ -102,6 +101,7 @@ class Cells:
         objective = "labels_only" if general else combine.canonical(row.objective)
         terms = combine.parse(objective)
         refused = pairing.refusal(objective, "one_stage" if general else procedure, described, teacher, task)
+        refused = refused or self._refused_analysis(task)
         on_corpus = combine.canonical(row.objective if general else self.asked.study.general)
         stages = [terms]
         if procedure == "two_stage" and combine.stage(terms) == "intermediate":
@@ -138,7 +138,7 @@ class Cells:
             "settings": settings,
         }
         after += [] if alone else [specification["teacher"]]
-        after += self._augmented(choice.encoding(specification))
+        after += self.making.augmented(choice.encoding(specification))
         specification |= {"analysis": self.asked.study.analysis} if self.asked.study.analysis else {}
         sizes = {"layers": described.layers, "width": described.width}
         self._add(choice, task, specification, after, refused, len(stages), layers, sizes, starts)
@@ -181,17 +181,6 @@ class Cells:
         only = self._only_general(objective) | ((_declared(on_corpus) - _declared(objective)) if distilled else set())
         return {name: value for name, value in choice.settings.items() if name not in only}
 
-    def _augmented(self, specification: Specification) -> list[str]:
-        """Write into the specification what its augmentation is by content; the runs that it waits for."""
-        settings = specification["settings"]
-        check_augmentation(settings["augmentation"])
-        if ":" in settings["augmentation"]:
-            settings["augmentation"] = self.asked.contents.by_content(settings["augmentation"])
-        if not settings["augmentation"].startswith(MASKED):
-            return []
-        specification["masked_teacher"], after = self.making.masked()
-        return after
-
     def _only_general(self, objective: str) -> set[str]:
         """The settings of the usual general distillation that the task's own objective has not."""
         return _declared(self.asked.study.general) - _declared(objective)
@@ -209,7 +198,7 @@ class Cells:
         if refused:
             self._refused(choice, task, refused)
             return
-        after = [specification["teacher"], *self._augmented(specification)]
+        after = [specification["teacher"], *self.making.augmented(specification)]
         described = choice.describe(task)
         self._add(choice, task, specification, after, size={"layers": described.layers, "width": described.width})
         self._use(choice, None, without)
@@ -221,24 +210,20 @@ class Cells:
         )
         if refused:
             return [], refused
-        after = [specification["teacher"], *self._augmented(specification)]
+        after = [specification["teacher"], *self.making.augmented(specification)]
         return self.making.joint(specification, after, self._seeds()), ""
 
     # ------------------------------------------------------------ cells without a student of ours
 
     def _untuned(self, choice: Choice, task: Task) -> None:
         """A cell that compares the sentence vectors of a student which no label of the task has tuned."""
-        refused, after, start = "", [], choice.by_content
+        after, start = [], choice.by_content
         objective = combine.canonical(choice.row.objective) if choice.row.objective else ""
-        if not task.pair or task.labels == () or len(task.labels) != 2:
-            refused = f"two sentences are compared with a threshold, but {task.name} is no task of pairs in two classes"
+        described = choice.describe(task)
+        refused = untuned_refusal(objective, described, self.asked.teacher.info(task), task)
         if choice.init == PRETRAINED and not refused:
             run, refused = self._distilled(choice, self.asked.study.general)
             start, after = f"{PRETRAINED}:{run}", [run] if run else []
-        if objective and not refused:
-            described = choice.describe(task)
-            teacher = replace(self.asked.teacher.info(task), pair_encoding=described.pair_encoding)  # reads each alone
-            refused = pairing.refusal(objective, "untuned", described, teacher, task)
         who, before = self.making.who()
         specification = choice.encoding(
             {
@@ -260,8 +245,10 @@ class Cells:
     def _teacher(self, row: Row, task: Task, procedure: str) -> None:
         """A cell of the teacher itself, fine-tuned on the task or, in the procedure `untuned`, as it is."""
         choice = self.choices.choose(row, None, "", task, procedure)
-        metric, refused = self.asked.study.shown(task)[0], choice.refused
+        metric, refused = self.asked.study.shown(task)[0], choice.refused or self._refused_analysis(task)
+        info = self.asked.teacher.info(task)
         if procedure == "untuned":
+            refused = refused or untuned_refusal("", None, info, task)
             who, after = self.making.who()
             specification: Specification = {
                 "kind": "untuned",
@@ -283,7 +270,6 @@ class Cells:
             own = {name: choice.settings[name] for name in row.settings if name in choice.settings}
             specification, after = self.making.teacher_specification(task, metric, own)
             specification |= {"analysis": self.asked.study.analysis} if self.asked.study.analysis else {}
-        info = self.asked.teacher.info(task)
         self._add(choice, task, specification, after, refused, size={"layers": info.layers, "width": info.width})
         self._use(choice, task, set())
 
@@ -328,6 +314,9 @@ class Cells:
     def _refused(self, choice: Choice, task: Task, reason: str) -> None:
         nothing = {"metric": self.asked.study.shown(task)[0], "settings": choice.settings}
         self._add(choice, task, nothing, refused=reason)
+
+    def _refused_analysis(self, task: Task) -> str:
+        return masked_words.refusal(task) if self.asked.study.analysis else ""
 
     def _seeds(self) -> int:
         return self.asked.request.seeds or self.asked.profile.seeds

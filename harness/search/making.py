@@ -113,6 +113,19 @@ class Making:
         self.used |= {key for key in self.overrides if key.startswith("teacher.") and not answers}
         return settings | {key: merging.check(key, value, TRAINING) for key, value in given.items()}
 
+    def augmented(self, specification: Specification) -> list[str]:
+        """Write into the specification what its augmentation is by content; the runs that it waits for."""
+        from harness.training.augmented import MASKED, check  # loads torch, which early refusals must not wait for
+
+        settings = specification["settings"]
+        check(settings["augmentation"])
+        if ":" in settings["augmentation"]:
+            settings["augmentation"] = self.contents.by_content(settings["augmentation"])
+        if not settings["augmentation"].startswith(MASKED):
+            return []
+        specification["masked_teacher"], after = self.masked()
+        return after
+
     def masked(self) -> tuple[Any, list[str]]:
         """The teacher as a masked language model, as specifications name it, and the runs that make it.
 

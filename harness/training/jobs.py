@@ -28,7 +28,7 @@ from harness.training.measuring import count_parameters, measure_speed
 from harness.training.multi_task import multi_task, multi_task_teacher
 from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
-from harness.training.scoring import Predictions, evaluate, pruner, selector
+from harness.training.scoring import Predictions, evaluate, further, pruner, selector
 from harness.training.settings import PREDICTION
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, teacher_of
@@ -117,6 +117,8 @@ def _teacher(
         )
         record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
     scores, predictions = evaluate(encoder, task, settings, examples, clock)
+    more, others = further(specification, place, encoder, reader, task, clock)
+    scores, predictions = scores | more, predictions | others
     if specification["kind"] == "checkpoint":  # a row of the table: nothing starts from it
         return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
     save(model, place.run / "weights")
@@ -164,6 +166,8 @@ def _student(
         tell,
     )
     scores, predictions = evaluate(student, task, settings, examples, clock)
+    more, others = further(specification, place, student, reader, task, clock)
+    scores, predictions = scores | more, predictions | others
     return scores | count(student) | {
         "curve": history.curve,
         "best": history.best,

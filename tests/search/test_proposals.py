@@ -57,6 +57,9 @@ def test_a_failed_trial_is_told_as_failed() -> None:
 def _cell(trials: int, seeds: int, pruner: str = "none") -> dict[str, Any]:
     return {
         "id": "c",
+        "search": "c",
+        "starts": [],
+        "task": "mrpc",
         "space": GRID,
         "trials": trials,
         "seeds": seeds,

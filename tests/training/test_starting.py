@@ -15,7 +15,7 @@ from harness.contracts import Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.registry import STUDENTS
-from harness.training.place import Place
+from harness.training.place import Place, teacher_tokenizer
 from harness.training.starting import load_pretrained, started_student
 from harness.training.teacher_outputs import NoTeacher
 from harness.training.weights import save
@@ -31,6 +31,11 @@ def on_tasks(name: str) -> list[Case]:
     for setting in sorted(plugin.head_settings):
         found += [Case(name, PAIR, ((setting, choice),)) for choice in plugin.hyperparameters[setting].choices]
     return [case for case in found if possible(case)]
+
+
+def body(student: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights that do not answer a task."""
+    return {n: tuple(t.shape) for n, t in student.state_dict().items() if n not in student.head_weights()}
 
 
 each_start = pytest.mark.parametrize("case", [case for name in NAMES for case in on_tasks(name)], ids=named)
@@ -55,7 +60,7 @@ def test_everything_but_the_head_comes_from_the_distilled_student(case: Case, di
     student = case.build(seed=1)
     fresh = {name: tensor.clone() for name, tensor in student.state_dict().items()}
     source = load_file(distilled / "model.safetensors")
-    assert load_pretrained(student, distilled, RUN) == {"pretrained": RUN}
+    assert load_pretrained(student, distilled, RUN, case.task) == {"pretrained": RUN}
     heads = student.head_weights()
     assert heads and heads < fresh.keys()
     for name, tensor in student.state_dict().items():
@@ -67,12 +72,14 @@ def test_everything_but_the_head_comes_from_the_distilled_student(case: Case, di
 @each_name
 def test_a_student_of_other_sizes_is_refused_and_left_as_it_was(name: str, distilled: Path) -> None:
     sizes = [n for n, h in STUDENTS.get(name).hyperparameters.items() if type(h.default) is int]
-    assert sizes
-    for size in sizes:
-        student = Case(name, SINGLE, ((size, 5),)).build(seed=1)
+    usual = body(Case(name, SINGLE).build())
+    others = {size: Case(name, SINGLE, ((size, 5),)).build(seed=1) for size in sizes}
+    changed = {size: student for size, student in others.items() if body(student) != usual}  # not the head's alone
+    assert changed
+    for student in changed.values():
         before = {key: tensor.clone() for key, tensor in student.state_dict().items()}
         with pytest.raises(UserError, match=rf"run {RUN} cannot start this {name}: (its|it has no weight) \S+"):
-            load_pretrained(student, distilled, RUN)
+            load_pretrained(student, distilled, RUN, SINGLE)
         assert all(torch.equal(tensor, before[key]) for key, tensor in student.state_dict().items())
 
 
@@ -83,7 +90,7 @@ def test_a_weight_that_is_missing_is_named(name: str, distilled: Path) -> None:
     missing = sorted(weights.keys() & (student.state_dict().keys() - student.head_weights()))[0]
     save_file({key: tensor for key, tensor in weights.items() if key != missing}, file)
     with pytest.raises(UserError, match=f"it has no weight {missing}"):
-        load_pretrained(student, distilled, RUN)
+        load_pretrained(student, distilled, RUN, SINGLE)
 
 
 # ---------------------------------------------------------------- as a run starts its student
@@ -105,8 +112,9 @@ def start(
     checkpoint: Path, runs: Path, init: str, task: Task = SINGLE, teacher: Any = None, name: str = "transformer"
 ) -> tuple[Any, dict[str, Any]]:
     place = Place(runs / "new", runs, runs, "", "", {}, "huggingface", str(checkpoint), (), {})
-    own = Case(name, task).settings
-    return started_student({"student": name, "init": init}, place, own, task, teacher or Source(checkpoint))
+    settings = {f"{name}.{setting}": value for setting, value in Case(name, task).settings.items()}
+    specification = {"student": name, "init": init, "settings": settings}
+    return started_student(specification, place, task, teacher or Source(checkpoint), teacher_tokenizer(place))
 
 
 @each_name

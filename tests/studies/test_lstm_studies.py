@@ -1,0 +1,269 @@
+"""The studies of wu2020 and liu2020: what their rows train and start from, which published lines they answer."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.data.tasks import get_task
+from harness.evaluation.parameters import build_student, count
+from harness.ledger import Ledger
+from harness.registry import STUDIES, TEACHERS
+from harness.search.plan import resolve
+from harness.search.request import Request
+from harness.viewing import table_of
+from reports import with_published
+from tests.conftest import ROOT, Harness
+
+SIZES = ("student.hidden_units=4", "student.head_units=4", "student.embedding_size=6")
+SHORT = ("epochs=1", "train_examples=32", "teacher.epochs=1", "max_length=16")
+PUBLISHED = {name: STUDIES.get(name).published for name in STUDIES.names()}
+FILES = {name: published.files for name, published in PUBLISHED.items() if published}
+OURS = [name for name, files in FILES.items() if files[0].startswith(("wu2020", "liu2020"))]
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no network gives at once, instead of after its clients' retries."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+
+
+def paper(study: str) -> dict[str, Any]:
+    return resolve(Request(study, "paper"), lenient=True)
+
+
+def cells(plan: dict[str, Any], task: str) -> dict[str, dict[str, Any]]:
+    """The task's cells by row."""
+    return {cell["row"]: cell for cell in plan["cells"] if cell["task"] == task}
+
+
+def first(plan: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """The specifications of the runs of a kind that cells wait for."""
+    found = {run: made["specification"] for run, made in plan["first"].items()}
+    return {run: made for run, made in found.items() if made["kind"] == kind}
+
+
+def test_all_published_tables_are_answered() -> None:
+    """Table 2.1 of the thesis describes GLUE."""
+    answered = {file for name in OURS for file in FILES[name]}
+    files = {p.name for kind in ("wu2020", "liu2020") for p in (ROOT / "reports" / "published").glob(f"{kind}*.csv")}
+    assert answered == files - {"liu2020_table2_1_glue_statistics.csv"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_published_row_stands_beside_its_numbers(name: str, tmp_path: Path) -> None:
+    study = STUDIES.get(name)
+    compared = with_published(table_of(paper(name), Ledger(tmp_path, create=True)), study).comparison
+    assert compared
+    lines = {line.label: line for block in compared.blocks for line in block.lines}
+    wanted = {r.label for r in study.rows if r.published and (not r.checkpoint or study.procedure == "speed")}
+    assert set(lines) == wanted
+    assert all(any(pair.printed for pair in line.pairs) for line in lines.values())
+    shown = {column.metric for column in compared.columns}
+    if study.procedure == "speed":
+        assert shown == {"millions_without_embeddings"}
+    asked = {metric for task in study.profile("paper").tasks for metric in study.shown(get_task(task))}
+    unprinted = {"sentences_per_second", "speed_ratio", "distillation_loss"}
+    assert asked - unprinted <= shown
+
+
+# ---------------------------------------------------------------- what is trained
+
+
+def test_the_rows_of_sra_share_one_distillation_as_published() -> None:
+    plan = paper("sra")
+    ((run, made),) = first(plan, "general").items()
+    sst2 = cells(plan, "sst2")
+    assert {row for row, cell in sst2.items() if run in cell["after"]} == {"sra", "sra_kd", "sra_kd_ts"}
+    assert made["objective"] == "cosine" and made["init"].startswith("vectors:")
+    settings = {name: made["settings"][name] for name in ("text", "pieces", "batch_size", "learning_rate")}
+    assert settings == {"text": "sentences", "pieces": 4_000_000, "batch_size": 1024, "learning_rate": 1e-3}
+    assert made["settings"]["bilstm.hidden_units"] == 512
+    assert {row: cell["specification"]["objective"] for row, cell in sst2.items() if run in cell["after"]} == {
+        "sra": "labels_only",
+        "sra_kd": "logit_mse",
+        "sra_kd_ts": "logit_mse",
+    }
+    assert sst2["sra"]["space"] == {"learning_rate": [2e-4, 3e-4, 5e-4, 1e-3]}
+
+
+@pytest.mark.parametrize(("task", "size"), [("sst2", 67_349), ("mrpc", 3_668)])
+def test_transfer_sets_of_wu2020_have_800_000_examples(task: str, size: int) -> None:
+    settings = cells(paper("sra"), task)["kd_ts"]["specification"]["settings"]
+    assert settings["augmentation"] == "masking+pos"
+    assert size * (1 + settings["augmentation_copies"]) == pytest.approx(800_000, rel=0.011)
+
+
+def test_the_teacher_of_a_row_has_the_same_share_of_the_data() -> None:
+    plan = paper("sra_data_fraction")
+    shares = {run: made["settings"]["train_fraction"] for run, made in first(plan, "teacher").items()}
+    sst2 = cells(plan, "sst2")
+    for percent in (20, 30, 50, 100):
+        assert [shares[run] for run in sst2[f"kd_{percent}"]["after"]] == [percent / 100]
+        assert sst2[f"teacher_{percent}"]["specification"]["settings"]["train_fraction"] == percent / 100
+        assert not set(sst2[f"sra_{percent}"]["after"]) & set(shares)  # after the distillation no teacher is asked
+    assert len(first(plan, "general")) == 1
+
+
+def test_corpora_of_sra_are_shares_of_one() -> None:
+    plan = paper("sra_corpus_size")
+    made = first(plan, "general").values()
+    sizes = sorted(m["settings"]["pieces"] * m["settings"]["fraction"] for m in made)
+    assert sizes == [1_000_000, 2_000_000, 4_000_000]
+    assert not set(cells(plan, "sst2")["none"]["after"]) & set(first(plan, "general"))
+
+
+def test_learning_curves_are_runs_that_end_at_their_epoch() -> None:
+    found = cells(paper("sra_learning_curve"), "qqp")
+    for row in STUDIES.get("sra_learning_curve").rows:
+        settings = found[row.name]["specification"]["settings"]
+        assert row.point == (row.label.rpartition(",")[0], settings["epochs"]) and settings["patience"] == 0
+
+
+def test_chapter_3_trains_as_published() -> None:
+    plan = paper("distilled_bilstm")
+    for task, batch, copies in (("sst2", 50, 10), ("stsb", 50, 40), ("mrpc", 50, 40), ("mnli", 256, 10)):
+        cell = cells(plan, task)["augmented"]
+        settings = cell["specification"]["settings"]
+        assert (settings["batch_size"], settings["augmentation_copies"]) == (batch, copies)
+        assert (settings["optimiser"], settings["learning_rate"]) == ("adadelta", 1.0)
+        assert settings["bilstm.channels"] == "frozen_and_trained"
+        assert cell["space"] == {"bilstm.hidden_units": [150, 300], "bilstm.head_units": [200, 400]}
+
+
+def test_lines_of_a_figure_differ_in_one_setting() -> None:
+    for name, setting in (("hidden_units", "bilstm.hidden_units"), ("augmentation_size", "augmentation_copies")):
+        found = cells(paper(name), "sst2")
+        for row in STUDIES.get(name).rows:
+            settings = found[row.name]["specification"]["settings"]
+            assert row.point and not found[row.name]["space"]
+            assert settings["augmentation"] == "none" if row.point[1] == 0 else settings[setting] == row.point[1]
+
+
+def test_joint_distillations_learn_from_their_groups_of_tasks() -> None:
+    plan = paper("multi_task_tasks")
+    joint = first(plan, "multi_task")
+    groups = {row: {tuple(joint[run]["tasks"]) for run in cell["starts"]} for row, cell in cells(plan, "stsb").items()}
+    assert groups == {
+        "sentiment": {("sst2",)},
+        "paraphrase": {("mrpc", "qqp")},
+        "inference": {("mnli", "qnli", "rte")},
+        "all": {("mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")},
+    }
+    assert {made["settings"]["augmentation"] for made in joint.values()} == {"none"}
+
+
+def test_joint_distillation_is_that_of_the_thesis_before_and_without_fine_tuning() -> None:
+    tuned, plan = first(paper("multi_task"), "multi_task"), paper("multi_task_procedures")
+    joint = [cells(plan, "rte")[row]["specification"] for row in ("bilstm", "words", "mkd_lstm")]
+    wanted = {"learning_rate": 5e-4, "batch_size": 128, "epochs": 16, "augmentation": "masking", "gradient_clip": 1.0}
+    for made in (*tuned.values(), *joint):
+        assert made["objective"] == "logit_mse" and wanted.items() <= made["settings"].items()
+    assert [made["settings"][f"{made['student']}.vocabulary"] for made in joint] == ["teacher", "words", "teacher"]
+    assert {made["student"] for made in tuned.values()} == {"biattentive_lstm", "averaged_transformer"}
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def millions(name: str, row: str, task: str) -> float:
+    """Ours, of the row's model in the paper's size."""
+    study = STUDIES.get(name)
+    profile, (chosen,) = study.profile("paper"), [r for r in study.rows if r.name == row]
+    student = chosen.student or study.students[0]
+    given = {**profile.settings, **chosen.settings}
+    own = {k.split(".")[1]: v for k, v in given.items() if k.startswith(("student.", f"{student}."))}
+    source = TEACHERS.get("huggingface")(profile.teacher).configuration()
+    return count(build_student(student, own, source, 2, get_task(task).pair))["parameters_without_embeddings"] / 1e6
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "task", "printed"),
+    [
+        ("bilstm_size_and_speed", "bilstm", "speed", "Distilled BiLSTM"),
+        ("sra_size_and_speed", "kd", "speed", "BiLSTM_KD"),  # of single sentences: see the study's notes
+        ("multi_task_speed", "mkd_lstm", "speed_pairs", "MKD-LSTM"),
+    ],
+)
+def test_counts_that_equal_the_printed_ones(name: str, row: str, task: str, printed: str) -> None:
+    (file,) = FILES[name]
+    lines = csv.DictReader((ROOT / "reports" / "published" / file).read_text(encoding="utf-8").splitlines())
+    number = next(line["parameters_millions"] for line in lines if line["row"] == printed)
+    assert f"{millions(name, row, task):.{len(number.partition('.')[2])}f}" == number
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "task", "ours"),
+    [
+        ("bilstm_size_and_speed", "bilstm", "speed_pairs", 1.14),  # 1.59 in print
+        ("sra_size_and_speed", "sra", "speed_pairs", 4.91),  # 4.8 in print
+        ("sra_size_and_speed", "sra", "speed", 4.32),
+        ("sra_size_and_speed", "kd", "speed_pairs", 3.13),  # 2.4 in print
+    ],
+)
+def test_counts_that_the_notes_explain(name: str, row: str, task: str, ours: float) -> None:
+    assert round(millions(name, row, task), 2) == ours
+
+
+# ---------------------------------------------------------------- whole programs
+
+
+@pytest.fixture
+def run(call: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> Any:
+    """run(name, *words) runs a study on the small files into a fresh folder and gives its JSON table."""
+
+    def run(name: str, *words: object) -> Any:
+        common = ("--teacher", checkpoint, "--data", glue, "--seeds", 1, "--trials", 1, "--out", tmp_path / "out")
+        done = call("run", "--study", name, *common, "--workers", 1, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((tmp_path / "out" / name / "quick" / "table.json").read_text())
+
+    return run
+
+
+def values(table: Any) -> dict[str, float]:
+    """The numbers of a table of one column, by row."""
+    return {entry["row"]: entry["value"] for entry in table["entries"] if entry["value"] is not None}
+
+
+def records(out: Path, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(p.read_text())["record"] for p in sorted(out.glob("ledger/*/record.json"))]
+    return [record for record in found if record["specification"]["kind"] == kind]
+
+
+def test_sra_distils_once_and_shows_its_gains(run: Any, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the dog was great . the cat was dull . " * 40)
+    words = ("--tasks", "sst2", "--corpus", corpus, "--set", *SIZES, *SHORT, "general.epochs=1", "general.pieces=40")
+    table = values(run("sra", *words))
+    assert len(records(tmp_path / "out", "general")) == 1
+    for gain, better in (("Gain of SRA", "BiLSTM, SRA"), ("Gain of SRA + KD + TS", "BiLSTM, SRA + KD + TS")):
+        assert table[gain] == pytest.approx(table[better] - table["BiLSTM"])
+
+
+def test_masked_words_are_looked_at_in_every_row(run: Any, tmp_path: Path) -> None:
+    run("masked_word_entropy", "--tasks", "sst2", "--set", *SIZES, *SHORT)
+    made = records(tmp_path / "out", "student")
+    assert len(made) == 2
+    for record in made:
+        sentences = record["masked_word_entropy"]
+        assert sentences and all(len(s["words"]) == len(s["entropy"]) for s in sentences)
+
+
+def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_path: Path) -> None:
+    words = ("--tasks", "sst2", "mrpc", "--objectives", "mkd_lstm", "--set", *SIZES, *SHORT)
+    joint = [f"multi_task.{setting}" for setting in ("epochs=1", "train_examples=32", "max_length=16")]
+    run("multi_task", *words, *joint, "student.projection_units=4")
+    (made,) = records(tmp_path / "out", "multi_task")
+    assert set(made["by_task"]) == {"sst2", "mrpc"}
+    assert len(records(tmp_path / "out", "student")) == 2
+
+
+def test_untuned_vectors_are_compared_by_a_threshold(run: Any, tmp_path: Path) -> None:
+    table = values(run("untuned_representations", "--tasks", "mrpc", "--objectives", "first", "mean"))
+    assert set(table) >= {"Teacher, first token", "Teacher, mean of tokens"}
