@@ -127,6 +127,10 @@ class WordStudent(Student):
         )
 
     @classmethod
+    def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"vocabulary_size"}) if cls.checked(settings)["vocabulary"] == "teacher" else frozenset()
+
+    @classmethod
     def tokenizer(
         cls, settings: Mapping[str, Any], teacher: PreTrainedTokenizerBase, texts: Iterable[str]
     ) -> PreTrainedTokenizerBase:

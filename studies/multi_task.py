@@ -25,7 +25,6 @@ study(
                 "Bi-attentive LSTM, each task alone",
                 student="biattentive_lstm",
                 init="random",
-                settings={"learning_rate": 5e-4},
                 mark="not in the published table: distilled on the task alone, from a teacher of that task alone",
             ),
             Row(

@@ -35,6 +35,6 @@ study(
                 "alone (87.9/82.1) and the F1 of QQP with paraphrase alone (84.9).",
             ),
         ),
-        profiles=joint_profiles(augmented=False),
+        profiles=joint_profiles(quick=("sentiment", "paraphrase", "entailment", "similarity"), augmented=False),
     )
 )

@@ -36,10 +36,11 @@ study(
             notes=(
                 *NOTES,
                 SAME_SCORE_TWICE,
+                "The published losses on held-out Wikipedia are 0.0288, 0.0257 and 0.0241 for 1, 2 and 4 million.",
                 "The plain BiLSTM has 70.8 on MNLI-m in Table 1 and 70.23 here. The text calls the scores proportional "
                 "to the loss; they rise as it falls.",
             ),
         ),
-        profiles=profiles(quick=("sentiment", "paraphrase"), small=("sst2", "mrpc"), paper=("sst2", "mnli")),
+        profiles=profiles(quick=("sentiment", "similarity"), small=("sst2", "mrpc"), paper=("sst2", "mnli")),
     )
 )

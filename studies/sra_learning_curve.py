@@ -45,6 +45,6 @@ study(
         metrics={"qqp": METRICS["qqp"][1]},
         general="cosine",
         figure="epochs",
-        profiles=profiles(quick=("paraphrase",), small=("sst2",), paper=("qqp",), settings={"patience": 0}),
+        profiles=profiles(quick=("similarity",), small=("sst2",), paper=("qqp",), settings={"patience": 0}),
     )
 )

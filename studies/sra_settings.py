@@ -91,7 +91,7 @@ _PAPER = {
 
 
 def profiles(
-    quick: tuple[str, ...] = ("sentiment", "paraphrase"),
+    quick: tuple[str, ...] = ("sentiment", "similarity"),
     small: tuple[str, ...] = ("sst2", "mrpc"),
     paper: tuple[str, ...] = ("sst2", "qqp", "mnli", "mrpc"),
     seeds: int = 2,

@@ -104,6 +104,11 @@ class Student(PreTrainedModel):
         raise TypeError(f"student {cls.name} has no describe")
 
     @classmethod
+    def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:
+        """The hyperparameters that have no effect beside the others in `settings`."""
+        return frozenset()
+
+    @classmethod
     def tokenizer(
         cls, settings: Mapping[str, Any], teacher: PreTrainedTokenizerBase, texts: Iterable[str]
     ) -> PreTrainedTokenizerBase:

@@ -167,7 +167,10 @@ class Cells:
         if choice.kind == PRETRAINED:  # what the distillation itself starts from
             inits = self.asked.request.inits or self.asked.profile.inits
             plain = [init for init in inits if init.partition(":")[0] not in (PRETRAINED, MULTI_TASK)] or ["random"]
-            start = self.choices.choose(choice.row, student, plain[0], choice.task, choice.procedure).by_content
+            begun = self.choices.choose(choice.row, student, plain[0], choice.task, choice.procedure)
+            if begun.refused:
+                return "", begun.refused
+            start = begun.by_content
         names = {f"{student.name}.{n}" for n in set(student.hyperparameters) - student.head_settings}
         own = {name: choice.settings[name] for name in sorted(names | _declared(objective))}
         return self.making.general(student, start, objective, own, elsewhere), ""
@@ -374,6 +377,8 @@ class Cells:
         idle = set(idle)
         if choice.settings.get("augmentation") == "none":
             idle |= {"augmentation_copies", "augmentation_probability"}
+        if choice.student:
+            idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
         if task and not task.pair:
             idle.add(own_name(choice.student, "student.pair_encoding"))
         effective = set(choice.fixed) - idle

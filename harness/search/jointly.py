@@ -28,6 +28,8 @@ class Jointly:
         if refused:
             return {}, refused
         base = choice.init.partition(":")[2] or "random" if choice.kind == MULTI_TASK else choice.init
+        if choice.kind == MULTI_TASK and (refused := choice.student.refuse_init(base, choice.own)):
+            return {}, refused
         objective = combine.canonical(objective)
         wants: dict[str, Want] = {}
         for name, task in tasks.items():
