@@ -124,8 +124,8 @@ def _axis(panel: Any, points: Sequence[float]) -> None:
 def curves(table: Table) -> bytes | None:
     """SVG of the selection metric by epoch: one panel per task, one line per row; None where no run recorded a curve.
 
-    Drawn for the first student and initialisation that have curves, beside the rows that fix both; each point is the
-    mean over the seeds that reached the epoch.
+    Drawn for every student and initialisation where no row has several, otherwise for the first that has curves,
+    beside the rows that fix both; each point is the mean over the seeds that reached the epoch.
     """
     places = [(j, c) for j, c in enumerate(table.columns) if c.task and c.selects]
 
@@ -134,8 +134,10 @@ def curves(table: Table) -> bytes | None:
         return {(line.row.label, j): curve for line, j in found if (curve := _curve(line.entries[j]))}
 
     fixed = [b for b in table.blocks if not (b.student or b.init)]
-    made = next((b for b in table.blocks if b not in fixed and of([b])), None)
-    drawn = of([*fixed, made] if made else fixed)
+    free = [b for b in table.blocks if b not in fixed and not b.improvement and of([b])]
+    names = [line.row.name for block in free for line in block.lines]
+    made = free if len(set(names)) == len(names) else free[:1]
+    drawn = of([*fixed, *made])
     if not drawn:
         return None
     labels = list(dict.fromkeys(label for label, _ in drawn))
@@ -149,7 +151,8 @@ def curves(table: Table) -> bytes | None:
         panel.set_xlabel("epoch, all stages")
         panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     legend(figure, {label: handles[label] for label in labels})
-    common = heading(made.student, made.init) if made else ""
+    students, inits = {block.student for block in made}, {block.init for block in made}
+    common = heading(students.pop() if len(students) == 1 else "", inits.pop() if len(inits) == 1 else "")
     title(figure, "Selection metric × 100" + (f" ({common})" if common else ""))
     return svg(figure)
 

@@ -88,7 +88,7 @@ def build(
         question=study.question,
         profile=profile_name,
         columns=tuple(columns),
-        teacher=_teacher(columns, provenance) if provenance.protocol else (),
+        teacher=_teacher(columns, provenance) if provenance.protocol and study.procedure != "untuned" else (),
         blocks=blocks,
         provenance=provenance,
         marks=marks,
