@@ -33,6 +33,6 @@ study(
         students=("bilstm",),
         metrics={"qqp": METRICS["qqp"][1]},
         figure="augmented texts of each example",
-        profiles=profiles(paper=("sst2", "qqp"), sizes=False),
+        profiles=profiles(paper=("sst2", "qqp"), seeds=1, sizes=False),
     )
 )
