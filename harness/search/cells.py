@@ -165,9 +165,7 @@ class Cells:
             return "", refused
         start = choice.by_content
         if choice.kind == PRETRAINED:  # what the distillation itself starts from
-            inits = self.asked.request.inits or self.asked.profile.inits
-            plain = [init for init in inits if init.partition(":")[0] not in (PRETRAINED, MULTI_TASK)] or ["random"]
-            begun = self.choices.choose(choice.row, student, plain[0], choice.task, choice.procedure)
+            begun = self.choices.before_distillation(choice)
             if begun.refused:
                 return "", begun.refused
             start = begun.by_content
@@ -250,6 +248,7 @@ class Cells:
         choice = self.choices.choose(row, None, "", task, procedure)
         metric, refused = self.asked.study.shown(task)[0], choice.refused or self._refused_analysis(task)
         info = self.asked.teacher.info(task)
+        own = {name: choice.settings[name] for name in row.settings if name in choice.settings}
         if procedure == "untuned":
             refused = refused or untuned_refusal("", None, info, task)
             who, after = self.making.who()
@@ -265,12 +264,11 @@ class Cells:
                 "settings": choice.settings,
             }
         elif procedure == MULTI_TASK:
-            specification, after, refused = self.jointly.teacher(row)
+            specification, after, refused = self.jointly.teacher(row, own)
             if refused:
                 self._refused(choice, task, refused)
                 return
         else:
-            own = {name: choice.settings[name] for name in row.settings if name in choice.settings}
             specification, after = self.making.teacher_specification(task, metric, own)
             specification |= {"analysis": self.asked.study.analysis} if self.asked.study.analysis else {}
         self._add(choice, task, specification, after, refused, size={"layers": info.layers, "width": info.width})

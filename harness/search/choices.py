@@ -123,6 +123,18 @@ class Choices:
                     choice.refused = str(error)
         return choice
 
+    def before_distillation(self, choice: Choice) -> Choice:
+        """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""
+        for init in self.asked.request.inits or self.asked.profile.inits:
+            if init.partition(":")[0] in (PRETRAINED, MULTI_TASK):
+                continue
+            try:
+                choice.student.canonical_init(init)
+            except UserError:  # another student's
+                continue
+            return self.choose(choice.row, choice.student, init, choice.task, choice.procedure)
+        return self.choose(choice.row, choice.student, "random", choice.task, choice.procedure)
+
     def _init(self, student: Any, init: str) -> tuple[str, str, str]:
         kind, colon, argument = (part.strip() for part in init.partition(":"))
         if kind in (PRETRAINED, MULTI_TASK):

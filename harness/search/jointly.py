@@ -44,7 +44,7 @@ class Jointly:
             {
                 "kind": MULTI_TASK,
                 "tasks": {name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
-                "teacher": self.making.joint_teacher(tasks, metrics),
+                "teacher": self.making.joint_teacher(tasks, metrics, {"train_fraction": settings["train_fraction"]}),
                 "student": choice.student.name,
                 "init": choice.student.canonical_init(base) if choice.kind == MULTI_TASK else choice.by_content,
                 "objective": objective,
@@ -56,16 +56,15 @@ class Jointly:
 
     def settings(self, choice: Choice) -> dict[str, Any]:
         """Those of the joint run that a choice with the initialisation `multi_task` starts from."""
-        plain = {name: h for name, h in choice.declared.items() if "." not in name}
         own = {name: value for name, value in choice.settings.items() if "." in name}
-        return {**self.making.joint_settings(choice.elsewhere("multi_task."), plain), **own}
+        return {**self.making.joint_settings(choice.elsewhere("multi_task."), choice.settings), **own}
 
-    def teacher(self, row: Row) -> tuple[Specification, list[str], str]:
+    def teacher(self, row: Row, own: Mapping[str, Any]) -> tuple[Specification, list[str], str]:
         """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
         tasks, refused = self._tasks(row)
         if refused:
             return {}, [], refused
-        return *self.making.joint_teacher_specification(tasks, self._metrics(tasks)), ""
+        return *self.making.joint_teacher_specification(tasks, self._metrics(tasks), own), ""
 
     def _tasks(self, row: Row) -> tuple[dict[str, Task], str]:
         """(the tasks that the row's joint run trains on, why there are too few)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.contracts import Hyperparameter, Profile, Task
+from harness.contracts import Profile, Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.ledger import identity
 from harness.search import settings as merging
 from harness.search.contents import Contents
-from harness.training.settings import GENERAL_TRAINING, TRAINING
+from harness.training.settings import GENERAL_TRAINING, JOINT_TRAINING, ON_MASKED_TEXT, TRAINING
 
 Specification = dict[str, Any]
 SHARED = (
@@ -66,17 +66,18 @@ class Making:
         }
         return specification | ({"evaluate_only": True} if answers else {}), after
 
-    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str]) -> str:
+    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]) -> str:
         """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
-        specification, after = self.joint_teacher_specification(tasks, metrics)
+        specification, after = self.joint_teacher_specification(tasks, metrics, own)
         return self._add({**specification, "seed": 0}, after)
 
     def joint_teacher_specification(
-        self, tasks: Mapping[str, Task], metrics: Mapping[str, str]
+        self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]
     ) -> tuple[Specification, list[str]]:
         """(`joint_teacher`'s run without its seed, the runs that it waits for).
 
-        Its recipe is that of the task that asks for most epochs.
+        own: settings that a cell shares with its teacher, in place of the profile's. Its recipe is that of the task
+        that asks for most epochs.
         """
         who, after = self.who()
         recipes = [self.teacher.recipe(tasks[name]) for name in sorted(tasks)]
@@ -86,7 +87,7 @@ class Making:
             "tasks": {name: self.contents.data(tasks[name]) for name in sorted(tasks)},
             "teacher": who,
             "metrics": {name: metrics[name] for name in sorted(tasks)},
-            "settings": self._teaching({**self.profile.settings, **self.overrides}, recipe, False),
+            "settings": self._teaching({**self.profile.settings, **own, **self.overrides}, recipe, False),
         }
         return specification, after
 
@@ -94,14 +95,16 @@ class Making:
         """The runs, by seed, that distil a student on several tasks together."""
         return [self._add({**specification, "seed": seed}, after) for seed in range(seeds)]
 
-    def joint_settings(self, own: Mapping[str, Any], declared: Mapping[str, Hyperparameter]) -> dict[str, Any]:
-        """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides."""
+    def joint_settings(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
+
+        shared: settings of the cell that starts from it, of which it takes what a teacher does too.
+        """
         prefix = "multi_task."
-        settings = {name: h.default for name, h in declared.items()}
-        layers = [_of_prefix(self.profile.settings, prefix), own, _of_prefix(self.overrides, prefix)]
-        for layer in layers:
-            settings |= {key: merging.check(key, value, declared) for key, value in layer.items()}
-        self.used |= {f"{prefix}{name}" for name in declared} & set(self.overrides)
+        settings = {name: h.default for name, h in TRAINING.items()} | {name: shared[name] for name in SHARED}
+        for layer in (_of_prefix(self.profile.settings, prefix), own, _of_prefix(self.overrides, prefix)):
+            settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
+        self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING} & set(self.overrides)
         return settings
 
     def _teaching(self, shared: Mapping[str, Any], recipe: Mapping[str, Any], answers: bool) -> dict[str, Any]:
@@ -157,8 +160,6 @@ class Making:
         """
         settings = self.general_settings(elsewhere)
         masked = settings["text"] == "masked"
-        if not masked:  # nothing of the masks acts on sentences
-            self.used -= {"general.mask_probability", "general.stored_top_k"}
         teacher, after = self.masked() if masked else self.who()
         vocabulary = self.teacher.info(CORPUS).vocabulary
         if settings["stored_top_k"] > vocabulary:
@@ -185,7 +186,8 @@ class Making:
         for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in given.items()}
         kept = {name: value for name, value in settings.items() if name not in without}
-        self.used |= {f"{prefix}{name}" for name in kept} & set(self.overrides)
+        idle = set() if settings["text"] == "masked" else ON_MASKED_TEXT
+        self.used |= {f"{prefix}{name}" for name in kept.keys() - idle} & set(self.overrides)
         return kept
 
     def who(self) -> tuple[dict[str, Any], list[str]]:

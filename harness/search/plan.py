@@ -19,6 +19,7 @@ from harness.search.progress import PLAN_FORMAT
 from harness.search.request import Asked, Request
 from harness.training.settings import (
     GENERAL_TRAINING,
+    JOINT_TRAINING,
     MASKING,
     SPEED_SETTINGS,
     TEACHER_TRAINING,
@@ -57,6 +58,8 @@ def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
         raise UserError(f"{which} no cell for these tasks, students and initialisations in study {asked.study.name}")
     # Where every cell is refused, the reasons say more than that no setting acts.
     acting = any(not cell["refused"] for cell in cells.found)
+    if not (acting or lenient):
+        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0]['refused']}")
     for key in sorted(set(asked.overrides) - cells.used - making.used if acting else ()):
         raise UserError(f"setting {key!r} has no effect: no selected cell uses it")
     if request.corpus and "corpus" not in asked.contents.read():
@@ -128,7 +131,7 @@ def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) 
     known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
     own: dict[str, Any] = SPEED_SETTINGS if asked.study.procedure == "speed" else {} if asked.measured else TRAINING
-    own = own | {f"multi_task.{name}": h for name, h in TRAINING.items() if not asked.measured}
+    own = own | {f"multi_task.{name}": h for name, h in JOINT_TRAINING.items() if not asked.measured}
     own = own | (UNTUNED if asked.study.procedure == "untuned" else {})
     for student in students:
         known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}

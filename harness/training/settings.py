@@ -31,6 +31,9 @@ TRAINING: dict[str, Hyperparameter] = {
 # Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is.
 TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_"))}
 
+# Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
+JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in ("train_fraction", "protocol", "pruner", "threads")}
+
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {
     "text": Hyperparameter("masked", choices=("masked", "sentences")),  # pieces with masks, or sentences as they are
@@ -39,6 +42,7 @@ MASKING: dict[str, Hyperparameter] = {
     "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9),
     "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
 }
+ON_MASKED_TEXT = frozenset({"mask_probability", "stored_top_k"})  # without effect on sentences
 _NOT_GENERAL = ("train_", "patience", "protocol", "pruner", "cache_gib", "augmentation")
 GENERAL_TRAINING = MASKING | {
     name: declared for name, declared in TRAINING.items() if not name.startswith(_NOT_GENERAL)

@@ -174,6 +174,88 @@ def test_real_glue_without_a_training_split(checkpoint: Path, call: Harness, tmp
     refused(process, "QNLI", "train.tsv")
 
 
+def test_one_missing_task_of_several_stops_before_anything_is_trained(
+    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+) -> None:
+    folder, out = Path(shutil.copytree(glue, tmp_path / "glue")), tmp_path / "out"
+    (folder / "MRPC" / "train.tsv").unlink()
+    common = ("--data", folder, "--teacher", checkpoint, "--out", out)
+    process = call("run", "--study", "multi_task", "--objectives", "mkd_lstm", "--tasks", "sst2", "mrpc", *common)
+    refused(process, "mrpc", str(folder), "train.tsv", "does not exist")
+    assert not list(out.glob("ledger/*"))
+
+
+def test_one_task_is_no_multi_task_list(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
+    common = ("--data", glue, "--teacher", checkpoint)
+    process = call("plan", "--study", "multi_task", "--objectives", "mkd_lstm", "--tasks", "sst2", *common)
+    said = "multi_task trains one model on several tasks, but only sst2 is selected; name more with --tasks"
+    assert f"refused: {said}" in process.stdout and "0 cells, 1 refused; 0 runs" in process.stdout
+
+
+# ---------------------------------------------------------------- words and their vectors
+
+SIZES = ("student.embedding_size=2", "student.hidden_units=4", "student.head_units=4")
+SHORT = ("epochs=1", "train_examples=16", "max_length=16", "teacher.epochs=1")
+WORDS = ("run", "--study", "distilled_bilstm", "--objectives", "plain", "--tasks", "sst2", "--seeds", "1")
+
+
+def _with_vectors(
+    text: str, glue: Path, checkpoint: Path, call: Harness, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """A small BiLSTM that starts from a file of this text."""
+    file = folder / "vectors.txt"
+    file.write_text(text)
+    places = ("--data", glue, "--teacher", checkpoint, "--out", folder / "out", "--workers", "1", "--trials", "1")
+    return call(*WORDS, *places, "--inits", f"vectors:{file}", "--set", *SIZES, *SHORT)
+
+
+@pytest.mark.parametrize("header", ["", "3 2\n"])
+def test_a_header_of_word_vectors_is_optional(
+    header: str, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+) -> None:
+    process = _with_vectors(f"{header}the 1 2\nunheard 1 1\ndog 0 1\n", glue, checkpoint, call, tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert "vectors:vectors.txt gives bilstm the vectors of" in " ".join(process.stdout.split())
+
+
+def test_word_vectors_of_a_wrong_width_are_refused(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
+    """No cell can exist, and the table says why."""
+    process = _with_vectors("the 1 2 3\ndog 4 5 6\n", glue, checkpoint, call, tmp_path)
+    said = "vectors.txt holds vectors of 3 numbers, but bilstm.embedding_size is 2"
+    assert said in " ".join(process.stdout.split()) and "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("the 1 2\ndog 1\n", "line 2: a word and 2 numbers are expected, not 2 columns"),
+        ("the 1 2\ndog 1 x\n", "line 2: 'x' is not a number"),
+        ("the 1 2\ndog 1 2\nthe 3 4\n", "line 3: 'the' was in line 1 already"),
+        ("3 2\nthe 1 2\ndog 1 2\n", "its first line says 3 vectors, but it holds 2"),
+    ],
+)
+def test_broken_word_vectors_fail_the_runs_that_read_them(
+    text: str, said: str, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+) -> None:
+    process = _with_vectors(text, glue, checkpoint, call, tmp_path)
+    assert process.returncode == 1 and "failed" in process.stdout and "Traceback" not in process.stderr
+    (line,) = [line for line in process.stderr.splitlines() if line.startswith("FAILED")]
+    assert str(tmp_path / "vectors.txt") in line and said in line
+
+
+def test_texts_without_a_word_make_no_vocabulary(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(glue, tmp_path / "glue"))
+    train = folder / "SST-2" / "train.tsv"
+    first, *lines = train.read_text().splitlines()
+    train.write_text("\n".join([first, *(f" \t{line[-1]}" for line in lines)]) + "\n")
+    places = ("--data", folder, "--teacher", checkpoint, "--out", tmp_path / "out", "--workers", "1", "--trials", "1")
+    process = call(*WORDS, *places, "--set", *SIZES, *SHORT)
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert process.stderr.splitlines()[-1].endswith(
+        "a word-level vocabulary is made of the training texts, but none of them holds a word"
+    )
+
+
 # ---------------------------------------------------------------- output folders
 
 

@@ -25,9 +25,8 @@ from harness.contracts import Hyperparameter, Profile, Row, Study
 from harness.registry import study
 
 def declare(name, procedure, rows, students, inits=("random",), search=None, settings=None, trials=1, seeds=1):
-    profile = Profile(
-        "embedded", ("sentiment", "similarity"), inits, trials, seeds, settings or {{}}, {{}}, search or {{}}, "embedded"
-    )
+    tasks = ("sentiment", "similarity")
+    profile = Profile("embedded", tasks, inits, trials, seeds, settings or {{}}, {{}}, search or {{}}, "embedded")
     study(Study(name, name, name, procedure, rows, students, {{"quick": profile}}))
 
 declare(
@@ -81,10 +80,8 @@ def jointly() -> Plan:
     return resolve(Request("multi_task"))
 
 
-def cell(plan: Plan, row: str, task: str, student: str = "") -> dict[str, Any]:
-    (found,) = [
-        c for c in plan["cells"] if (c["row"], c["task"]) == (row, task) and student in ("", c["student"])
-    ]  # fmt: skip
+def cell(plan: Plan, row: str, task: str) -> dict[str, Any]:
+    (found,) = [c for c in plan["cells"] if (c["row"], c["task"]) == (row, task)]
     return found
 
 
@@ -119,9 +116,7 @@ def test_a_task_without_its_data_is_named(glue: Path, checkpoint: Path, tmp_path
 
 def test_a_row_may_train_on_tasks_of_its_own() -> None:
     plan = resolve(Request("multi_task_tasks", tasks=["sentiment", "paraphrase", "similarity"]))
-    expected = {
-        "sentiment": {"sentiment"}, "paraphrase": {"paraphrase"}, "all": {"sentiment", "paraphrase", "similarity"},
-    }  # fmt: skip
+    expected = {"sentiment": {"sentiment"}, "paraphrase": {"paraphrase"}, "all": set(plan["tasks"])}
     for row, tasks in expected.items():
         starts = {tuple(cell(plan, row, task)["starts"]) for task in plan["tasks"]}
         assert len(starts) == 1  # of every task's cell, trained on or not
@@ -256,8 +251,13 @@ def test_a_share_that_rows_differ_in_is_not_given() -> None:
 
 @pytest.mark.parametrize(
     ("inits", "start"),
-    [(None, "every"), (("random", "pretrained"), "random"), (("pretrained",), "random"), (("first", "pretrained"), "first")],
-)  # fmt: skip
+    [
+        (None, "every"),
+        (("random", "pretrained"), "random"),
+        (("pretrained",), "random"),
+        (("first", "pretrained"), "first"),
+    ],
+)
 def test_a_distillation_starts_from_the_first_plain_initialisation(
     inits: Sequence[str] | None, start: str, ours: Ours
 ) -> None:
@@ -292,7 +292,9 @@ def test_objectives_and_students_that_do_not_suit_the_text(text: str, ours: Ours
 
 REFUSED = {
     "masks of sentences": ("sra", "general.mask_probability=0.3", "'general.mask_probability' has no effect"),
-    "joint training where there is none": ("distilled_bilstm", "multi_task.epochs=2", "'multi_task.epochs' has no effect"),
+    "joint training where there is none": (
+        "distilled_bilstm", "multi_task.epochs=2", "'multi_task.epochs' has no effect",
+    ),
     "of joint runs that start from nothing": (
         "multi_task_procedures", "multi_task.epochs=2", "'multi_task.epochs' has no effect",
     ),
@@ -316,10 +318,9 @@ def test_a_setting_of_the_joint_training_acts_there_alone() -> None:
     assert found["specification"]["settings"]["epochs"] == 8
 
 
-def test_masks_act_where_one_row_has_them(ours: Ours) -> None:
-    plan = ours(
-        "on_text", overrides=["general.mask_probability=0.3"], students=["transformer"], tasks=["sentiment"]
-    )  # fmt: skip
+def test_masks_act_on_masked_text(ours: Ours) -> None:
+    overrides = ["general.mask_probability=0.3"]
+    plan = ours("on_text", overrides=overrides, students=["transformer"], tasks=["sentiment"])
     kinds = [made(plan, run) for run in plan["first"] if made(plan, run)["kind"] == "general"]
     assert len(kinds) == 2 and {found["settings"]["mask_probability"] for found in kinds} == {0.3}
 

@@ -1,0 +1,218 @@
+"""Which examples a run trains on, whose words it knows, and how student and teacher read the same augmented texts."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from harness.data import sources
+from harness.data.encoding import Encoded, encode
+from harness.data.sources import Split
+from harness.data.tasks import get_task
+from harness.training.examples import Examples, examples_of, reader_of
+from harness.training.place import Place, teacher_tokenizer
+from tests.training.builders import settings
+
+TRAINED, HELD_OUT = 108, 12  # of 120 sentences
+KINDS = ("student", "teacher", "multi_task", "multi_task_teacher", "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def source(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small GLUE folder, each sentence of SST-2's training part with a word that no other has."""
+    folder = Path(shutil.copytree(glue, tmp_path_factory.mktemp("examples") / "glue"))
+    train = folder / "SST-2" / "train.tsv"
+    first, *lines = train.read_text().splitlines()
+    train.write_text("\n".join([first, *(f"word{n} {line}" for n, line in enumerate(lines))]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(source: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    runs = tmp_path_factory.mktemp("runs")
+    return Place(runs, runs, runs / "cache", str(source), "", {}, "huggingface", str(checkpoint), (), {})
+
+
+def content(task: str, place: Place) -> str:
+    return sources.load(get_task(task), place.source).content
+
+
+def asked(place: Place, task: str = "sst2", kind: str = "student", **changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": kind, "task": task, "data": content(task, place)}
+    return found | {"settings": settings(max_length=24) | changes}
+
+
+def words_of_a_bilstm(specification: dict[str, Any]) -> dict[str, Any]:
+    return {**specification, "student": "bilstm", "init": "random", "pair_encoding": "compare"}
+
+
+def read(specification: dict[str, Any], place: Place) -> Examples:
+    return examples_of(specification, place, teacher_tokenizer(place))
+
+
+def lines(encoded: Encoded, place: Place) -> list[int]:
+    """Which sentences of SST-2's training part these are."""
+    whole = encode(sources.load(get_task("sst2"), place.source).train, teacher_tokenizer(place), "joint", 24)
+    found = {key: n for n, key in enumerate(whole.keys.tolist())}
+    assert len(found) == TRAINED + HELD_OUT
+    return [found[key] for key in encoded.keys.tolist()]
+
+
+# ---------------------------------------------------------------- train_fraction
+
+
+@hypothesis_settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shares=st.tuples(st.floats(0.001, 1.0), st.floats(0.001, 1.0)).map(sorted),
+    kinds=st.tuples(st.sampled_from(KINDS), st.sampled_from(KINDS)),
+)
+def test_a_smaller_share_is_part_of_a_larger_one(shares: list[float], kinds: tuple[str, str], place: Place) -> None:
+    small, large = (
+        read(asked(place, kind=kind, train_fraction=share), place) for kind, share in zip(kinds, shares, strict=True)
+    )
+    few, more = lines(small.train, place), lines(large.train, place)
+    assert [len(few), len(more)] == [math.ceil(share * TRAINED) for share in shares]
+    assert set(few) <= set(more) and len(set(few)) == len(few)
+    # what epochs are chosen on is the same of every share, and nothing of it is trained on
+    chosen = lines(small.selection, place)
+    assert chosen == lines(large.selection, place) and len(chosen) == HELD_OUT and not set(chosen) & set(more)
+    assert small.train.ids.tolist() == small.imitated.ids.tolist() == list(range(len(few)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_trains_on_the_same_share(kind: str, place: Place) -> None:
+    whole = lines(read(asked(place), place).train, place)
+    half = lines(read(asked(place, train_fraction=0.5), place).train, place)
+    assert lines(read(asked(place, kind=kind, train_fraction=0.5), place).train, place) == half
+    assert len(half) == TRAINED // 2 and half != whole[: TRAINED // 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_train_examples_limit_students_within_their_share(kind: str, place: Place) -> None:
+    share = lines(read(asked(place, kind=kind, train_fraction=0.5), place).train, place)
+    limited = lines(read(asked(place, kind=kind, train_fraction=0.5, train_examples=10), place).train, place)
+    if kind in ("teacher", "multi_task_teacher"):
+        assert limited == share
+    else:
+        assert len(limited) == 10 and set(limited) < set(share)
+
+
+def test_where_dev_chooses_nothing_is_held_out(place: Place) -> None:
+    found = read(asked(place, protocol="published", train_fraction=0.25), place)
+    assert len(found.train) == (TRAINED + HELD_OUT) / 4 and found.selection is found.dev[0]
+    whole = read(asked(place, protocol="published"), place)
+    assert len(whole.train) == TRAINED + HELD_OUT and set(found.train.keys) < set(whole.train.keys)
+
+
+# ---------------------------------------------------------------- a student's own words
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"train_fraction": 0.3}, {"train_examples": 20}, {"protocol": "published", "train_fraction": 0.3}]
+)
+def test_its_words_are_those_it_is_trained_on(changes: dict[str, Any], place: Place) -> None:
+    trained_on = lines(read(asked(place, **changes), place).train, place)
+    texts = sources.load(get_task("sst2"), place.source).train.text_a
+    reader = reader_of(words_of_a_bilstm(asked(place, **changes)), place)
+    assert set(reader.get_vocab()) == {"[PAD]", "[UNK]"} | {w for n in trained_on for w in texts[n].split()}
+    assert trained_on and len(trained_on) < len(texts)
+
+
+def test_what_is_held_out_has_unknown_words(place: Place) -> None:
+    specification = words_of_a_bilstm(asked(place))
+    reader = reader_of(specification, place)
+    found = examples_of(specification, place, reader)
+    # the first word of each sentence is its own
+    assert not (found.train.sequences[0]["input_ids"][:, 0] == reader.unk_token_id).any()
+    assert (found.selection.sequences[0]["input_ids"][:, 0] == reader.unk_token_id).all()
+
+
+def test_a_student_of_several_tasks_knows_the_words_of_both_sentences_of_each(place: Place) -> None:
+    tasks = {task: content(task, place) for task in ("sst2", "rte")}
+    share = settings(train_fraction=0.1)
+    together = {"kind": "multi_task", "tasks": tasks, "student": "bilstm", "init": "random", "settings": share}
+    known = reader_of(together, place).get_vocab()
+    alone = {
+        task: set(reader_of(words_of_a_bilstm(asked(place, task, train_fraction=0.1)), place).get_vocab())
+        for task in tasks
+    }
+    assert set(known) == alone["sst2"] | alone["rte"] and alone["sst2"] - alone["rte"]
+    rows = read(asked(place, "rte", train_fraction=0.1), place).train
+    whole = sources.load(get_task("rte"), place.source).train
+    encoded = encode(whole, teacher_tokenizer(place), "joint", 24)
+    second = {w for n, key in enumerate(encoded.keys) if key in rows.keys for w in (whole.text_b or [])[n].split()}
+    assert second and second <= alone["rte"]
+    listed = {**together, "tasks": dict(reversed(tasks.items()))}
+    assert reader_of(listed, place).get_vocab() == known
+
+
+@pytest.mark.parametrize("augmentation", ["masking", "masking+pos"])
+def test_augmented_texts_add_no_words(augmentation: str, place: Place) -> None:
+    plain = reader_of(words_of_a_bilstm(asked(place)), place)
+    more = reader_of(words_of_a_bilstm(asked(place, augmentation=augmentation)), place)
+    assert more.get_vocab() == plain.get_vocab()
+
+
+# ---------------------------------------------------------------- student and teacher read the same augmented texts
+
+
+def tokens(ids: Any, mask: Any, reader: PreTrainedTokenizerBase) -> list[str]:
+    return list(reader.convert_ids_to_tokens(ids[mask.bool()].tolist()))
+
+
+@pytest.mark.parametrize("task", ["mrpc", "sst2"])
+@pytest.mark.parametrize("augmentation", ["masking", "masking+pos"])
+def test_both_sides_correspond_row_by_row(task: str, augmentation: str, place: Place, glue: Path) -> None:
+    """Of the words that both know; the student reads pairs apart, the teacher together."""
+    known = replace(place, source=str(glue))
+    specification = words_of_a_bilstm(
+        asked(known, task, augmentation=augmentation, augmentation_copies=3, augmentation_probability=0.3)
+    )
+    reader, theirs = reader_of(specification, known), teacher_tokenizer(known)
+    found = examples_of(specification, known, reader)
+    plain = examples_of(words_of_a_bilstm(asked(known, task)), known, reader)
+    size = len(found.train)
+    assert 2 * TRAINED < size <= 4 * TRAINED and len(found.imitated) == size
+    assert np.array_equal(found.train.keys, found.imitated.keys)
+    assert found.train.labels.equal(found.imitated.labels)
+    assert found.train.ids.tolist() == found.imitated.ids.tolist() == list(range(size))
+    assert len(found.train.sequences) == (2 if task == "mrpc" else 1) and len(found.imitated.sequences) == 1
+    masked = 0
+    for row in range(size):
+        ours = [tokens(s["input_ids"][row], s["attention_mask"][row], reader) for s in found.train.sequences]
+        joint = found.imitated.sequences[0]
+        words = tokens(joint["input_ids"][row], joint["attention_mask"][row], theirs)
+        masked += words.count("[MASK]")
+        assert words[0] == "[CLS]" and "[UNK]" not in words
+        own = " ".join(words[1:]).replace("[MASK]", "[UNK]")  # its mask is its unknown word
+        assert own == "".join(f"{' '.join(side)} [SEP] " for side in ours).strip()
+    assert masked > 0.1 * size
+    # neither what chooses epochs nor what is reported is augmented
+    for augmented, other in zip((found.selection, *found.dev), (plain.selection, *plain.dev), strict=True):
+        assert np.array_equal(augmented.keys, other.keys)
+
+
+def test_a_masked_word_is_each_tokenizers_own() -> None:
+    vocabulary = {"<pad>": 0, "<unk>": 1, "<mask>": 2, "the": 3, "was": 4}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    other = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", mask_token="<mask>"
+    )
+    split = Split("train", ["the [MASK] was", "[MASK]"], ["[MASK] [MASK]", "was"], np.array([0, 1]))
+    encoded = encode(split, other, "compare", 8)
+    assert [s["input_ids"].tolist() for s in encoded.sequences] == [[[3, 2, 4], [2, 0, 0]], [[2, 2], [4, 0]]]
+    without = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>")
+    assert encode(split, without, "compare", 8).sequences[1]["input_ids"].tolist() == [[1, 1], [4, 0]]
+    assert np.array_equal(encode(split, without, "joint", 8).keys, encoded.keys)

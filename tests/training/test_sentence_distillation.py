@@ -1,0 +1,285 @@
+"""Distillation on the sentences of a corpus: what is learnt and recorded, and the teacher's vectors on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, PreTrainedTokenizerBase
+
+from harness.contracts import Batch, Want
+from harness.data import corpora, sources
+from harness.data.encoding import hold_out
+from harness.data.tasks import get_task
+from harness.modeling.bases import StudentConfig
+from harness.registry import STUDENTS, TEACHERS
+from harness.training.examples import examples_of, reader_of
+from harness.training.general import general
+from harness.training.jobs import perform
+from harness.training.loop import Clock
+from harness.training.place import Place, teacher_tokenizer
+from harness.training.sentence_teacher import SentenceTeacher, part_of
+from harness.training.settings import GENERAL_TRAINING
+from tests.conftest import BAD, GOOD, SUBJECTS
+from tests.training.builders import settings
+
+SENTENCES = [
+    f"the {one} and the {other} was {'not ' * (n % 3)}{word} ."
+    for n, (one, other, word) in enumerate((a, b, w) for a in SUBJECTS for b in SUBJECTS for w in GOOD[:2] + BAD[:2])
+]  # 144 of 8 to 10 words
+HELD = 2  # 2% of them
+Found = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "sentences.txt"
+    path.write_text("".join(f"{sentence}\n" for sentence in SENTENCES))
+    return path
+
+
+def place_of(folder: Path, corpus: Path, checkpoint: Path, source: str = "") -> Place:
+    (folder / "runs").mkdir(parents=True)
+    runs = folder / "runs"
+    return Place(runs, runs, folder / "cache", source, str(corpus), {}, "huggingface", str(checkpoint), (), {})
+
+
+@pytest.fixture(scope="module")
+def place(corpus: Path, checkpoint: Path, glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return place_of(tmp_path_factory.mktemp("place"), corpus, checkpoint, str(glue))
+
+
+def asked(place: Place, vocabulary: str = "words", **changes: Any) -> Found:
+    sizes = {"hidden_units": 16, "embedding_size": 16, "head_units": 8, "projection": "teacher_width"}
+    own = {f"bilstm.{name}": value for name, value in (sizes | {"vocabulary": vocabulary}).items()}
+    common = {name: h.default for name, h in GENERAL_TRAINING.items()} | {
+        "text": "sentences", "max_length": 16, "batch_size": 16, "learning_rate": 0.01, "epochs": 3,
+    }  # fmt: skip
+    return {
+        "kind": "general",
+        "corpus": corpora.content(place.corpus),
+        "teacher": {"name": "huggingface", "content": TEACHERS.get("huggingface")(place.argument).content()},
+        "student": "bilstm",
+        "init": "random",
+        "objective": "cosine",
+        "settings": common | own | changes,
+        "seed": 0,
+    }
+
+
+def run(specification: Found, place: Place, name: str) -> Found:
+    folder = place.runs / name
+    folder.mkdir(exist_ok=True)
+    record, predictions = general(specification, replace(place, run=folder), Clock(), lambda entry: None)
+    assert predictions is None
+    (folder / "record.json").write_text("{}")
+    return record
+
+
+@pytest.fixture(scope="module")
+def own_words(place: Place) -> Found:
+    return run(asked(place), place, "words")
+
+
+@pytest.fixture(scope="module")
+def same_tokens(place: Place) -> Found:
+    return run(asked(place, "teacher"), place, "tokens")
+
+
+def held_out(place: Place) -> list[str]:
+    index = hold_out(len(SENTENCES), corpora.content(place.corpus), 0.02)[1]
+    assert len(index) == HELD
+    return [SENTENCES[i] for i in index.tolist()]
+
+
+def saved(place: Place, name: str) -> tuple[Any, PreTrainedTokenizerBase]:
+    """The student as it was kept, and what it reads with."""
+    folder = place.runs / name / "weights"
+    config = StudentConfig.from_pretrained(folder)
+    student = STUDENTS.get("bilstm")(config)
+    student.load_state_dict(load_file(folder / "model.safetensors"))
+    specification = {"student": "bilstm", "init": f"pretrained:{name}"}
+    return student.double().eval(), reader_of(specification, place)
+
+
+def vector(student: Any, reader: PreTrainedTokenizerBase, sentence: str) -> np.ndarray:
+    ids = torch.tensor([reader(sentence)["input_ids"]])
+    batch = Batch(torch.zeros(1), torch.zeros(1), ({"input_ids": ids, "attention_mask": torch.ones_like(ids)},))
+    with torch.no_grad():
+        found: np.ndarray = student(batch, Want(sentence=True)).sentence[0].numpy()
+    return found
+
+
+def vectors(place: Place, sentences: list[str]) -> list[np.ndarray]:
+    """The first token's state in the teacher's last layer, of each sentence read alone."""
+    model, reader = AutoModel.from_pretrained(place.argument).eval(), teacher_tokenizer(place)
+    with torch.no_grad():
+        read = [model(torch.tensor([reader(sentence)["input_ids"]])) for sentence in sentences]
+    return [found.last_hidden_state[0, 0].double().numpy() for found in read]
+
+
+# ---------------------------------------------------------------- what is learnt
+
+
+@pytest.mark.parametrize("kind", ["own_words", "same_tokens"])
+def test_the_loss_is_that_of_the_held_out_sentences(kind: str, place: Place, request: pytest.FixtureRequest) -> None:
+    record = request.getfixturevalue(kind)
+    student, reader = saved(place, "words" if kind == "own_words" else "tokens")
+    sentences = held_out(place)
+    losses = []
+    for sentence, theirs in zip(sentences, vectors(place, sentences), strict=True):
+        ours = vector(student, reader, sentence)
+        cosine = float(ours @ theirs / np.sqrt((ours @ ours) * (theirs @ theirs)))
+        losses.append(0.5 * (1 - cosine))
+    assert record["metrics"] == {"distillation_loss": pytest.approx(np.mean(losses), rel=1e-3, abs=1e-6)}
+    assert 0 < record["metrics"]["distillation_loss"] < 0.1  # of opposite vectors it is 1, of unrelated ones 0.5
+
+
+@pytest.mark.parametrize("kind", ["own_words", "same_tokens"])
+def test_students_of_either_vocabulary_learn(kind: str, request: pytest.FixtureRequest) -> None:
+    record = request.getfixturevalue(kind)
+    losses = [entry["loss"] for entry in record["curve"]]
+    assert len(losses) == 3 and losses[2] < losses[1] < losses[0]
+    assert (record["pieces"], record["teacher_signals"]) == (len(SENTENCES) - HELD, {"sentence": "stored"})
+
+
+def test_each_keeps_what_it_reads_with(own_words: Found, same_tokens: Found, place: Place) -> None:
+    """A vocabulary of its own is that of the sentences it was trained on."""
+    words, tokens = (saved(place, name)[1] for name in ("words", "tokens"))
+    assert tokens is teacher_tokenizer(place) and words is not tokens
+    trained = set(SENTENCES) - set(held_out(place))
+    expected = {word for sentence in trained for word in sentence.split()}
+    assert set(words.get_vocab()) == {"[PAD]", "[UNK]"} | expected
+    assert own_words["tokens"] == sum(len(sentence.split()) for sentence in trained)  # nothing is put around them
+    assert same_tokens["tokens"] == own_words["tokens"] + 2 * len(trained)  # [CLS] and [SEP]
+
+
+@pytest.mark.parametrize("fraction", [0.5, 0.25])
+def test_a_fraction_of_the_sentences(fraction: float, place: Place) -> None:
+    record = run(asked(place, fraction=fraction, epochs=1), place, f"fraction-{fraction}")
+    assert record["pieces"] == (len(SENTENCES) - HELD) * fraction or record["pieces"] == 36  # 35.5 rounded up
+    few = run(asked(place, fraction=fraction, epochs=1, pieces=40), place, f"few-{fraction}")
+    assert few["pieces"] == 40 * fraction
+
+
+def test_how_many_sentences_settings_leave() -> None:
+    asked_for = [(0, 1.0), (0, 0.5), (0, 0.0001), (10, 1.0), (10, 0.25), (1000, 0.5)]
+    found = [part_of(101, {"pieces": pieces, "fraction": fraction}) for pieces, fraction in asked_for]
+    assert found == [101, 51, 1, 10, 3, 51]
+
+
+# ---------------------------------------------------------------- the teacher's vectors on disk
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
+    """The sentences of every call of the teacher, by their ids."""
+    made: list[list[int]] = []
+    compute = SentenceTeacher._compute
+
+    def counted(self: SentenceTeacher, ids: torch.Tensor, want: Want) -> Any:
+        made.append(ids.tolist())
+        return compute(self, ids, want)
+
+    monkeypatch.setattr(SentenceTeacher, "_compute", counted)
+    yield made
+
+
+def stored(place: Place) -> Path:
+    (file,) = (place.cache / "sentences").glob("*/vectors.f32")
+    return file
+
+
+def test_vectors_are_computed_once_and_made_again_where_they_are_damaged(
+    calls: list[list[int]], corpus: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    place = place_of(tmp_path, corpus, checkpoint)
+    first = run(asked(place, epochs=2), place, "first")
+    assert sorted(sum(calls, [])) == list(range(len(SENTENCES)))  # each once, of two epochs
+    width = 32
+    file = stored(place)
+    found = np.fromfile(file, np.float32).reshape(-1, width)
+    for row, expected in enumerate(vectors(place, SENTENCES)):
+        np.testing.assert_allclose(found[row], expected, atol=1e-5)
+    before, content = file.stat().st_mtime_ns, file.read_bytes()
+    calls.clear()
+    run(asked(place, "teacher", epochs=1, learning_rate=0.001), place, "second")
+    assert not calls and stored(place).stat().st_mtime_ns == before
+    for damage in (content[:-4], content[:100] + bytes(4) + content[104:]):
+        file.write_bytes(damage)
+        calls.clear()
+        again = run(asked(place, epochs=2), place, f"after-{len(damage)}")
+        assert sorted(sum(calls, [])) == list(range(len(SENTENCES))) and file.read_bytes() == content
+        assert again["metrics"] == first["metrics"] and again["curve"] == first["curve"]
+    file.with_name("index.json").unlink()
+    calls.clear()
+    run(asked(place, epochs=1), place, "unvouched")
+    assert calls and stored(place).read_bytes() == content
+
+
+def test_a_share_has_vectors_of_its_own_sentences_alone(
+    calls: list[list[int]], corpus: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    place = place_of(tmp_path, corpus, checkpoint)
+    run(asked(place, fraction=0.5, epochs=1), place, "half")
+    asked_of = sum(calls, [])
+    held = set(hold_out(len(SENTENCES), corpora.content(place.corpus), 0.02)[1].tolist())
+    assert len(set(asked_of)) == len(asked_of) == 71 + HELD and held < set(asked_of)
+    assert stored(place).stat().st_size == 4 * 32 * len(asked_of)
+
+
+def test_what_is_asked_beside_the_vector_is_computed(
+    calls: list[list[int]], corpus: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """A transformer that reads as the teacher does may learn more than the sentence vector."""
+    place = place_of(tmp_path, corpus, checkpoint)
+    specification = asked(place, epochs=1)
+    specification["settings"]["transformer.layers"] = 2
+    specification |= {"student": "transformer", "init": "every", "objective": "cosine+hid_seq"}
+    record = run(specification, place, "both")
+    assert record["teacher_signals"] == {"hidden_states": "computed", "sentence": "stored"}
+    assert len(calls) > len(record["curve"]) and record["metrics"]["distillation_loss"] > 0
+
+
+# ---------------------------------------------------------------- what starts from it
+
+
+def fine_tuned(place: Place, init: str, **changes: Any) -> Found:
+    own = {n: v for n, v in asked(place)["settings"].items() if n.startswith("bilstm.")}
+    common = settings(max_length=16, epochs=1, train_examples=32, learning_rate=0.003)
+    return {
+        "kind": "student", "task": "rte", "data": sources.load(get_task("rte"), place.source).content,
+        "teacher": asked(place)["teacher"], "student": "bilstm", "init": init, "objective": "labels_only",
+        "procedure": "one_stage", "metric": "accuracy", "settings": common | own | changes,
+        "pair_encoding": "compare", "seed": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["words", "tokens"])
+def test_a_fine_tuned_student_reads_as_the_one_it_starts_from(
+    name: str, own_words: Found, same_tokens: Found, place: Place
+) -> None:
+    vocabulary = {"words": "words", "tokens": "teacher"}[name]
+    specification = fine_tuned(place, f"pretrained:{name}", **{"bilstm.vocabulary": vocabulary})
+    reader, kept = reader_of(specification, place), saved(place, name)[1]
+    assert reader.get_vocab() == kept.get_vocab()
+    text = "the Dog and the unheard-of cat was not great ."
+    assert reader(text)["input_ids"] == kept(text)["input_ids"]
+    if name == "words":  # from nothing its words are those of the task
+        task = reader_of(fine_tuned(place, "random"), place)
+        assert "unheard" not in reader.get_vocab() and task.get_vocab() != reader.get_vocab()
+        new = {"funny", "weak"}  # of the task, and in no sentence of the corpus
+        assert set(task.get_vocab()) - set(reader.get_vocab()) == new
+        read = examples_of(specification, place, reader).train.sequences[0]["input_ids"]
+        assert reader.unk_token_id in read and read.max() == len(reader) - 1
+    folder = place.runs / f"tuned-{name}"
+    folder.mkdir()
+    record, predictions = perform(specification, replace(place, run=folder), lambda entry: None)
+    assert record["initialisation"] == {"pretrained": name} and record["examples"] == 32
+    assert predictions is not None and len(predictions["ids"]) == 40
