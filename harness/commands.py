@@ -63,7 +63,7 @@ def plan(options: Namespace) -> int:
     worked_out = planning.resolve(request, lenient=True)
     out = Path(options.out)
     ledger = Ledger(out) if (out / "harness.json").exists() else None
-    missing = 0
+    missing, counted = 0, set()
     for cell in worked_out["cells"]:
         label = f"{cell['id']}  {cell['task']:<14} {cell['init']:<18} {cell['student']:<12} {cell['row']}"
         if cell["refused"]:
@@ -72,7 +72,8 @@ def plan(options: Namespace) -> int:
         found = progress(cell, worked_out["defaults"], ledger.read if ledger else lambda run: None)
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell["seeds"] - 1
-        missing += wanted - done
+        missing += 0 if cell["search"] in counted else wanted - done
+        counted.add(cell["search"])
         epochs = cell["specification"]["settings"].get("epochs")
         trains = f"{cell['stages']} x {epochs} epochs, " if epochs else ""
         print(f"{label}  {trains}runs {done} of {wanted} done")
@@ -258,7 +259,7 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger, changed: bool) -> Seq
 
 
 def _status_of(table: Any) -> int:
-    failed = sum(1 for entry in table.entries() if entry.status == "failed")
+    failed = len({entry.cell for entry in table.entries() if entry.status == "failed"})
     if failed:
         say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and the same command tries again")
     return 1 if failed else 0

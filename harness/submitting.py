@@ -21,7 +21,8 @@ from harness.viewing import recorded, say
 
 Plan = dict[str, Any]
 Cell = dict[str, Any]
-PREDICTING = ("student", "teacher", "checkpoint", "untuned", "multi_task")  # the kinds of runs that answer a task
+# The kinds of runs that answer a task.
+PREDICTING = ("student", "teacher", "checkpoint", "untuned", "multi_task", "multi_task_teacher")
 
 
 def submit(options: Namespace) -> int:

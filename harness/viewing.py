@@ -15,7 +15,7 @@ from harness import registry
 from harness.contracts import Study
 from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger, identity
-from harness.search.progress import PLAN_FORMAT, progress
+from harness.search.progress import PLAN_FORMAT, distinct, progress
 
 Plan = dict[str, Any]
 
@@ -41,6 +41,7 @@ def status(options: Namespace) -> int:
     """Print what is done, running, failed and left."""
     plan, ledger = recorded(options)
     done = failed = left = refused = complete = 0
+    shared = {cell["search"]: cell["id"] for cell in distinct(plan["cells"])}
     for cell in plan["cells"]:
         if cell["refused"]:
             refused += 1
@@ -49,7 +50,8 @@ def status(options: Namespace) -> int:
         runs = [*found.trials, *found.seeds[1:]]
         bad = sum(1 for r in runs if r.score is None)
         wanted = found.wanted_trials + cell["seeds"] - 1
-        done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
+        if shared[cell["search"]] == cell["id"]:  # otherwise another cell's runs
+            done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
     made = sum(1 for run in plan["first"] if (ledger.read(run) or {}).get("status") == "finished")
     print(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")

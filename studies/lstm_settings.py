@@ -162,4 +162,5 @@ def _students(hidden: int, head: int, embedding: int) -> dict[str, Any]:
 
 def _of_joint(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as those of the joint distillation that fine-tuning starts from."""
-    return {f"multi_task.{name}": value for name, value in settings.items()}
+    shared = ("max_length", "precision")
+    return {f"multi_task.{name}": value for name, value in settings.items() if name not in shared}

@@ -25,7 +25,8 @@ study(
                 "Bi-attentive LSTM, each task alone",
                 student="biattentive_lstm",
                 init="random",
-                mark="not in the published table: distilled on the task alone, from a teacher of that task alone",
+                mark="not in the published table: distilled on the task alone, from a teacher of that task alone, "
+                "and on the original texts",
             ),
             Row(
                 "mkd_lstm",

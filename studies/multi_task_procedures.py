@@ -17,7 +17,14 @@ study(
         question="Which part of multi-task distillation makes the student better?",
         procedure="one_stage",
         rows=(
-            Row("plain", "labels_only", "Bi-attentive LSTM", published="Biatt LSTM", student=LSTM),
+            Row(
+                "plain",
+                "labels_only",
+                "Bi-attentive LSTM",
+                published="Biatt LSTM",
+                student=LSTM,
+                settings={"augmentation": "none"},
+            ),
             Row(
                 "single",
                 "logit_mse",

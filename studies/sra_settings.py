@@ -6,6 +6,10 @@ fine-tuning at {2, 3, 5, 10}e-4; transfer sets of 800,000 examples for SST-2 and
 are: epochs of both stages, the batch of fine-tuning, patience, runs, and 10 augmented texts of each example of QQP and
 MNLI, as in liu2020. Adam is AdamW without decay, at a constant rate.
 
+TS is masking and replacement by part of speech, as liu2020 tells it; of any further rule the texts at hand say nothing.
+Splitting all of Wikipedia into sentences takes half a day on one core before any is drawn: a folder with a part of it,
+given with --corpus, is split in proportion.
+
 Every row has one architecture here, where the published rows with KD alone are Tang et al.'s smaller BiLSTM.
 """
 

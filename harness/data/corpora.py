@@ -205,6 +205,7 @@ class Corpus:
     def __init__(self, folder: Path):
         index = json.loads((folder / "index.json").read_bytes())
         self.content: str = index["content"]
+        self.key = folder.name  # of text, tokenizer and length
         self._offsets = np.fromfile(folder / "offsets.bin", np.int64)
         self._tokens = np.memmap(folder / "tokens.bin", index["dtype"], "r")
         self.tokens = len(self._tokens)

@@ -41,7 +41,7 @@ class Cells:
         self.asked, self.making, self.checkpoints, self.defaults = asked, making, checkpoints, defaults
         self.tasks = {task.name: task for task in tasks}
         self.choices = Choices(asked)
-        self.jointly = Jointly(asked, making, self.tasks)
+        self.jointly = Jointly(asked, making, self.choices, self.tasks)
         self.found: list[dict[str, Any]] = []
         self.inits: list[str] = []
         self.wants: dict[str, Want] = {}
@@ -73,7 +73,7 @@ class Cells:
         self._places.add(place)
         if procedure == "general" and choice.kind == PRETRAINED:
             raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")
-        if procedure == MULTI_TASK and choice.kind == MULTI_TASK:
+        if procedure == MULTI_TASK and choice.kind in (MULTI_TASK, PRETRAINED):
             raise UserError(f"row {row.name} is distilled on several tasks itself, so it cannot start from {init}")
         if not choice.refused:
             try:
@@ -339,6 +339,8 @@ class Cells:
         own = {own_name(choice.student, key) for key in choice.row.settings}
         space = merging.space_of(self._search(choice.name, task), searched, own | set(choice.fixed))
         search = digest([identity(specification, self.defaults), space, *([choice.row.name] if refused else [])])[:16]
+        # Nothing is drawn where the vectors of given weights are compared.
+        certain = specification.get("kind") == "untuned" and not specification["objective"] and choice.init != "random"
         apart = [task.name] if "tasks" in specification else []  # cells of one joint run propose the same settings
         self.found.append(
             {
@@ -358,7 +360,7 @@ class Cells:
                 "layers": [list(pair) for pair in layers.pairs] if layers else [],
                 "size": size or {"layers": 0, "width": 0},
                 "trials": self.asked.request.trials or self.asked.profile.trials,
-                "seeds": self._seeds(),
+                "seeds": 1 if certain else self._seeds(),
             }
         )
 

@@ -13,7 +13,7 @@ from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.making import SHARED
 from harness.search.request import Asked
-from harness.training.settings import PREDICTION, SPEED_SETTINGS, TRAINING, UNTUNED
+from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, PREDICTION, SPEED_SETTINGS, TRAINING, UNTUNED
 
 PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
 MULTI_TASK = "multi_task"  # the initialisation, and the procedure, of one student distilled on several tasks
@@ -29,10 +29,14 @@ def declared_by(student: Any, objective: str, procedure: str, general: str) -> d
     if procedure in ("count", "speed"):
         return own | (SPEED_SETTINGS if procedure == "speed" else {})
     if procedure == "untuned":
-        own |= UNTUNED if student is None else {}
+        acting = {name: h for name, h in TRAINING.items() if objective or name in ON_UNTUNED}
+        acting = {name: h for name, h in acting.items() if not name.startswith(NEVER_UNTUNED)}
+        terms = combine.parse(objective) if objective else ()
+        own |= acting | combine.declared(terms) | (UNTUNED if student is None else {})
+        return own | combine.declared(combine.parse(general)) if student else own
     if student is None:
         return own | {name: h for name, h in TRAINING.items() if not name.startswith("augmentation")}
-    terms = combine.parse(objective) if objective else ()
+    terms = combine.parse(objective)
     declared = TRAINING | own | combine.declared(terms)
     if procedure == "two_stage" and combine.stage(terms) == "intermediate":
         declared |= combine.declared(combine.parse(PREDICTION))
@@ -114,7 +118,7 @@ class Choices:
         choice = Choice(self.asked, row, student, task, procedure, declared)
         choice.fixed, choice.settings, choice.refused = self._settings(choice)
         if init:
-            choice.shown, choice.init, choice.by_content = self._init(student, init)
+            choice.shown, choice.init, choice.by_content = self.spelled(student, init)
             readable = not choice.by_content.endswith(":unknown")
             if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
                 try:  # settings that are sound each by itself, but not together
@@ -135,7 +139,8 @@ class Choices:
             return self.choose(choice.row, choice.student, init, choice.task, choice.procedure)
         return self.choose(choice.row, choice.student, "random", choice.task, choice.procedure)
 
-    def _init(self, student: Any, init: str) -> tuple[str, str, str]:
+    def spelled(self, student: Any, init: str) -> tuple[str, str, str]:
+        """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
         kind, colon, argument = (part.strip() for part in init.partition(":"))
         if kind in (PRETRAINED, MULTI_TASK):
             return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-FIRST = ("pretraining", "teacher", "masked_teacher", "general", "multi_task_teacher")  # runs that others start from
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
 
 
@@ -17,6 +16,7 @@ class Display:
 
     def __init__(self, plan: Mapping[str, Any], bar: Any = None):
         self.plan, self.bar = plan, bar
+        self.own = {c["specification"]["kind"] for c in plan["cells"] if not c["refused"]}  # kinds of runs of cells
         self.done = self.wanted = self.told = self.here = 0
         self.said = time.monotonic()
         self.began = 0.0  # when the first student run began, for the time left
@@ -27,7 +27,7 @@ class Display:
         self._line(f"{wanted - done} runs of cells to do, {done} done before")
 
     def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-        if specification["kind"] not in FIRST:
+        if specification["kind"] in self.own:
             self.began = self.began or time.monotonic()
         state = f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}"
         if "step" in entry:
@@ -41,16 +41,16 @@ class Display:
     def ended(self, specification: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         if record["status"] == "failed":
             self._line(f"FAILED {_name(specification)}, seed {specification['seed']}: {record['error']}")
-        elif specification["kind"] in FIRST:
+        elif specification["kind"] not in self.own:
             scores = record.get("metrics", {})
             metric = specification.get("metric", "masked_cross_entropy")
             score = f", {metric} {scores[metric]:.3f}" if metric in scores else ""
             self._line(f"{_name(specification)} ready in {record['seconds']:.0f} s{score}")
-        if specification["kind"] not in FIRST:
+        if specification["kind"] in self.own:
             self.done += 1
             self.here += 1
             began = self.began or time.monotonic()  # a run may end before its first epoch
-            left = (self.wanted - self.done) * (time.monotonic() - began) / self.here
+            left = max(self.wanted - self.done, 0) * (time.monotonic() - began) / self.here
             if self.bar:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
             elif self.done * 20 // max(self.wanted, 1) > self.told:

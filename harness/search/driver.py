@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from harness.errors import UserError
 from harness.ledger import Ledger, identity
-from harness.search.progress import Progress, progress
+from harness.search.progress import Progress, distinct, progress
 
 Record = Mapping[str, Any]
 
@@ -57,8 +57,9 @@ class Driver:
         for cell in cells:
             self._advance(cell)
         if self._flying:
-            done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for p in (self.progress(c) for c in cells))
-            self.listener.started(done, done + self._left(cells))
+            own = distinct(cells)
+            done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for p in (self.progress(c) for c in own))
+            self.listener.started(done, done + self._left(own))
         while self._flying:
             kind, run, *rest = self.executor.next()
             specification = self._flying[run]

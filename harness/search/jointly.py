@@ -8,7 +8,7 @@ from typing import Any
 from harness import pairing
 from harness.contracts import Row, Task, Want
 from harness.modeling import combine
-from harness.search.choices import MULTI_TASK, Choice
+from harness.search.choices import MULTI_TASK, Choice, Choices
 from harness.search.making import Making
 from harness.search.request import Asked
 
@@ -18,8 +18,8 @@ Specification = dict[str, Any]
 class Jointly:
     """Specifications of joint runs. wants: the teacher signals that they ask for, by task."""
 
-    def __init__(self, asked: Asked, making: Making, tasks: Mapping[str, Task]):
-        self.asked, self.making, self.tasks = asked, making, tasks
+    def __init__(self, asked: Asked, making: Making, choices: Choices, tasks: Mapping[str, Task]):
+        self.asked, self.making, self.choices, self.tasks = asked, making, choices, tasks
         self.wants: dict[str, Want] = {}
 
     def specification(self, choice: Choice, objective: str, settings: Mapping[str, Any]) -> tuple[Specification, str]:
@@ -27,9 +27,11 @@ class Jointly:
         tasks, refused = self._tasks(choice.row)
         if refused:
             return {}, refused
-        base = choice.init.partition(":")[2] or "random" if choice.kind == MULTI_TASK else choice.init
-        if choice.kind == MULTI_TASK and (refused := choice.student.refuse_init(base, choice.own)):
-            return {}, refused
+        base, by_content = choice.init, choice.by_content
+        if choice.kind == MULTI_TASK:
+            _, base, by_content = self.choices.spelled(choice.student, choice.init.partition(":")[2] or "random")
+            if refused := choice.student.refuse_init(base, choice.own):
+                return {}, refused
         objective = combine.canonical(objective)
         wants: dict[str, Want] = {}
         for name, task in tasks.items():
@@ -46,7 +48,7 @@ class Jointly:
                 "tasks": {name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
                 "teacher": self.making.joint_teacher(tasks, metrics, {"train_fraction": settings["train_fraction"]}),
                 "student": choice.student.name,
-                "init": choice.student.canonical_init(base) if choice.kind == MULTI_TASK else choice.by_content,
+                "init": by_content,
                 "objective": objective,
                 "procedure": "one_stage",
                 "metrics": metrics,

@@ -15,7 +15,7 @@ from harness.contracts import Row, Task, Want
 from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.making import Making
-from harness.search.progress import PLAN_FORMAT
+from harness.search.progress import PLAN_FORMAT, distinct
 from harness.search.request import Asked, Request
 from harness.training.settings import (
     GENERAL_TRAINING,
@@ -153,6 +153,4 @@ def runs_of(plan: dict[str, Any]) -> int:
     """How many runs a plan's cells ask for at most: trials, then the remaining seeds."""
     from harness.search.proposals import size
 
-    return sum(
-        min(c["trials"], size(c["space"]) or c["trials"]) + c["seeds"] - 1 for c in plan["cells"] if not c["refused"]
-    )
+    return sum(min(c["trials"], size(c["space"]) or c["trials"]) + c["seeds"] - 1 for c in distinct(plan["cells"]))

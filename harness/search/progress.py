@@ -91,6 +91,11 @@ def _part(record: Record, task: str) -> Record:
     return {**record, **record["by_task"][task], "selection": record["selection"]}
 
 
+def distinct(cells: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The cells that can exist, one for all those that share their runs."""
+    return list({cell["search"]: cell for cell in cells if not cell["refused"]}.values())
+
+
 def specify(
     cell: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]
 ) -> dict[str, Any]:

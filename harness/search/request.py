@@ -85,7 +85,10 @@ class Asked:
         asked = self.request.inits
         if not row.init:
             return asked or self.profile.inits
-        return [init for init in asked if init.partition(":")[0] == row.init] if asked else [row.init]
+        kind = row.init.partition(":")[0]
+        same = [init for init in asked or () if init.partition(":")[0] == kind]
+        # A start from another run of ours is no alternative to what the command line asks for.
+        return same if same or (asked and kind not in ("pretrained", "multi_task")) else [row.init]
 
     def checkpoints(self) -> dict[str, str]:
         """Row -> the model that --checkpoints gives for it, a hub name or a folder; where only shapes count, all."""

@@ -191,10 +191,16 @@ def _shared_name(cell: Plan, key: str) -> str:
 
 
 def general_recipe(plan: Plan) -> tuple[str, ...]:
-    """Sentences on the general distillations that cells start from."""
+    """Sentences on the distillations, on a corpus or on several tasks, that cells start from."""
     said: dict[str, None] = {}
     for first in plan["first"].values():
         specification = first["specification"]
+        if specification["kind"] == "multi_task":  # one for each seed
+            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(specification["settings"].items()))
+            said[
+                f"Joint distillation of {specification['student']} by {specification['objective']}, init "
+                f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."
+            ] = None
         if specification["kind"] == "general":
             found = specification["settings"]
             idle = () if found.get("text", "masked") == "masked" else ("mask_probability", "stored_top_k")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from harness import registry
 from harness.data import sources
@@ -52,7 +52,7 @@ def reader_of(specification: Mapping[str, Any], place: Place) -> PreTrainedToken
     kind, _, run = specification["init"].partition(":")
     if kind == "pretrained":
         folder = place.runs / run / "weights"
-        return AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").is_file() else theirs
+        return PreTrainedTokenizerFast.from_pretrained(folder) if (folder / "tokenizer.json").is_file() else theirs
     plugin = registry.STUDENTS.get(specification["student"])
     return plugin.tokenizer(own_settings(specification), theirs, _training_texts(specification, place))
 

@@ -62,13 +62,12 @@ def multi_task(
     parts, source = _by_task(specification), teacher_source(place.teacher, place.argument)
     examples = {name: examples_of(part, place, reader) for name, part in parts.items()}
     plugin, terms = registry.STUDENTS.get(specification["student"]), combine.parse(specification["objective"])
-    base = "random" if specification["init"].startswith("pretrained:") else specification["init"]
     sides: dict[str, tuple[ModelInfo, ModelInfo, LayerMap]] = {}  # of each task's objective
     teachers: dict[str, TeacherOutputs] = {}
     for name, part in parts.items():
         info = source.info(get_task(name))
         described = plugin.describe(own_settings(part), info, get_task(name))
-        sides[name] = described, info, plugin.layer_map(base, described, info)
+        sides[name] = described, info, plugin.layer_map(specification["init"], described, info)
         # The study's own tasks may be others than those that are trained on.
         asked = Want.of_parts(place.outputs.get(name, ())) | combine.wants(terms, *sides[name])[1]
         storing = replace(place, outputs={name: asked.parts()})

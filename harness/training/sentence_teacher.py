@@ -73,8 +73,7 @@ class SentenceTeacher:
         if self._vectors is None:
             asked = hashlib.sha256(self.rows.tobytes()).hexdigest()
             teacher = weights_of(self.specification["teacher"], self.place)
-            length = self.specification["settings"]["max_length"]
-            key = digest([teacher, self.specification["corpus"], length, asked])
+            key = digest([teacher, self.text.corpus.key, asked])
             folder = self.place.cache / "sentences" / key[:16]
             folder.mkdir(parents=True, exist_ok=True)
             file, index = folder / "vectors.f32", folder / "index.json"

@@ -32,7 +32,8 @@ TRAINING: dict[str, Hyperparameter] = {
 TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_"))}
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
-JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in ("train_fraction", "protocol", "pruner", "threads")}
+_SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction")
+JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*_SHARED, "pruner")}
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {
@@ -57,4 +58,6 @@ SPEED_SETTINGS: dict[str, Hyperparameter] = {
 }
 
 # Of the teacher where vectors that no task has tuned are compared (wu2020, section 5.5): its first token, or the mean.
+ON_UNTUNED = ("max_length", "protocol", "threads", "precision", "train_fraction", "train_examples")  # without training
+NEVER_UNTUNED = ("augmentation", "patience", "pruner", "cache_gib")
 UNTUNED: dict[str, Hyperparameter] = {"untuned.pooling": Hyperparameter("first", choices=("first", "mean"))}

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.training import loop
-from harness.training.scoring import pruner
 from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
+from harness.training.scoring import pruner
 from tests.training.builders import Bag, examples, settings
 
 CPU = torch.device("cpu")
