@@ -43,17 +43,13 @@ def weights_of(teacher: Any, place: Place) -> str:
     return weights_hash(folder) if folder else str(teacher["content"])
 
 
-class MaskedTeacher:
-    """Called with (batch, want) of pieces of the corpus. how says of each signal: stored or computed."""
+class CorpusTeacher:
+    """A teacher of unlabelled text. how says of each signal that was asked: stored or computed."""
 
-    def __init__(self, specification: Mapping[str, Any], place: Place, data: Any, device: torch.device):
-        """data: the pieces that are trained on (general.Part)."""
-        self.specification, self.place, self.data, self.device = specification, place, data, device
-        self.vocabulary = teacher_source(place.teacher, place.argument).info(CORPUS).vocabulary
+    def __init__(self, specification: Mapping[str, Any], place: Place, device: torch.device):
+        self.specification, self.place, self.device = specification, place, device
         self.how: dict[str, str] = {}
-        self.divergence: float | None = None  # of what is stored for the last epoch, see StoredTargets
         self._encoder: Encoder | None = None
-        self._stored: dict[int, StoredTargets] = {}  # by epoch
 
     def encoder(self) -> Encoder:
         """The teacher's model, loaded when it is first needed."""
@@ -64,6 +60,18 @@ class MaskedTeacher:
 
     def model(self) -> PreTrainedModel:
         return self.encoder().model
+
+
+class MaskedTeacher(CorpusTeacher):
+    """Called with (batch, want) of pieces of the corpus."""
+
+    def __init__(self, specification: Mapping[str, Any], place: Place, data: Any, device: torch.device):
+        """data: the pieces that are trained on (general.Part)."""
+        super().__init__(specification, place, device)
+        self.data = data
+        self.vocabulary = teacher_source(place.teacher, place.argument).info(CORPUS).vocabulary
+        self.divergence: float | None = None  # of what is stored for the last epoch, see StoredTargets
+        self._stored: dict[int, StoredTargets] = {}  # by epoch
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         number = self.specification["settings"]["stored_top_k"]

@@ -12,45 +12,31 @@ import numpy as np
 import torch
 from filelock import FileLock
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.sentences import SentenceText
 from harness.ledger import atomic_file, atomic_write, canonical, digest
-from harness.training.masked_teacher import load_masked_teacher, weights_of
+from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
 from harness.training.teacher_cache import checksum
-from harness.training.teacher_outputs import Encoder
 
 BATCH = 64  # sentences a teacher call when its vectors are stored
 
 
-class SentenceTeacher:
+class SentenceTeacher(CorpusTeacher):
     """Called with (batch, want) of sentences, which it finds by their ids and reads with its own tokenizer.
 
-    how says of each signal: stored or computed. A sentence vector takes 4 D bytes on disk.
+    A sentence vector takes 4 D bytes on disk.
     """
 
     def __init__(
         self, specification: Mapping[str, Any], place: Place, text: SentenceText, rows: Tensor, device: torch.device
     ):
         """text: the corpus as the teacher reads it; rows: (N,) int64 ids of the sentences asked for, sorted."""
-        self.specification, self.place, self.text, self.device = specification, place, text, device
-        self.rows = rows.numpy()
-        self.how: dict[str, str] = {}
-        self._encoder: Encoder | None = None
+        super().__init__(specification, place, device)
+        self.text, self.rows = text, rows.numpy()
         self._vectors: np.ndarray | None = None
-
-    def encoder(self) -> Encoder:
-        """The teacher's model, loaded when it is first needed."""
-        if self._encoder is None:
-            model = load_masked_teacher(self.specification, self.place).requires_grad_(False)
-            self._encoder = Encoder(model).to(self.device).eval()
-        return self._encoder
-
-    def model(self) -> PreTrainedModel:
-        return self.encoder().model
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         parts = [part for part in want.parts() if part[0] != "sentence"]
