@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
-from harness.errors import UserError, unknown
+from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import student
@@ -82,10 +82,7 @@ class MatrixStudent(Student):
 
     @classmethod
     def canonical_init(cls, init: str) -> str:
-        kind, _, file = init.strip().partition(":")
-        if init.strip() == "random" or (kind == "vectors" and file):
-            return init.strip()
-        raise unknown(f"initialisation of student {cls.name}", init, ["random", "vectors:FILE"])
+        return word_vectors.canonical_init(cls.name, init)
 
     @classmethod
     def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:

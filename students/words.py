@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Task
-from harness.errors import UserError, unknown
+from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import Student, StudentConfig
 from harness.modeling.words import word_level
@@ -139,10 +139,7 @@ class WordStudent(Student):
 
     @classmethod
     def canonical_init(cls, init: str) -> str:
-        kind, _, file = init.strip().partition(":")
-        if init.strip() == "random" or (kind == "vectors" and file):
-            return init.strip()
-        raise unknown(f"initialisation of student {cls.name}", init, ["random", "vectors:FILE"])
+        return word_vectors.canonical_init(cls.name, init)
 
     @classmethod
     def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:

@@ -17,13 +17,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 
 LONGEST = 1 << 20  # bytes of a line, and of a word in a binary file
 COMMON = 100_000  # candidates for neighbours: such files begin with the most frequent words; as TinyBERT's code does
 BLOCK = 256  # words whose neighbours are sought at once
 _HEADER = re.compile(rb"\s*(\d+) (\d+)\s*")
 Found = tuple[int, bytes, bytes]  # number of its line (of its vector in a binary file), the word, its numbers
+
+
+def canonical_init(student: str, init: str) -> str:
+    """The one spelling of "random" or "vectors:FILE", what a student of word vectors starts from.
+
+    Raises UserError for anything else.
+    """
+    kind, _, file = init.strip().partition(":")
+    if init.strip() == "random" or (kind == "vectors" and file):
+        return init.strip()
+    raise unknown(f"initialisation of student {student}", init, ["random", "vectors:FILE"])
 
 
 @dataclass(frozen=True)

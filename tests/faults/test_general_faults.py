@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 from safetensors.torch import load_file
 
-from tests.conftest import Harness, environment
+from tests.conftest import Harness
+from tests.faults.killing import run_and_kill
 
 SETTINGS = (
     "student.matrix_size=4", "student.vector_size=16", "max_length=16", "teacher.epochs=1", "epochs=1",
@@ -36,26 +31,6 @@ def _general(out: Path) -> tuple[Path, dict[str, Any]]:
     return folder, record
 
 
-def _saved(out: Path) -> int:
-    """When the newest checkpoint was written; 0 if there is none."""
-    times = []
-    for path in out.glob("ledger/*/checkpoint.pt"):
-        try:
-            times.append(path.stat().st_mtime_ns)
-        except FileNotFoundError:  # the run has just ended
-            continue
-    return max(times, default=0)
-
-
-def _wait_for_another(out: Path, process: subprocess.Popen[bytes]) -> None:
-    """Until the next checkpoint is written, and a little longer: some steps are then to be made again."""
-    before, deadline = _saved(out), time.monotonic() + 300
-    while _saved(out) == before:
-        assert process.poll() is None and time.monotonic() < deadline, "the distillation was not hit in its middle"
-        time.sleep(0.01)
-    time.sleep(0.05)
-
-
 def test_a_killed_distillation_goes_on_with_the_same_result(
     glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
@@ -67,21 +42,7 @@ def test_a_killed_distillation_goes_on_with_the_same_result(
     process = call(*_arguments(glue, checkpoint, corpus, calm))
     assert process.returncode == 0, process.stderr
 
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", *_arguments(glue, checkpoint, corpus, killed)],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for_another(killed, driver)
-        (worker,) = [worker for server in psutil.Process(driver.pid).children() for worker in server.children()]
-        os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
-        _wait_for_another(killed, driver)
-    finally:
-        driver.kill()
-        driver.wait()
-    assert _saved(killed) and not list(killed.glob("ledger/*/weights/.*"))
+    run_and_kill(_arguments(glue, checkpoint, corpus, killed), killed)
 
     process = call(*_arguments(glue, checkpoint, corpus, killed))
     assert process.returncode == 0, process.stderr

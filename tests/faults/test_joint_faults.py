@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from safetensors.numpy import load_file
 
-from tests.conftest import Harness, environment
-from tests.faults.test_general_faults import _saved, _wait_for_another
+from tests.conftest import Harness
+from tests.faults.killing import run_and_kill
 
 # 216 steps an epoch, which is saved at its end, unless it is the last
 SETTINGS = (
@@ -45,21 +40,7 @@ def test_a_killed_joint_distillation_goes_on_with_the_same_result(
     process = call(*_arguments(glue, checkpoint, calm))
     assert process.returncode == 0, process.stderr
 
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", *_arguments(glue, checkpoint, killed)],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for_another(killed, driver)
-        (worker,) = [worker for server in psutil.Process(driver.pid).children() for worker in server.children()]
-        os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
-        _wait_for_another(killed, driver)
-    finally:
-        driver.kill()
-        driver.wait()
-    assert _saved(killed) and not list(killed.glob("ledger/*/weights/.*"))
+    run_and_kill(_arguments(glue, checkpoint, killed), killed)
 
     process = call(*_arguments(glue, checkpoint, killed))
     assert process.returncode == 0, process.stderr

@@ -1,0 +1,54 @@
+"""Killing a harness run where it hurts: its worker in the middle of training, then its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import environment
+
+
+def run_and_kill(arguments: Sequence[str], out: Path) -> None:
+    """Start the command, kill its worker after a checkpoint, and its driver after the next one."""
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "harness", *arguments],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for_another(out, driver)
+        (worker,) = [worker for server in psutil.Process(driver.pid).children() for worker in server.children()]
+        os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
+        _wait_for_another(out, driver)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert _saved(out) and not list(out.glob("ledger/*/weights/.*"))
+
+
+def _saved(out: Path) -> int:
+    """When the newest checkpoint was written; 0 if there is none."""
+    times = []
+    for path in out.glob("ledger/*/checkpoint.pt"):
+        try:
+            times.append(path.stat().st_mtime_ns)
+        except FileNotFoundError:  # the run has just ended
+            continue
+    return max(times, default=0)
+
+
+def _wait_for_another(out: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until the next checkpoint is written, and a little longer: some steps are then to be made again."""
+    before, deadline = _saved(out), time.monotonic() + 300
+    while _saved(out) == before:
+        assert process.poll() is None and time.monotonic() < deadline, "the run was not hit in its middle"
+        time.sleep(0.01)
+    time.sleep(0.05)
