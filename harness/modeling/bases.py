@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.errors import UserError
 
 
 class Objective(nn.Module):
@@ -151,6 +152,24 @@ class Student(PreTrainedModel):
         raise TypeError(f"student {self.name} has no forward")
 
 
+class Emitter(PreTrainedModel):
+    """A teacher's model of another library than transformers: it takes its signals out itself.
+
+    config is that of the transformers model of the same architecture, of which students are built.
+    base_model_prefix names the encoder among its modules; what stands outside answers a task.
+    """
+
+    def emit(
+        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
+    ) -> Outputs:
+        """The signals asked for; arguments and errors as of `harness.modeling.signals.emit`."""
+        raise TypeError(f"{type(self).__name__} has no emit")
+
+    def converted(self) -> PreTrainedModel:
+        """The same encoder as transformers has it, whose layers a student may start from."""
+        raise TypeError(f"{type(self).__name__} has no converted")
+
+
 class Teacher(ABC):
     """Where a teacher comes from: its configuration, tokenizer and base weights, by the argument after its name.
 
@@ -181,7 +200,7 @@ class Teacher(ABC):
 
     @abstractmethod
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
-        """The Hugging Face sequence classifier for the task: base weights, or those in the folder `weights`."""
+        """The sequence classifier for the task, transformers' own or an Emitter: base weights, or those in `weights`."""
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
@@ -201,6 +220,10 @@ class Teacher(ABC):
     @abstractmethod
     def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
         """The teacher with its masked-language-model head: base weights, or those in the folder `weights`."""
+
+    def convert(self, folder: Path) -> None:
+        """Write the teacher into a new folder in Hugging Face's format. Raises UserError if that is its own format."""
+        raise UserError(f"teacher {self.name} is in Hugging Face's format already: there is nothing to convert")
 
     def predicts_masked(self) -> bool:
         """True if the base weights hold a trained masked-language-model head; otherwise it is trained on the corpus."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from harness.errors import UserError
+from harness.modeling.bases import Emitter
 from harness.modeling.signals import layers_path
 
 
@@ -20,6 +21,7 @@ def copy_layers(
     Raises UserError if the two are of different kinds, the number of layers is not the student's, or a weight is
     missing or of another shape.
     """
+    teacher = teacher.converted() if isinstance(teacher, Emitter) else teacher
     kinds = student.config.model_type, teacher.config.model_type
     if kinds[0] != kinds[1]:
         raise UserError(f"a {kinds[0]} student cannot take layers of a {kinds[1]} teacher: both must be of one kind")

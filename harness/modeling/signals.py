@@ -20,6 +20,7 @@ from transformers.masking_utils import sdpa_mask
 
 from harness.contracts import IGNORED, Outputs, Want
 from harness.errors import UserError
+from harness.modeling.bases import Emitter
 
 IMPLEMENTATION = "harness_signals"
 
@@ -88,7 +89,7 @@ def prepare(model: PreTrainedModel) -> None:
 
     Raises UserError for a decoder, whose first token sees no other, or a model without a list of layers.
     """
-    if getattr(model, "signals_prepared", False):
+    if isinstance(model, Emitter) or getattr(model, "signals_prepared", False):
         return
     layers = model.base_model.get_submodule(layers_path(model))
     for number, layer in enumerate(layers.children(), start=1):
@@ -117,7 +118,9 @@ def emit(
     """
     prepare(model)
     depth = model.config.num_hidden_layers
-    _check_layers(type(model).__name__, depth, want)
+    check_layers(type(model).__name__, depth, want)
+    if isinstance(model, Emitter):
+        return model.emit(encoding, want, exact, targets)
     arguments: dict[str, Any] = {}
     request = _Request(want.attention_scores, want.values, exact)
     if exact or want.attention_scores or want.values:
@@ -166,7 +169,8 @@ def _head_at(model: PreTrainedModel, targets: Tensor | None) -> Iterator[None]:
         hook.remove()
 
 
-def _check_layers(model: str, depth: int, want: Want) -> None:
+def check_layers(model: str, depth: int, want: Want) -> None:
+    """Raise UserError for a layer that a model of this depth does not have."""
     for signal, lowest, asked in (
         ("hidden_states", 0, want.hidden_states),
         ("values", 1, want.values),
