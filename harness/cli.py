@@ -84,6 +84,14 @@ def parser() -> Parser:
     )
     run.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the number of cores)")
     run.add_argument("--executor", default="local", choices=("local",), help="where runs execute")
+    commands.add_parser(
+        "pretrain",
+        parents=[selection],
+        allow_abbrev=False,
+        help="only the distillations on a corpus, by all processes of a launch",
+        description="Train the distillations on a corpus that a study begins with, by all processes that torchrun or "
+        "accelerate launch started; harness run then goes on from them.",
+    )
     plan = commands.add_parser(
         "plan",
         parents=[selection],
@@ -129,6 +137,10 @@ def parser() -> Parser:
     submit.add_argument("--tasks", nargs="+", metavar="A", help="only these tasks")
     submit.add_argument("--data", metavar="DIR", help="where the test files are (default: where the plan has its data)")
     submit.add_argument("--to", required=True, metavar="FOLDER", help="where the files are written")
+    convert = command("convert", "Write a teacher of another library into a folder in Hugging Face's format.")
+    convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
+    convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")
+    convert.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
     show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
@@ -143,12 +155,13 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
-    from harness import commands, submitting, viewing
+    from harness import commands, converting, pretraining, submitting, viewing
 
     try:
         options = parser().parse_args(arguments)
         work = {
             "run": commands.run,
+            "pretrain": pretraining.pretrain,
             "plan": commands.plan,
             "list": commands.list_names,
             "new": commands.new,
@@ -156,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "status": viewing.status,
             "show": viewing.show,
             "submit": submitting.submit,
+            "convert": converting.convert,
         }[options.command]
         status: int = work(options)
         sys.stdout.flush()

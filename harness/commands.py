@@ -21,7 +21,7 @@ DISTILLED = ("general", "multi_task")  # runs whose students others start from
 
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
-    request = _request(options)
+    request = request_of(options)
     from harness.executors.local import LocalExecutor
     from harness.search import plan as planning
     from harness.search.request import check_early
@@ -30,7 +30,7 @@ def run(options: Namespace) -> int:
     measures = request.study in registry.STUDIES.names() and registry.STUDIES.get(request.study).procedure == "speed"
     workers = 1 if measures else _workers(options.workers)  # what is timed shares the machine with nothing of ours
     out = Path(options.out)
-    _check_writable(out)
+    check_writable(out)
     ledger = Ledger(out, create=True)
     with ledger.lock(), closing(LocalExecutor(workers)) as executor:
         plan = planning.resolve(request)
@@ -58,7 +58,7 @@ def plan(options: Namespace) -> int:
     from harness.search.request import check_early
     from harness.search.results import budget, general_recipe, protocol, recipe
 
-    request = _request(options)
+    request = request_of(options)
     check_early(request)
     worked_out = planning.resolve(request, lenient=True)
     out = Path(options.out)
@@ -148,7 +148,8 @@ def new(options: Namespace) -> int:
 # ---------------------------------------------------------------- shared
 
 
-def _request(options: Namespace) -> Any:
+def request_of(options: Namespace) -> Any:
+    """What the flags of a command that plans ask for."""
     from harness.search.request import Request
 
     return Request(
@@ -176,7 +177,8 @@ def _workers(asked: int | None) -> int:
     return asked or available
 
 
-def _check_writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
+    """Raise UserError if nothing can be written into the folder."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / f".{os.getpid()}.tmp"
@@ -214,7 +216,7 @@ def _train(plan: Plan, ledger: Ledger, executor: Any) -> int:
     from harness.search.driver import Driver
 
     for name in ledger.interrupted():
-        say(f"run {name} was interrupted: it continues from its last whole epoch if it is part of this study")
+        say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     database = ledger.out / "optuna.db"
     try:
         with display(plan) as listener:

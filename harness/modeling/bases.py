@@ -200,7 +200,7 @@ class Teacher(ABC):
 
     @abstractmethod
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
-        """The sequence classifier for the task, transformers' own or an Emitter: base weights, or those in `weights`."""
+        """The classifier for the task, transformers' own or an Emitter: base weights, or those in `weights`."""
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:

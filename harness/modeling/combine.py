@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import LAYER_SIGNALS, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
@@ -66,6 +66,11 @@ def stage(terms: Terms) -> str:
 def masks(expression: str) -> bool:
     """True if a term predicts masked tokens."""
     return any(Signal.MLM_LOGITS in OBJECTIVES.get(name).needs for _, name in parse(expression))
+
+
+def compares_layers(expression: str) -> bool:
+    """True if a term compares signals that every layer has."""
+    return any(OBJECTIVES.get(name).needs & LAYER_SIGNALS for _, name in parse(expression))
 
 
 def declared(terms: Terms) -> dict[str, Hyperparameter]:

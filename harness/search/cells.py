@@ -154,12 +154,13 @@ class Cells:
         described = choice.describe(CORPUS)
         refused = pairing.refusal(objective, "general", described, teacher, CORPUS)
         elsewhere = choice.elsewhere("general.")
-        if self.making.general_settings(elsewhere)["text"] == "masked" and described.tokenizer != teacher.tokenizer:
+        settings = self.making.general_settings(elsewhere, idle=("transferred_layers",))
+        if settings["text"] == "masked" and described.tokenizer != teacher.tokenizer:
             refused = refused or (
                 f"masked text is that of the teacher's tokenizer, but {student.name} has a vocabulary of its own: "
                 "general.text=sentences is read by each with its own"
             )
-        elif self.making.general_settings(elsewhere)["text"] == "sentences" and combine.masks(objective):
+        elif settings["text"] == "sentences" and combine.masks(objective):
             refused = refused or f"{objective} predicts masked tokens, but general.text is sentences"
         if refused:
             return "", refused

@@ -32,6 +32,8 @@ class Display:
         state = f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}"
         if "step" in entry:
             state += f", step {entry['step']} of {entry['steps']}, {entry['tokens_per_second']:,.0f} tokens/s"
+        if "seconds_left" in entry:
+            state += f", {_time(entry['seconds_left'])} left, {entry['peak_memory_mib'] / 1024:.1f} GiB at most"
         if self.bar:
             self.bar.update(self.bar_task, description=state)
         elif "step" in entry and time.monotonic() - self.said > LINE_SECONDS:
@@ -45,6 +47,8 @@ class Display:
             scores = record.get("metrics", {})
             metric = specification.get("metric", "masked_cross_entropy")
             score = f", {metric} {scores[metric]:.3f}" if metric in scores else ""
+            if "tokens_per_second" in record:
+                score += f", {record['tokens_per_second']:,.0f} tokens/s, {record['peak_memory_mib'] / 1024:.1f} GiB"
             self._line(f"{_name(specification)} ready in {record['seconds']:.0f} s{score}")
         if specification["kind"] in self.own:
             self.done += 1
@@ -78,6 +82,11 @@ def display(plan: Mapping[str, Any]) -> Iterator[Display]:
     columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True)) as bar:
         yield Display(plan, bar)
+
+
+def _time(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds) // 60, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {round(seconds) % 60:02} s"
 
 
 def _name(specification: Mapping[str, Any]) -> str:

@@ -22,6 +22,17 @@ SHARED = (
     "train_fraction",
 )  # what a teacher takes from the settings of its students
 
+# Settings of the distillation that the training of a teacher's masked-language-model head does not share.
+OF_STUDENT = (
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "steps",
+    "adam_beta2",
+    "transferred_layers",
+    "stored_top_k",
+)
+
 
 class Making:
     """Specifications of what must exist before a cell can run.
@@ -137,7 +148,7 @@ class Making:
         who, after = self.who()
         if self._ask(self.teacher.predicts_masked, otherwise=True):
             return who, after
-        given = self.general_settings({}, without=("epochs", "batch_size", "learning_rate", "stored_top_k"))
+        given = self.general_settings({}, without=OF_STUDENT)
         given |= dict(self.teacher.recipe(CORPUS))
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
         specification = {
@@ -158,7 +169,10 @@ class Making:
 
         own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
         """
-        settings = self.general_settings(elsewhere)
+        from harness.modeling import combine  # loads torch, which early refusals must not wait for
+
+        idle = () if combine.compares_layers(objective) else ("transferred_layers",)
+        settings = self.general_settings(elsewhere, idle=idle)
         masked = settings["text"] == "masked"
         teacher, after = self.masked() if masked else self.who()
         vocabulary = self.teacher.info(CORPUS).vocabulary
@@ -179,15 +193,24 @@ class Making:
         }
         return self._add(specification, after)
 
-    def general_settings(self, elsewhere: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
-        """The settings of general distillation but some: those of "general.NAME" in profile, row and overrides."""
+    def general_settings(
+        self, elsewhere: Mapping[str, Any], without: Sequence[str] = (), idle: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The settings of general distillation but some: those of "general.NAME" in profile, row and overrides.
+
+        What has no effect beside the others, or is `idle`, has its default: it makes no other run.
+        """
         prefix = "general."
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
         for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in given.items()}
+        nothing = set(idle) | ({"epochs"} if settings["steps"] else set())
+        nothing |= {"adam_beta2"} if settings["optimiser"] == "adadelta" else set()
+        nothing |= {"micro_batch"} if settings["micro_batch"] >= settings["batch_size"] else set()
+        settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
+        nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
         kept = {name: value for name, value in settings.items() if name not in without}
-        idle = set() if settings["text"] == "masked" else ON_MASKED_TEXT
-        self.used |= {f"{prefix}{name}" for name in kept.keys() - idle} & set(self.overrides)
+        self.used |= {f"{prefix}{name}" for name in kept.keys() - nothing} & set(self.overrides)
         return kept
 
     def who(self) -> tuple[dict[str, Any], list[str]]:

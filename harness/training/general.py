@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,9 +25,10 @@ from harness.errors import UserError
 from harness.evaluation.parameters import count
 from harness.ledger import derive_seed
 from harness.modeling import combine
-from harness.training import machine
+from harness.training import machine, processes
+from harness.training.corpus_loop import train_on_corpus
 from harness.training.examples import own_settings
-from harness.training.loop import Clock, Stage, Tell, precision, train
+from harness.training.loop import Clock, Tell, in_float32, precision
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of, rows_of
@@ -83,14 +84,18 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
     info = source.info(CORPUS)
     described = plugin.describe(own_settings(specification), info, CORPUS)
     layers = plugin.layer_map(specification["init"], described, info)
+    if settings["transferred_layers"] == "last":
+        layers = LayerMap(((described.layers, info.layers),))
     torch.manual_seed(derive_seed("weights", seed))
     student, started = start(specification, place, CORPUS, teacher, reader)
     nn.Module.to(student, machine.device())
     objective = combine.Sum(combine.parse(specification["objective"]), described, info, layers, settings)
-    record = _train(student, objective, teacher, trained, settings, seed, place, clock, tell)
+    record = train_on_corpus(student, objective, trained, teacher, settings, seed, checkpoint_of(place), clock, tell)
+    if not processes.leads():
+        return record, None
     save(student, place.run / "weights", reader if reader is not teacher_tokenizer(place) else None)
-    record |= count(student) | {"initialisation": started, "teacher_signals": teacher.how}
-    if theirs is not None:
+    record |= count(student) | {"initialisation": started, "teacher_signals": dict(teacher.how)}
+    if not objective.wants()[0].mlm_logits:  # the student has not learned to predict what is masked
         loss = _mean_loss(student, objective, teacher, held_out, settings)
         return record | {"metrics": {"distillation_loss": loss}}, None
     return record | {
@@ -102,6 +107,10 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
     }, None
 
 
+def checkpoint_of(place: Place) -> Path:
+    return place.run / "checkpoint.pt"
+
+
 def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
     """Train the masked-language-model head of a teacher that has none, with its encoder, on the corpus."""
     settings, seed = specification["settings"], specification["seed"]
@@ -110,53 +119,13 @@ def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock,
     encoder = Encoder(load_masked_teacher(specification, place)).to(machine.device())
     info = teacher_source(place.teacher, place.argument).info(CORPUS)
     objective = combine.Sum(combine.parse(specification["objective"]), info, info, LayerMap(()), settings)
-    record = _train(encoder, objective, NoTeacher(), trained, settings, seed, place, clock, tell)
+    record = train_on_corpus(
+        encoder, objective, trained, NoTeacher(), settings, seed, checkpoint_of(place), clock, tell
+    )
+    if not processes.leads():
+        return record, None
     save(encoder.model, place.run / "weights")
     return record | {"metrics": {"masked_cross_entropy": _cross_entropy(encoder, held_out, settings)}}, None
-
-
-def _train(
-    model: nn.Module,
-    objective: combine.Sum,
-    teacher: Any,
-    data: Part,
-    settings: Mapping[str, Any],
-    seed: int,
-    place: Place,
-    clock: Clock,
-    tell: Tell,
-) -> dict[str, Any]:
-    """One stage, whose last weights are kept. Returns the curve and the throughput."""
-    stage = Stage("general", objective, objective.wants(), settings["epochs"], selects=False)
-    read = 0  # tokens, by this process: a run that goes on from a checkpoint has read the others before
-
-    def imitated(batch: Batch, want: Want) -> Outputs:
-        nonlocal read
-        read += int(batch.mask.sum())
-        outputs: Outputs = teacher(batch, want)
-        return outputs
-
-    began = time.perf_counter()
-    history = train(
-        model,
-        [stage],
-        data,
-        imitated,
-        settings,
-        seed,
-        machine.device(),
-        lambda trained: 0.0,
-        place.run / "checkpoint.pt",
-        clock,
-        lambda scores: False,
-        tell,
-    )
-    return {
-        "curve": history.curve,
-        "tokens": int(data.lengths.sum()),
-        "pieces": len(data),
-        "tokens_per_second": read / (time.perf_counter() - began),
-    }
 
 
 def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
@@ -218,11 +187,13 @@ def _mean_loss(
 ) -> float:
     """The objective's mean over all sentences of `data`."""
     student.eval()
-    total = 0.0
-    for index in evaluation_batches(data.lengths, settings["batch_size"]):
+    total, (ours, theirs) = 0.0, objective.wants()
+    for index in evaluation_batches(data.lengths, _at_once(settings)):
         batch = data.batch(index, machine.device())
-        ours, theirs = objective.wants()
-        total += objective(student(batch, ours), teacher(batch, theirs), batch)[0].item() * len(index)
+        with precision(settings, machine.device()):
+            outputs = student(batch, ours)
+        loss, _ = objective(in_float32(outputs), in_float32(teacher(batch, theirs)), batch)
+        total += loss.item() * len(index)
     return total / len(data)
 
 
@@ -231,7 +202,7 @@ def _cross_entropy(model: nn.Module, data: Part, settings: Mapping[str, Any]) ->
     """Mean cross-entropy, in nats, of the masked tokens of all pieces."""
     model.eval()
     total, number = 0.0, 0
-    for index in evaluation_batches(data.lengths, settings["batch_size"]):
+    for index in evaluation_batches(data.lengths, _at_once(settings)):
         batch = data.batch(index, machine.device())
         with precision(settings, machine.device()):
             outputs: Outputs = model(batch, Want(mlm_logits=True))
@@ -241,3 +212,8 @@ def _cross_entropy(model: nn.Module, data: Part, settings: Mapping[str, Any]) ->
         total += F.cross_entropy(outputs.mlm_logits.float(), targets, reduction="sum").item()
         number += len(targets)
     return total / number
+
+
+def _at_once(settings: Mapping[str, Any]) -> int:
+    """How many pieces are computed together."""
+    return int(settings["micro_batch"] or settings["batch_size"])

@@ -221,7 +221,7 @@ def _epoch(
         began = time.perf_counter()
         with precision(settings, device):
             outputs = model(batch, stage.wants[0])
-        loss, terms = stage.objective(_in_float32(outputs), imitated, batch)
+        loss, terms = stage.objective(in_float32(outputs), imitated, batch)
         value = loss.item()
         if not torch.isfinite(loss):
             bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
@@ -255,7 +255,7 @@ def precision(settings: Mapping[str, Any], device: torch.device) -> torch.autoca
     return torch.autocast(device.type, torch.bfloat16, enabled=settings["precision"] == "bfloat16")
 
 
-def _in_float32(outputs: Outputs) -> Outputs:
+def in_float32(outputs: Outputs) -> Outputs:
     """The same signals in float32, in which every loss is computed."""
     converted: dict[str, Any] = {}
     for name, signal in vars(outputs).items():

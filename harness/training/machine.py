@@ -8,13 +8,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
+
+from harness.training import processes
 
 
 @functools.cache
 def device() -> torch.device:
     """The device that accelerate gives this process."""
-    found: torch.device = PartialState().device
+    found: torch.device = processes.state().device
     return found
 
 

@@ -19,6 +19,7 @@ from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
 from harness.ledger import atomic_file, atomic_write, canonical, digest
+from harness.training.loop import precision
 from harness.training.place import Place, teacher_source
 from harness.training.teacher_cache import checksum
 from harness.training.teacher_outputs import Encoder, weights_hash
@@ -85,7 +86,9 @@ class MaskedTeacher(CorpusTeacher):
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
-        return self.encoder()(batch, want)
+        with precision(self.specification["settings"], self.device):
+            outputs: Outputs = self.encoder()(batch, want)
+        return outputs
 
     def _targets(self, epoch: int, number: int) -> StoredTargets:
         if epoch not in self._stored:

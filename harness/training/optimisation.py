@@ -31,22 +31,31 @@ class Optimisation:
             {"params": decayed, "weight_decay": settings["weight_decay"]},
             {"params": others + self.rows if self.adadelta else others, "weight_decay": 0.0},
         ]
+        betas = (0.9, settings.get("adam_beta2", 0.999))
         self.optimisers: list[torch.optim.Optimizer] = []
         if self.adadelta:
             self.optimisers.append(torch.optim.Adadelta(groups, lr=settings["learning_rate"], rho=0.95, eps=1e-6))
         elif decayed or others:
-            self.optimisers.append(torch.optim.AdamW(groups, lr=settings["learning_rate"], fused=True))
+            self.optimisers.append(torch.optim.AdamW(groups, lr=settings["learning_rate"], betas=betas, fused=True))
         if self.rows and not self.adadelta:
-            self.optimisers.append(torch.optim.SparseAdam(self.rows, lr=settings["learning_rate"]))
+            self.optimisers.append(torch.optim.SparseAdam(self.rows, lr=settings["learning_rate"], betas=betas))
         warmup = int(settings["warmup_ratio"] * steps)
         self.schedulers = [get_scheduler(settings["schedule"], o, warmup, steps) for o in self.optimisers]
         self.clip = settings["gradient_clip"]
 
     def step(self, loss: Tensor) -> None:
-        """One update towards a smaller loss, the norm of the whole gradient clipped."""
+        """One update towards a smaller loss."""
+        self.clear()
+        loss.backward()
+        self.update()
+
+    def clear(self) -> None:
+        """Forget the gradients."""
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+
+    def update(self) -> None:
+        """One update by the gradients that the parameters have, the norm of all of them clipped."""
         for table in self.rows if self.adadelta else ():
             if table.grad is not None:
                 table.grad = table.grad.to_dense()

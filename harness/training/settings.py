@@ -41,6 +41,10 @@ MASKING: dict[str, Hyperparameter] = {
     "pieces": Hyperparameter(0, low=0),  # pieces or sentences of the corpus that are trained on; 0: all
     "fraction": Hyperparameter(1.0, low=0.0001, high=1.0),  # of those
     "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9),
+    "steps": Hyperparameter(0, low=0),  # updates; 0: as many as `epochs` make
+    "micro_batch": Hyperparameter(0, low=0),  # pieces of a batch computed at once; 0: all. Means are over each
+    "adam_beta2": Hyperparameter(0.999, low=0.5, high=0.999999),  # of AdamW, as its second moments decay
+    "transferred_layers": Hyperparameter("mapped", choices=("mapped", "last")),  # all of the layer map, or last to last
     "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
 }
 ON_MASKED_TEXT = frozenset({"mask_probability", "stored_top_k"})  # without effect on sentences

@@ -1,0 +1,44 @@
+"""The command `convert`: a teacher of another library as a folder in Hugging Face's format."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from harness import registry
+from harness.errors import UserError
+
+
+def convert(options: Namespace) -> int:
+    """Write the folder, whole or not at all, and print where it is.
+
+    Raises UserError for a folder that is taken or cannot be written, and what the teacher raises.
+    """
+    folder = Path(options.to).expanduser().resolve()
+    _check(folder, options.to)
+    for path in options.plugin:
+        registry.load_file(path)
+    name, _, argument = options.teacher.partition(":")
+    if name not in registry.TEACHERS.names():
+        name, argument = "huggingface", options.teacher
+    source = registry.TEACHERS.get(name)(argument)
+    import transformers
+
+    from harness.training.weights import whole_folder
+
+    transformers.logging.disable_progress_bar()
+    with whole_folder(folder) as temporary:
+        source.convert(temporary)
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
+    print(f"{options.teacher} is now a {kind} in {options.to}: --teacher {options.to} takes it")
+    return 0
+
+
+def _check(folder: Path, name: str) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"--to {name} exists already and is not an empty folder; give another")
+    above = next(path for path in folder.parents if path.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UserError(f"--to {name} cannot be written: {above} is no folder that can be written into")

@@ -1,0 +1,138 @@
+"""`harness pretrain`: the distillations on a corpus that a study starts from, by every process of one launch."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness.commands import check_writable, request_of
+from harness.errors import UserError
+from harness.ledger import Ledger, atomic_write
+from harness.viewing import plan_file
+
+Plan = dict[str, Any]
+SHARED_OUT = ("general", "masked_teacher")  # kinds of runs that all processes train together
+
+
+def pretrain(options: Namespace) -> int:
+    """Train the general distillations that `harness run` would begin with, and what they wait for.
+
+    One process by itself; under torchrun or `accelerate launch` all of them share out every batch. The leading one
+    plans, records and tells; --out is a folder that all see. Returns the exit status.
+    """
+    from harness.search.request import check_early
+
+    request, out = request_of(options), Path(options.out)
+    check_early(request)
+    with ExitStack() as held:
+        plan: Plan = _told(lambda: _planned(request, out, held))
+        ledger = Ledger(out)  # in every process
+        failed = [run for run in wanted(plan) if not _made(run, plan, ledger)]
+    return 1 if failed else 0
+
+
+def wanted(plan: Plan) -> list[str]:
+    """The general distillations of a plan and the runs they wait for, each after those that it waits for itself."""
+    found: list[str] = []
+
+    def add(run: str) -> None:
+        for earlier in plan["first"][run]["after"]:
+            add(earlier)
+        if run not in found:
+            found.append(run)
+
+    for run, first in plan["first"].items():
+        if first["specification"]["kind"] == "general":
+            add(run)
+    return found
+
+
+def _planned(request: Any, out: Path, held: ExitStack) -> Plan:
+    """The plan, written down; the folder is locked until `held` ends."""
+    from harness.search import plan as planning
+
+    check_writable(out)
+    held.enter_context(Ledger(out, create=True).lock())
+    plan = planning.resolve(request)
+    if not wanted(plan):
+        raise UserError(f"study {request.study} distils nothing on a corpus, so there is nothing to pre-train")
+    for run in wanted(plan):
+        _check_shares(plan["first"][run]["specification"])
+    atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
+    return plan
+
+
+def _check_shares(specification: dict[str, Any]) -> None:
+    """Raise UserError if a batch has fewer micro-batches than there are processes."""
+    from harness.training import processes
+
+    if specification["kind"] != "general":
+        return
+    size, together = specification["settings"]["batch_size"], processes.number()
+    parts = -(-size // (specification["settings"]["micro_batch"] or size))
+    if parts < together:
+        raise UserError(
+            f"{together} processes share out a batch by micro-batches, of which a batch of {size} pieces has {parts}: "
+            f"give --set general.micro_batch={max(size // together, 1)} or less"
+        )
+
+
+def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
+    """Train the run unless it is there. True in every process if it is there in the end."""
+    from harness.search.display import display
+    from harness.search.driver import place
+    from harness.training import processes
+
+    first = plan["first"][run]
+
+    def there(name: str) -> bool:
+        return (ledger.read(name) or {}).get("status") == "finished" and (ledger.folder(name) / "weights").is_dir()
+
+    begins = _told(lambda: not there(run) and all(map(there, first["after"])))
+    if begins and processes.leads():
+        with display(plan) as watcher:
+            specification = first["specification"]
+            record = _attempt(
+                specification, place(plan, ledger.out, run), lambda entry: watcher.epoch(specification, entry)
+            )
+            ledger.write(run, record, None)
+            watcher.ended(specification, record)
+    elif begins and first["specification"]["kind"] in SHARED_OUT:
+        _attempt(first["specification"], place(plan, ledger.out, run), lambda entry: None)
+    return bool(_told(lambda: there(run)))
+
+
+def _attempt(specification: Any, where: Any, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """One run's record. A loss that is not finite fails it in every process; anything else ends the launch."""
+    from harness.executors import preload  # noqa: F401
+    from harness.training.jobs import perform
+    from harness.training.loop import TrainingFailure
+
+    try:
+        return perform(specification, where, tell)[0]
+    except TrainingFailure as error:
+        told = {"error": str(error), "traceback": traceback.format_exc()}
+        return {"status": "failed", "specification": dict(specification)} | told
+
+
+def _told(find: Callable[[], Any]) -> Any:
+    """What the leading process finds, in every process; its UserError ends them all and is told once."""
+    from harness.training import processes
+
+    refused, found = None, None
+    try:
+        found = find() if processes.leads() else None
+    except UserError as error:
+        refused = error
+    sentence, value = processes.from_leader(("" if refused is None else str(refused), found))
+    if refused is not None:
+        raise refused
+    if sentence:
+        sys.exit(2)
+    return value

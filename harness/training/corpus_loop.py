@@ -1,0 +1,204 @@
+"""Training on unlabelled text: updates of large batches, in micro-batches that any number of processes share out.
+
+What a micro-batch computes depends on the run, the update and its place in the batch alone, not on who computes it or
+when: so a killed training goes on with the very same losses, and two processes differ from one by the rounding of sums.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.ledger import atomic_file, derive_seed
+from harness.modeling.combine import Sum
+from harness.training import machine, processes
+from harness.training.loop import Clock, Data, TeacherOutputs, Tell, TrainingFailure, in_float32, precision
+from harness.training.optimisation import Optimisation
+
+STAGE = "general"
+POINTS = 100  # of the recorded curve
+CHECKPOINT_SECONDS = 120.0  # between checkpoints; when one is written changes no number
+TELL_SECONDS = 2.0  # between reports of progress
+FORMAT = 1
+
+
+@dataclass
+class Course:
+    """How far a training has come. total: the sum of the losses of `steps` updates since the curve's last point."""
+
+    step: int = 0
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    total: float = 0.0
+    since: int = 0
+
+
+def steps_of(pieces: int, settings: Mapping[str, Any]) -> tuple[int, int]:
+    """(updates in all, updates that one pass over the pieces takes)."""
+    per_epoch = -(-pieces // settings["batch_size"])
+    return settings["steps"] or settings["epochs"] * per_epoch, per_epoch
+
+
+def train_on_corpus(
+    model: nn.Module,
+    objective: Sum,
+    data: Data,
+    teacher: TeacherOutputs,
+    settings: Mapping[str, Any],
+    seed: int,
+    checkpoint: Path,
+    clock: Clock,
+    tell: Tell,
+) -> dict[str, Any]:
+    """Train `model` and the objective's own parameters in place; every process ends with the same weights.
+
+    Returns the curve and the throughput. checkpoint is written every two minutes and read at the start. Raises
+    TrainingFailure when a loss is not finite.
+    """
+    device, course = machine.device(), Course()
+    steps, per_epoch = steps_of(len(data), settings)
+    objective.to(device)
+    optimisation = Optimisation(model, objective, settings, steps)
+    saved = processes.from_leader(checkpoint.read_bytes() if processes.leads() and checkpoint.exists() else None)
+    if saved is not None:
+        course = _resume(saved, model, objective, optimisation, device)
+    lengths, batches, epoch = data.lengths, [], -1
+    watch = Watch(steps - course.step)
+    for step in range(course.step, steps):
+        if step // per_epoch != epoch:
+            epoch = step // per_epoch
+            batches = data.batches(settings["batch_size"], derive_seed("order", seed, 0), epoch)
+        index = batches[step % per_epoch]
+        model.train()
+        began = time.perf_counter()
+        loss = _update(model, objective, data, index, epoch, step, teacher, settings, seed, optimisation)
+        clock.add(began)
+        course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
+        if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
+            point = {"stage": STAGE, "epoch": epoch + 1, "loss": course.total / course.since, "selection": None}
+            course.curve.append({**point, "step": course.step})
+            course.total, course.since = 0.0, 0
+        watch.count(int(lengths[index].sum()))
+        if not processes.leads():
+            continue
+        if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps:
+            _save(checkpoint, course, model, objective, optimisation)
+            tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
+        if watch.told.due(TELL_SECONDS):
+            where = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}
+            tell(where | watch.report())
+    return {
+        "curve": course.curve,
+        "steps": steps,
+        "tokens": int(lengths.sum()),
+        "pieces": len(data),
+        "processes": processes.number(),
+    } | watch.throughput()
+
+
+def _update(
+    model: nn.Module,
+    objective: Sum,
+    data: Data,
+    index: Tensor,
+    epoch: int,
+    step: int,
+    teacher: TeacherOutputs,
+    settings: Mapping[str, Any],
+    seed: int,
+    optimisation: Optimisation,
+) -> float:
+    """One update by the pieces at `index`, (B,). Returns the loss: the mean over pieces of their micro-batch's loss."""
+    device, ours, theirs = machine.device(), *objective.wants()
+    parts = index.split(settings["micro_batch"] or len(index))
+    names = [name for _, name in objective.terms]
+    told = torch.zeros(1 + len(names), device=device)  # the loss and its terms
+    optimisation.clear()
+    for number in range(processes.state().process_index, len(parts), processes.number()):
+        batch = data.batch(parts[number], device, epoch)
+        imitated = teacher(batch, theirs)
+        torch.manual_seed(derive_seed("micro_batch", seed, step, number))  # of dropout
+        with precision(settings, device):
+            outputs = model(batch, ours)
+        loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
+        share = len(parts[number]) / len(index)
+        (share * loss).backward()
+        told += share * torch.stack([loss.detach(), *(terms[name] for name in names)]).float()
+    loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
+    if not torch.isfinite(torch.tensor(loss)):
+        bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
+        raise TrainingFailure(
+            f"the loss became {loss} at step {step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
+        )
+    optimisation.update()
+    return float(loss)
+
+
+# ---------------------------------------------------------------- watching
+
+
+class Timer:
+    def __init__(self) -> None:
+        self.then = time.monotonic()
+
+    def due(self, seconds: float) -> bool:
+        """True if so many seconds have passed since it was last true."""
+        if time.monotonic() - self.then < seconds:
+            return False
+        self.then = time.monotonic()
+        return True
+
+
+class Watch:
+    """Counts the tokens of all processes, and the time that they take."""
+
+    def __init__(self, left: int):
+        self.left, self.steps, self.tokens, self.began = left, 0, 0, time.perf_counter()
+        self.saved, self.told = Timer(), Timer()
+
+    def count(self, tokens: int) -> None:
+        self.steps, self.tokens, self.left = self.steps + 1, self.tokens + tokens, self.left - 1
+
+    def throughput(self) -> dict[str, float]:
+        seconds = max(time.perf_counter() - self.began, 1e-9)
+        return {"tokens_per_second": self.tokens / seconds, "steps_per_second": self.steps / seconds}
+
+    def report(self) -> dict[str, float]:
+        """The speed so far, how long the rest will take at it, and the leading process's peak memory."""
+        speed = self.throughput()
+        left = self.left / max(speed["steps_per_second"], 1e-9)
+        return speed | {"seconds_left": left, "peak_memory_mib": machine.peak_memory()}
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def _save(path: Path, course: Course, model: nn.Module, objective: nn.Module, optimisation: Optimisation) -> None:
+    state = {
+        "format": f"{STAGE} {FORMAT}",
+        "course": vars(course),
+        "model": model.state_dict(),
+        "objective": objective.state_dict(),
+        "optimisation": optimisation.state_dict(),
+    }
+    with atomic_file(path) as file:
+        torch.save(state, file)
+
+
+def _resume(
+    saved: bytes, model: nn.Module, objective: nn.Module, optimisation: Optimisation, device: torch.device
+) -> Course:
+    """Take up a checkpoint, loaded as data only; one of another version is left aside."""
+    state = torch.load(io.BytesIO(saved), map_location=device, weights_only=True)
+    if state.get("format") != f"{STAGE} {FORMAT}":
+        return Course()
+    model.load_state_dict(state["model"])
+    objective.load_state_dict(state["objective"])
+    optimisation.load_state_dict(state["optimisation"])
+    return Course(**state["course"])

@@ -1,0 +1,116 @@
+"""Table 2 of wang2023, "How to Distill your BERT": objectives for distilling a transformer on unlabelled text.
+
+The released implementation gives what the text leaves out: masked-language-model inputs, 6% warm-up and linear decay,
+AdamW with betas 0.9 and 0.98, weight decay 0.01. Only the last layer is transferred, as in the text. Vanilla KD is the
+soft loss and the masked-language-model loss. The paper reports the best of the grid on dev, one run of each setting:
+that is `--set protocol=published --seeds 1`, which shares the distillations with the held-out protocol.
+"""
+
+from harness.contracts import Profile, Published, Row, Study
+from harness.registry import study
+
+GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")
+LAST_LAYER = {"general.transferred_layers": "last"}
+
+
+def _checkpoint(name: str, label: str, model: str, mark: str = "") -> Row:
+    mark = mark or "a published student, fine-tuned as it is"
+    return Row(name, "labels_only", label, published=label, checkpoint=model, mark=mark)
+
+
+study(
+    Study(
+        name="task_agnostic_objectives",
+        title="Objectives of task-agnostic distillation",
+        question="Which objective distils a transformer best on unlabelled text, before any task is known?",
+        procedure="general",
+        rows=(
+            _checkpoint("distilbert", "DistilBERT", "distilbert-base-uncased"),
+            _checkpoint("tinybert", "TinyBERT", "huawei-noah/TinyBERT_General_6L_768D"),
+            _checkpoint(
+                "minilm",
+                "MiniLM",
+                "nreimers/MiniLMv2-L6-H768-distilled-from-BERT-Base",
+                "the hub has the six layers of the second MiniLM; the published numbers are those of the first",
+            ),
+            Row("vanilla_kd", "mlm_kd", "Vanilla KD", published="Vanilla KD"),
+            Row("hid_cls", "hid_cls", "Hid-CLS", published="Hid-CLS"),
+            Row("hid_seq", "hid_seq", "Hid-Seq", published="Hid-Seq"),
+            Row("att_mse", "att_mse", "Att-MSE", published="Att-MSE"),
+            Row("att_mse+hid_seq", "att_mse+hid_seq", "Att-MSE + Hid-Seq", published="Att-MSE+Hid-Seq"),
+            Row("att_kl", "att_kl", "Att-KL", published="Att-KL"),
+            Row("att_kl+hid_seq", "att_kl+hid_seq", "Att-KL + Hid-Seq", published="Att-KL+Hid-Seq"),
+            Row("att_kl+val_kl", "att_kl+val_kl", "Att-KL + Val-KL", published="Att-KL+Val-KL"),
+        ),
+        students=("transformer",),
+        metrics={"mrpc": "f1", "cola": "matthews"},
+        published=Published(
+            files=("wang2023_table2_task_agnostic.csv",),
+            source="Wang et al., How to Distill your BERT (ACL 2023), Table 2",
+            init="random",
+        ),
+        profiles={
+            "quick": Profile(
+                teacher="embedded",
+                tasks=("acceptability", "sentiment", "entailment"),
+                inits=("random",),
+                trials=2,
+                seeds=2,
+                corpus="embedded",
+                settings={
+                    **LAST_LAYER,
+                    "transformer.layers": 2,
+                    "epochs": 4,
+                    "train_examples": 896,
+                    "max_length": 32,
+                    "general.epochs": 2,
+                    "general.max_length": 32,
+                    "general.batch_size": 32,
+                    "general.learning_rate": 2e-3,
+                },
+                search={"learning_rate": (1e-3, 5e-4)},
+            ),
+            "small": Profile(
+                teacher="minilm",
+                tasks=("rte", "cola", "mrpc"),
+                inits=("random",),
+                trials=2,
+                seeds=2,
+                corpus="pydoc",
+                settings={
+                    **LAST_LAYER,
+                    "transformer.layers": 3,
+                    "epochs": 4,
+                    "precision": "bfloat16",
+                    "general.epochs": 1,
+                    "general.max_length": 64,
+                    "general.batch_size": 64,
+                    "general.learning_rate": 5e-4,
+                    "general.precision": "bfloat16",
+                },
+                search={"learning_rate": (1e-4, 2e-4)},
+            ),
+            "paper": Profile(
+                teacher="bert-base-uncased",
+                tasks=GLUE,
+                inits=("random",),
+                trials=8,
+                seeds=4,
+                corpus="hub:wikipedia+hub:bookcorpus",
+                settings={
+                    **LAST_LAYER,
+                    "transformer.layers": 6,
+                    "general.steps": 100_000,
+                    "general.batch_size": 1024,
+                    "general.micro_batch": 64,
+                    "general.learning_rate": 5e-4,
+                    "general.warmup_ratio": 0.06,
+                    "general.adam_beta2": 0.98,
+                    "general.max_length": 128,
+                    "general.precision": "bfloat16",
+                },
+                search={"batch_size": (16, 32), "learning_rate": (1e-5, 3e-5, 5e-5, 8e-5)},
+            ),
+        },
+    )
+)
