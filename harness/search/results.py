@@ -201,15 +201,26 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
                 f"Joint distillation of {specification['student']} by {specification['objective']}, init "
                 f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."
             ] = None
+    alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
+    for specification in (first["specification"] for first in plan["first"].values()):
         if specification["kind"] == "general":
             found = specification["settings"]
-            idle = () if found.get("text", "masked") == "masked" else ("mask_probability", "stored_top_k")
-            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()) if k not in idle)
-            said[
-                f"General distillation of {specification['student']} by {specification['objective']}, init "
-                f"{specification['init']}, once (seed 0), on corpus {Path(plan['corpus']).name}: {settings}."
-            ] = None
-    return tuple(said)
+            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
+            key = specification["student"], specification["init"], settings
+            alike.setdefault(key, {})[specification["objective"]] = None
+    general = (
+        f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
+        f"{Path(plan['corpus']).name}: {settings}."
+        for (student, init, settings), objectives in alike.items()
+    )
+    return (*said, *general)
+
+
+def _idle(settings: Mapping[str, Any]) -> set[str]:
+    """The settings of a general distillation that say nothing beside the others."""
+    nothing = {"micro_batch": 0, "transferred_layers": "mapped", "epochs" if settings.get("steps") else "steps": 0}
+    idle = {name for name, value in nothing.items() if name == "epochs" or settings.get(name, value) == value}
+    return idle if settings.get("text", "masked") == "masked" else idle | {"mask_probability", "stored_top_k"}
 
 
 def coverage(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
