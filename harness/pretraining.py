@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.commands import check_writable, request_of
 from harness.errors import UserError
+from harness.executors import environment
 from harness.ledger import Ledger, atomic_write
 from harness.viewing import plan_file
 
@@ -26,6 +27,7 @@ def pretrain(options: Namespace) -> int:
     One process by itself; under torchrun or `accelerate launch` all of them share out every batch. The leading one
     plans, records and tells; --out is a folder that all see. Returns the exit status.
     """
+    environment.prepare()
     from harness.search.request import check_early
 
     request, out = request_of(options), Path(options.out)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from harness.executors import environment
 from harness.executors.worker import serve
 
 # Workers are forked from a server that has imported torch and transformers once and done nothing with them.
@@ -33,10 +33,7 @@ class LocalExecutor:
         self._queue: deque[tuple[str, Any, Any]] = deque()
         self._workers: list[Worker] = []
         self._deaths: dict[str, int] = {}
-        # Spinning threads of one worker starve the other; set before any worker imports torch.
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        environment.prepare()
         CONTEXT.set_forkserver_preload(["harness.executors.preload"])
         forkserver.ensure_running()  # its imports go on while the driver plans
 
