@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import registry
 from harness.errors import UserError, near, unknown
-from harness.ledger import Ledger, atomic_write, cannot_write
+from harness.ledger import Ledger, atomic_write, check_writable
 from harness.viewing import plan_file, say, table_of
 
 Plan = dict[str, Any]
@@ -21,11 +21,11 @@ DISTILLED = ("general", "multi_task")  # runs whose students others start from
 
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
-    request = request_of(options)
     from harness.executors.local import LocalExecutor
     from harness.search import plan as planning
-    from harness.search.request import check_early
+    from harness.search.request import Request, check_early
 
+    request = Request.of(options)
     check_early(request)
     measures = request.study in registry.STUDIES.names() and registry.STUDIES.get(request.study).procedure == "speed"
     workers = 1 if measures else _workers(options.workers)  # what is timed shares the machine with nothing of ours
@@ -55,10 +55,10 @@ def plan(options: Namespace) -> int:
     from harness.search import plan as planning
     from harness.search.estimate import estimate
     from harness.search.progress import progress
-    from harness.search.request import check_early
+    from harness.search.request import Request, check_early
     from harness.search.results import budget, general_recipe, protocol, recipe
 
-    request = request_of(options)
+    request = Request.of(options)
     check_early(request)
     worked_out = planning.resolve(request, lenient=True)
     out = Path(options.out)
@@ -148,44 +148,11 @@ def new(options: Namespace) -> int:
 # ---------------------------------------------------------------- shared
 
 
-def request_of(options: Namespace) -> Any:
-    """What the flags of a command that plans ask for."""
-    from harness.search.request import Request
-
-    return Request(
-        study=options.study,
-        profile=options.profile,
-        teacher=options.teacher,
-        data=options.data,
-        objectives=options.objectives,
-        students=options.students,
-        inits=options.inits,
-        tasks=options.tasks,
-        seeds=options.seeds,
-        trials=options.trials,
-        corpus=options.corpus,
-        checkpoints=options.checkpoints,
-        overrides=options.set,
-        plugins=options.plugin,
-    )
-
-
 def _workers(asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise UserError(f"--workers must be at least 1, not {asked}")
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return asked or available
-
-
-def check_writable(out: Path) -> None:
-    """Raise UserError if nothing can be written into the folder."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".{os.getpid()}.tmp"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise cannot_write(out, error) from error
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger) -> None:

@@ -91,6 +91,17 @@ def cannot_write(path: Path, error: OSError) -> UserError:
     return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with --out")
 
 
+def check_writable(out: Path) -> None:
+    """Raise UserError if nothing can be written into the folder."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / f".{os.getpid()}.tmp"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise cannot_write(out, error) from error
+
+
 class Ledger:
     """The folder of run records. `out` holds `ledger/<run>/`, the teacher cache and a view of each study."""
 

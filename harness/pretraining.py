@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from argparse import Namespace
@@ -11,10 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness.commands import check_writable, request_of
 from harness.errors import UserError
 from harness.executors import environment
-from harness.ledger import Ledger, atomic_write
+from harness.ledger import Ledger, atomic_write, check_writable
 from harness.viewing import plan_file
 
 Plan = dict[str, Any]
@@ -28,10 +28,11 @@ def pretrain(options: Namespace) -> int:
     plans, records and tells; --out is a folder that all see. Returns the exit status.
     """
     environment.prepare()
-    from harness.search.request import check_early
+    from harness.search.request import Request, check_early
 
-    request, out = request_of(options), Path(options.out)
-    check_early(request)
+    request, out = Request.of(options), Path(options.out)
+    if os.environ.get("RANK", "0") == "0":  # the leading process; others wait for it below, and are not told twice
+        check_early(request)
     with ExitStack() as held:
         plan: Plan = _told(lambda: _planned(request, out, held))
         ledger = Ledger(out)  # in every process

@@ -1,4 +1,4 @@
-"""Where a task's examples come from: a folder in GLUE's official layout, the hub, or the embedded grammar."""
+"""Where a task's examples come from: a folder in GLUE's official or fairseq's layout, the hub, the embedded grammar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.contracts import Task
-from harness.data import embedded
+from harness.data import embedded, fairseq_binary
 from harness.errors import UserError, near
 
 HUB = "nyu-mll/glue"
@@ -67,6 +67,8 @@ class TaskData:
 def load(task: Task, source: str) -> TaskData:
     """Read a task from `source`: "embedded", "hub" or a folder in GLUE's official layout (FOLDER/MRPC/train.tsv).
 
+    Where that has no folder MRPC, MRPC-bin is read: see `harness.data.fairseq_binary`.
+
     Raises UserError, naming file and line, for whatever is missing or not as the layout says.
     """
     _check_source(task, source)
@@ -85,15 +87,15 @@ def content(task: Task, source: str) -> str:
         for split in _read_hub(task, source):
             whole.update(repr((split.name, split.text_a, split.text_b)).encode() + split.labels.tobytes())
     else:
-        for name in ("train", *task.dev_splits):
-            whole.update(hashlib.sha256(_bytes(_path(task, source, name))).digest())
+        for path in _files(task, source):
+            whole.update(hashlib.sha256(_bytes(path)).digest())
     return whole.hexdigest()
 
 
 def load_test(task: Task, source: str) -> tuple[tuple[NumberedSplit, ...], str]:
     """(the test splits, in the order of task.dev_splits; SHA-256, hexadecimal, of what they hold).
 
-    source is "hub" or a folder in GLUE's official layout. Raises UserError for a task of the embedded suite, and,
+    source is "hub" or a folder as `load` reads it. Raises UserError for a task of the embedded suite, and,
     naming file and line, for whatever is missing or not as the layout says.
     """
     _check_source(task, source)
@@ -136,11 +138,18 @@ def _read_embedded(task: Task, source: str) -> list[Split]:
     return [_split(task, "train", train), _split(task, "dev", dev)]
 
 
-# ---------------------------------------------------------------- a folder of TSV files
+# ---------------------------------------------------------------- a folder of TSV files, or of fairseq's binary ones
 
 
 def _read_folder(task: Task, source: str) -> list[Split]:
-    return [_split(task, name, list(_rows(task, _path(task, source, name)))) for name in ("train", *task.dev_splits)]
+    return [_split(task, name, list(_rows(task, source, name))) for name in ("train", *task.dev_splits)]
+
+
+def _files(task: Task, source: str) -> list[Path]:
+    """The files that hold the train and dev splits."""
+    if fairseq_binary.holds(task, source):
+        return fairseq_binary.files(task, source)
+    return [_path(task, source, name) for name in ("train", *task.dev_splits)]
 
 
 def _path(task: Task, source: str, split: str) -> Path:
@@ -181,9 +190,13 @@ def _lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _rows(task: Task, path: Path) -> Iterator[embedded.Example]:
-    columns, dropping = COLUMNS.get(task.folder, ()), task.folder in BROKEN_LINES_DROPPED
-    for where, (*texts, label) in _cells(path, columns, dropping):
+def _rows(task: Task, source: str, name: str) -> Iterator[embedded.Example]:
+    if fairseq_binary.holds(task, source):
+        found = fairseq_binary.cells(task, source, name)
+    else:
+        columns, dropping = COLUMNS.get(task.folder, ()), task.folder in BROKEN_LINES_DROPPED
+        found = _cells(_path(task, source, name), columns, dropping)
+    for where, (*texts, label) in found:
         yield texts[0], texts[1] if task.pair else None, _parse(task, label, where)
 
 
@@ -211,6 +224,9 @@ def _cells(path: Path, columns: Sequence[str], dropping: bool = False) -> Iterat
 
 
 def _read_folder_test(task: Task, source: str, name: str) -> NumberedSplit:
+    if fairseq_binary.holds(task, source):
+        every = [texts for _, texts in fairseq_binary.cells(task, source, name)]
+        return _test_split(task, name, list(range(len(every))), every)
     path = _path(task, source, name)
     columns = (TEST_INDEX.get(task.folder, "index"), *_texts(task))
     found = list(_cells(path, columns))

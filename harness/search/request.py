@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,13 @@ class Request:
     overrides: Sequence[str] = ()
     plugins: Sequence[str] = ()
 
+    @classmethod
+    def of(cls, options: Namespace) -> Request:
+        """What the flags of a command that plans ask for."""
+        same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
+        asked = {name: getattr(options, name) for name in (*same, "corpus", "checkpoints")}
+        return cls(**asked, overrides=options.set, plugins=options.plugin)
+
 
 def check_early(request: Request) -> None:
     """Raise UserError for whatever can be refused before torch is loaded: study, profile, tasks, plain settings."""
@@ -55,6 +63,8 @@ class Asked:
     """A request with what it names looked up. lenient: even where data or teacher cannot be read."""
 
     def __init__(self, request: Request, lenient: bool = False):
+        from harness.data.tasks import get_task
+
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
@@ -67,7 +77,8 @@ class Asked:
         if name not in registry.TEACHERS.names():
             name, argument = "huggingface", request.teacher or self.profile.teacher
         self.teacher = registry.TEACHERS.get(name)(argument)
-        source = request.data or ("embedded" if name == "embedded" else "hub")
+        ours = all(not get_task(task).folder for task in request.tasks or self.profile.tasks)
+        source = request.data or ("embedded" if ours or name == "embedded" else "hub")
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
         self.label = folder.resolve().name if argument and folder.is_dir() else argument or name

@@ -44,6 +44,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     for path in place.plugins:
         registry.load_file(path)
     torch.set_num_threads(specification["settings"].get("threads", 1))
+    machine.check_precision(specification["settings"])
     clock, began = Clock(), time.perf_counter()
     machine.reset_peak_memory()
     jobs: dict[str, Any] = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from harness.errors import UserError
 from harness.training import processes
 
 
@@ -17,6 +20,15 @@ def device() -> torch.device:
     """The device that accelerate gives this process."""
     found: torch.device = processes.state().device
     return found
+
+
+def check_precision(settings: Mapping[str, Any]) -> None:
+    """Raise UserError if a run asks for bfloat16 of an accelerator that has not got it."""
+    if settings.get("precision") != "bfloat16" or device().type != "cuda":
+        return
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        name = torch.cuda.get_device_name()
+        raise UserError(f"{name} has no bfloat16: --set precision=float32, and general.precision=float32 on a corpus")
 
 
 @functools.cache

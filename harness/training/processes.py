@@ -46,7 +46,8 @@ def from_leader(value: Any) -> Any:
 def add_up(told: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
     """The sum of `told`, (n,), over all processes; the gradients of the parameters are summed in place.
 
-    A parameter without a gradient in every process keeps none. Gradients of sparse embeddings stay sparse.
+    A parameter without a gradient in every process keeps none. Gradients of sparse embeddings stay sparse, with a row
+    for everything that any process looked up: lazy Adam moves such a row also where its gradient is zero.
     """
     if number() == 1:
         return told
@@ -55,13 +56,19 @@ def add_up(told: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
     shared = [p for p, has in zip(parameters, present.tolist(), strict=True) if has]
     sparse = torch.tensor([float(p.grad is not None and p.grad.is_sparse) for p in shared], device=told.device)
     torch.distributed.all_reduce(sparse, torch.distributed.ReduceOp.MAX)
-    pieces = [told, *(_dense(p).flatten() for p in shared)]
+    tables = [p for p, is_table in zip(shared, sparse.tolist(), strict=True) if is_table]
+    pieces = [told, *(_dense(p).flatten() for p in shared), *map(_looked_up, tables)]
     flat = torch.cat([piece.float() for piece in pieces])  # one message
     torch.distributed.all_reduce(flat)
-    told, *gradients = flat.split([piece.numel() for piece in pieces])
-    for parameter, gradient, rows in zip(shared, gradients, sparse.tolist(), strict=True):
-        dense = gradient.view_as(parameter)
-        parameter.grad = dense.to_sparse(1) if rows else dense
+    told, *summed = flat.split([piece.numel() for piece in pieces])
+    for parameter, gradient in zip(shared, summed, strict=False):
+        parameter.grad = gradient.view_as(parameter)
+    for parameter, times in zip(tables, summed[len(shared) :], strict=True):
+        rows = times.nonzero()  # (R, 1)
+        values = _dense(parameter)[rows[:, 0]]
+        parameter.grad = torch.sparse_coo_tensor(
+            rows.T, values, parameter.shape, check_invariants=False, is_coalesced=True
+        )
     return told
 
 
@@ -69,3 +76,11 @@ def _dense(parameter: nn.Parameter) -> Tensor:
     if parameter.grad is None:
         return torch.zeros_like(parameter)
     return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+
+
+def _looked_up(table: nn.Parameter) -> Tensor:
+    """(V,) more than 0 for each row of a sparse gradient, also where that is zero."""
+    times = torch.zeros(len(table), device=table.device)
+    if table.grad is not None:
+        times[table.grad.coalesce().indices()[0]] = 1.0
+    return times
