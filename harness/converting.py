@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from harness import registry
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 
 
 def convert(options: Namespace) -> int:
@@ -20,8 +20,10 @@ def convert(options: Namespace) -> int:
     _check(folder, options.to)
     for path in options.plugin:
         registry.load_file(path)
-    name, _, argument = options.teacher.partition(":")
-    if name not in registry.TEACHERS.names():
+    name, colon, argument = options.teacher.partition(":")
+    if name not in (teachers := registry.TEACHERS.names()):
+        if colon and not Path(options.teacher).exists():  # no name on the hub has one
+            raise unknown("teacher", name, teachers)
         name, argument = "huggingface", options.teacher
     source = registry.TEACHERS.get(name)(argument)
     import transformers

@@ -12,8 +12,11 @@ INSTALL = 'pip install "distill-harness[fairseq]", then pip install --no-deps ve
 
 
 @contextmanager
-def importing(what: str) -> Iterator[None]:
-    """For the imports of fairseq alone. Raises UserError, saying that `what` needs it, where it cannot be imported."""
+def importing(what: str, instead: str = "") -> Iterator[None]:
+    """For the imports of fairseq alone. Raises UserError, saying that `what` needs it, where it cannot be imported.
+
+    instead: what can be done without it.
+    """
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     root.addHandler(logging.NullHandler())  # basicConfig does nothing where there is a handler
@@ -21,7 +24,7 @@ def importing(what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"{what} needs fairseq, which cannot be imported ({error}): {INSTALL}") from error
+        raise UserError(f"{what} needs fairseq, which cannot be imported ({error}): {INSTALL}{instead}") from error
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
