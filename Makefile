@@ -19,6 +19,7 @@ lint: $(VENV)/installed-for-tests
 
 bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench_corpus
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'

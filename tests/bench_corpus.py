@@ -83,11 +83,10 @@ def measure(pieces: int, length: int, updates: int) -> None:
     speed = run(updates)["steps_per_second"]
     done = speed * operations(pieces, length, info.width, info.layers) / 1e12
     most = matrices(device)
-    print(
-        f"{speed:.3f} updates/s, {speed * pieces * length:,.0f} tokens/s, {machine.peak_memory() / 1024:.1f} GiB at most"
-    )
-    print(f"{done:.1f} TFLOP/s in the encoders' products; {most:.1f} TFLOP/s in products of {SIDE if cuda else SIDE // 8} "
-          f"square matrices: {100 * done / most:.0f}% of that")  # fmt: skip
+    memory, side = machine.peak_memory() / 1024, SIDE if cuda else SIDE // 8
+    print(f"{speed:.3f} updates/s, {speed * pieces * length:,.0f} tokens/s, {memory:.1f} GiB at most")
+    print(f"{done:.1f} TFLOP/s in the encoders' products, {most:.1f} in those of {side} x {side} matrices:")
+    print(f"{100 * done / most:.0f}% of what this machine does at best")
 
 
 def operations(pieces: int, length: int, width: int, layers: int) -> float:
