@@ -67,7 +67,7 @@ def train_on_corpus(
     optimisation = Optimisation(model, objective, settings, steps)
     saved = processes.from_leader(checkpoint.read_bytes() if processes.leads() and checkpoint.exists() else None)
     if saved is not None:
-        course = _resume(saved, model, objective, optimisation, device)
+        course = _resume(saved, model, objective, optimisation)
     lengths, batches, epoch = data.lengths, [], -1
     watch = Watch(steps - course.step)
     for step in range(course.step, steps):
@@ -191,11 +191,10 @@ def _save(path: Path, course: Course, model: nn.Module, objective: nn.Module, op
         torch.save(state, file)
 
 
-def _resume(
-    saved: bytes, model: nn.Module, objective: nn.Module, optimisation: Optimisation, device: torch.device
-) -> Course:
+def _resume(saved: bytes, model: nn.Module, objective: nn.Module, optimisation: Optimisation) -> Course:
     """Take up a checkpoint, loaded as data only; one of another version is left aside."""
-    state = torch.load(io.BytesIO(saved), map_location=device, weights_only=True)
+    # Not to the device: each module copies its part there, and torch cannot restore to "cpu:0", as accelerate calls it.
+    state = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
     if state.get("format") != f"{STAGE} {FORMAT}":
         return Course()
     model.load_state_dict(state["model"])

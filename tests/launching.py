@@ -1,0 +1,86 @@
+"""Several processes of one launch: by the launchers themselves, or forked from a server that has its imports done."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import environment
+
+# The fork server is the one of the local executor: there is one in a process.
+CONTEXT: Any = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["harness.executors.preload"])
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def launched(*words: object, launcher: Sequence[str] = TORCHRUN, **more: str) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, by two processes of a launcher; more: its environment's."""
+    command = [sys.executable, *launcher, "-m", "harness", *map(str, words)]
+    return subprocess.run(
+        command, env={**environment(), **more}, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+    )
+
+
+def _rank(work: Callable[..., Any], words: Sequence[Any], number: int, size: int, port: int, said: Path | None) -> None:
+    os.environ.update(RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
+    if said is not None:
+        sys.stdout = sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115 - as long as the process lives
+    sys.exit(work(*words))
+
+
+def _harness(*words: str) -> int:
+    from harness.cli import main
+
+    return main(words)
+
+
+@contextmanager
+def ranks(
+    *words: object, size: int = 2, folder: Path | None = None, work: Callable[..., Any] = _harness
+) -> Iterator[list[Any]]:
+    """Processes that do `work` (give `harness` these words) together; folder: of what each says. All end with this."""
+    port = free_port()
+    given = [str(word) for word in words] if work is _harness else list(words)
+    found = [
+        CONTEXT.Process(
+            target=_rank, args=(work, given, number, size, port, folder and folder / f"rank-{number}"), daemon=True
+        )
+        for number in range(size)
+    ]
+    for process in found:
+        process.start()
+    try:
+        yield found
+    finally:
+        for process in found:
+            process.kill()
+            process.join()
+
+
+def together(*words: object, folder: Path, size: int = 2, seconds: float = 240) -> tuple[list[int], str]:
+    """(the statuses, all that is said) of `harness` with these words; as under torchrun, a failure ends the others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ranks(*words, size=size, folder=folder) as found:
+        deadline = time.monotonic() + seconds
+        while any(process.is_alive() for process in found) and time.monotonic() < deadline:
+            if any(process.exitcode for process in found):
+                time.sleep(0.5)
+                break
+            time.sleep(0.02)
+        statuses = [process.exitcode for process in found]
+    return statuses, "".join((folder / f"rank-{number}").read_text() for number in range(size))

@@ -1,0 +1,96 @@
+"""What whoever watches is told of a distillation on a corpus: lines in a log, or a bar's description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.search import display
+from harness.search.display import Display
+
+PLAN: dict[str, Any] = {"cells": [{"specification": {"kind": "student"}, "refused": ""}]}
+GENERAL = {"kind": "general", "student": "transformer", "objective": "att_mse", "seed": 0}
+NAME = "general distillation of transformer by att_mse"
+ENTRY = {
+    "stage": "general",
+    "epoch": 2,
+    "loss": 0.012345,
+    "step": 1500,
+    "steps": 100_000,
+    "tokens_per_second": 12_345.6,
+    "steps_per_second": 3.0,
+    "seconds_left": 4000.0,
+    "peak_memory_mib": 3174.4,
+}
+LINE = f"{NAME}: general 2, loss 0.01235, step 1500 of 100000, 12,346 tokens/s, 1 h 06 min left, 3.1 GiB at most"
+
+
+class Bar:
+    """Stands for rich's: remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.description = ""
+
+    def add_task(self, description: str, total: int | None) -> int:
+        return 0
+
+    def update(self, task: int, description: str = "", **more: Any) -> None:
+        self.description = description or self.description
+
+
+def test_the_bar_tells_steps_speed_time_and_memory() -> None:
+    bar = Bar()
+    Display(PLAN, bar).epoch(GENERAL, ENTRY)
+    assert bar.description == LINE
+
+
+def test_a_log_has_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    watcher, said = Display(PLAN), []
+    for seconds in (2.0, 20.0, 8.5, 29.5, 31.0):
+        now[0] += seconds
+        watcher.epoch(GENERAL, ENTRY)
+        said.append(capsys.readouterr().err)
+    assert said == ["", "", f"{LINE}\n", "", f"{LINE}\n"]
+    now[0] += 100
+    watcher.epoch(GENERAL, {"stage": "general", "epoch": 2, "loss": 0.5, "saved": True})  # a checkpoint is no news
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.2, "0 min 00 s"),
+        (59.4, "0 min 59 s"),
+        (59.6, "1 min 00 s"),
+        (3599.4, "59 min 59 s"),
+        (3600.0, "1 h 00 min"),
+        (90_061.0, "25 h 01 min"),
+    ],
+)
+def test_the_time_left_is_readable(seconds: float, said: str) -> None:
+    bar = Bar()
+    Display(PLAN, bar).epoch(GENERAL, {**ENTRY, "seconds_left": seconds})
+    assert f", {said} left, " in bar.description
+
+
+def test_training_on_a_task_tells_its_steps_without_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = Bar()
+    entry = {k: v for k, v in ENTRY.items() if k not in ("seconds_left", "steps_per_second", "peak_memory_mib")}
+    student = {"kind": "student", "objective": "att_kl", "init": "every", "task": "sst2", "seed": 1}
+    Display(PLAN, bar).epoch(student, entry)
+    assert bar.description == "att_kl every sst2: general 2, loss 0.01235, step 1500 of 100000, 12,346 tokens/s"
+
+
+def test_how_a_distillation_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = Display(PLAN)
+    record = {"status": "finished", "seconds": 61.2, "tokens_per_second": 1234.5, "peak_memory_mib": 512.0}
+    watcher.ended(GENERAL, {**record, "metrics": {"distillation_loss": 0.5}})
+    assert capsys.readouterr().err == f"{NAME} ready in 61 s, 1,234 tokens/s, 0.5 GiB\n"
+    watcher.ended({**GENERAL, "objective": "mlm_kd"}, {**record, "metrics": {"masked_cross_entropy": 2.5}})
+    assert ", masked_cross_entropy 2.500, 1,234 tokens/s" in capsys.readouterr().err
+    watcher.ended(GENERAL, {"status": "failed", "error": "the loss became nan"})
+    assert capsys.readouterr().err == f"FAILED {NAME}, seed 0: the loss became nan\n"
+    assert watcher.done == 0  # no cell's run has ended

@@ -1,0 +1,180 @@
+"""Plans of distillation on a corpus: which settings are part of what a run is, and which are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import BertModel
+
+from harness.errors import UserError
+from harness.search.plan import resolve
+from harness.search.request import Request
+
+Plan = dict[str, Any]
+
+STUDY = """
+from harness.contracts import Profile, Row, Study
+from harness.registry import study
+
+study(
+    Study(
+        name="two_on_a_corpus",
+        title="Two objectives on a corpus",
+        question="What do they share?",
+        procedure="general",
+        rows=(
+            Row("layers", "att_mse", "Layers"),
+            Row("masks", "mlm_kd", "Masks"),
+            Row("both", "att_mse+mlm_kd", "Both"),
+        ),
+        students=("transformer",),
+        profiles={
+            "quick": Profile(
+                "embedded", ("sst2",), ("random",), 1, 1,
+                settings={"transformer.layers": 2, "general.batch_size": 32},
+            )
+        },
+    )
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plugin") / "two_on_a_corpus.py"
+    path.write_text(STUDY)
+    return str(path)
+
+
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture(scope="module")
+def planned(plugin: str, checkpoint: Path, glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    """planned(*settings, objectives=...): the plan with these settings."""
+    corpus = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    corpus.write_text("the dog was great .\n")
+    places = {"teacher": str(checkpoint), "data": str(glue), "corpus": str(corpus)}
+
+    def plan(*settings: str, study: str = "two_on_a_corpus", **request: Any) -> Plan:
+        given: dict[str, Any] = {**places, "plugins": (plugin,), "overrides": settings, **request}
+        return resolve(Request(study, **given))
+
+    return plan
+
+
+def general(plan: Plan) -> dict[str, str]:
+    """Objective -> the run that distils by it."""
+    found = ((run, first["specification"]) for run, first in plan["first"].items())
+    return {made["objective"]: run for run, made in found if made["kind"] == "general"}
+
+
+def settings_of(plan: Plan, run: str) -> dict[str, Any]:
+    settings: dict[str, Any] = plan["first"][run]["specification"]["settings"]
+    return settings
+
+
+def without_effect(planned: Planned, *settings: str, **request: Any) -> None:
+    """The first setting is refused, in one sentence."""
+    with pytest.raises(UserError) as error:
+        planned(*settings, **request)
+    assert str(error.value) == f"setting {settings[0].partition('=')[0]!r} has no effect: no selected cell uses it"
+
+
+@pytest.fixture(scope="module")
+def plain(planned: Planned) -> dict[str, str]:
+    return general(planned())
+
+
+def test_the_last_layer_is_part_of_what_compares_layers(planned: Planned, plain: dict[str, str]) -> None:
+    plan = planned("general.transferred_layers=last")
+    last = general(plan)
+    changed = {objective for objective in plain if plain[objective] != last[objective]}
+    assert changed == {"att_mse", "att_mse+mlm_kd"} and plain.keys() == {*changed, "mlm_kd"}
+    layers = {objective: settings_of(plan, run)["transferred_layers"] for objective, run in last.items()}
+    assert layers == {"att_mse": "last", "att_mse+mlm_kd": "last", "mlm_kd": "mapped"}
+    assert general(planned("general.transferred_layers=mapped")) == plain
+    without_effect(planned, "general.transferred_layers=last", objectives=["masks"])
+
+
+def test_steps_take_the_place_of_epochs(planned: Planned, plain: dict[str, str]) -> None:
+    plan = planned("general.steps=50")
+    found = general(plan)
+    assert set(found.values()).isdisjoint(plain.values())
+    assert {settings_of(plan, run)["steps"] for run in found.values()} == {50}
+    assert general(planned("general.steps=0")) == plain
+    without_effect(planned, "general.epochs=2", "general.steps=50")
+
+
+@pytest.mark.parametrize(("size", "acts"), [(1, True), (31, True), (32, False), (64, False)])
+def test_a_micro_batch_is_smaller_than_the_batch(
+    size: int, acts: bool, planned: Planned, plain: dict[str, str]
+) -> None:
+    if not acts:
+        without_effect(planned, f"general.micro_batch={size}")
+        return
+    assert set(general(planned(f"general.micro_batch={size}")).values()).isdisjoint(plain.values())
+    without_effect(planned, f"general.micro_batch={size}", f"general.batch_size={size}")
+
+
+def test_a_whole_batch_is_the_same_run_however_it_is_said(
+    planned: Planned, tmp_path: Path, plain: dict[str, str]
+) -> None:
+    """Where a profile's micro-batch is as large as the batch."""
+    other = tmp_path / "other.py"
+    text = STUDY.replace('"general.batch_size": 32', '"general.batch_size": 32, "general.micro_batch": 64')
+    other.write_text(text.replace("two_on_a_corpus", "with_micro_batches"))
+    assert general(planned(study="with_micro_batches", plugins=(str(other),))) == plain
+
+
+def test_the_second_moment_is_that_of_adam(planned: Planned, plain: dict[str, str]) -> None:
+    assert set(general(planned("general.adam_beta2=0.98")).values()).isdisjoint(plain.values())
+    assert general(planned("general.adam_beta2=0.999")) == plain
+    without_effect(planned, "general.adam_beta2=0.98", "general.optimiser=adadelta")
+    assert set(general(planned("general.optimiser=adadelta")).values()).isdisjoint(plain.values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("general.steps=-1", "general.steps must be at least 0, not -1"),
+        ("general.micro_batch=-8", "general.micro_batch must be at least 0, not -8"),
+        ("general.adam_beta2=1", "general.adam_beta2 must be between 0.5 and 0.999999, not 1.0"),
+        ("general.transferred_layers=first", "general.transferred_layers is one of mapped, last, not 'first'"),
+        ("steps=5", "unknown setting 'steps'"),
+        ("adam_beta2=0.98", "unknown setting 'adam_beta2'"),
+    ],
+)
+def test_a_value_that_is_none(setting: str, said: str, planned: Planned) -> None:
+    with pytest.raises(UserError) as error:
+        planned(setting)
+    assert str(error.value).startswith(said) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [("general.steps=50",), ("general.transferred_layers=last",), ("general.adam_beta2=0.98", "general.batch_size=8")],
+)
+def test_the_head_of_a_teacher_does_not_depend_on_how_students_learn(
+    settings: tuple[str, ...], planned: Planned, checkpoint: Path, tmp_path: Path
+) -> None:
+    headless = tmp_path / "headless"
+    BertModel.from_pretrained(checkpoint).save_pretrained(headless)
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (headless / name).write_bytes((checkpoint / name).read_bytes())
+
+    def plan(*given: str) -> Plan:
+        return planned(*given, teacher=str(headless))
+
+    def head(of: Plan) -> str:
+        ((run, _),) = [f for f in of["first"].items() if f[1]["specification"]["kind"] == "masked_teacher"]
+        return str(run)
+
+    before, after = plan(), plan(*settings)
+    assert head(after) == head(before)
+    assert general(after)["att_mse"] != general(before)["att_mse"]
+    assert after["first"][general(after)["att_mse"]]["after"] == [head(after)]
+    assert head(plan("general.mask_probability=0.3")) != head(before)  # how its text is masked does

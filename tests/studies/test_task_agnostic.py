@@ -1,0 +1,162 @@
+"""The study of task-agnostic distillation: its rows, the published settings, and what runs share."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.data.tasks import CORPUS
+from harness.registry import STUDENTS, STUDIES
+from harness.search.plan import resolve
+from harness.search.request import Request
+from harness.training.place import teacher_source
+from tests.conftest import ROOT
+
+NAME = "task_agnostic_objectives"
+OBJECTIVES = {
+    "vanilla_kd": ("mlm_kd", "Vanilla KD"),
+    "hid_cls": ("hid_cls", "Hid-CLS"),
+    "hid_seq": ("hid_seq", "Hid-Seq"),
+    "att_mse": ("att_mse", "Att-MSE"),
+    "att_mse+hid_seq": ("att_mse+hid_seq", "Att-MSE+Hid-Seq"),
+    "att_kl": ("att_kl", "Att-KL"),
+    "att_kl+hid_seq": ("att_kl+hid_seq", "Att-KL+Hid-Seq"),
+    "att_kl+val_kl": ("att_kl+val_kl", "Att-KL+Val-KL"),
+}
+CHECKPOINTS = {"distilbert": "DistilBERT", "tinybert": "TinyBERT", "minilm": "MiniLM"}
+Plan = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+
+
+def general(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Run -> specification of every distillation on the corpus."""
+    made = {run: first["specification"] for run, first in plan["first"].items()}
+    return {run: specification for run, specification in made.items() if specification["kind"] == "general"}
+
+
+@pytest.fixture(scope="module")
+def paper() -> Plan:
+    return resolve(Request(NAME, "paper"), lenient=True)
+
+
+def test_its_rows_are_those_of_the_published_table() -> None:
+    study = STUDIES.get(NAME)
+    path = ROOT / "reports" / "published" / "wang2023_table2_task_agnostic.csv"
+    lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    rows = {row.name: row for row in study.rows}
+    assert list(rows) == [*CHECKPOINTS, *OBJECTIVES]
+    assert {row.published for row in study.rows} == {line["objective"] for line in lines}
+    for name, (objective, published) in OBJECTIVES.items():
+        assert (rows[name].objective, rows[name].published, rows[name].checkpoint) == (objective, published, "")
+    for name, published in CHECKPOINTS.items():
+        row = rows[name]
+        assert (row.objective, row.published, row.label) == ("labels_only", published, published)
+        assert row.checkpoint and row.mark and not row.settings
+    metrics = {line["task"]: line["metric"] for line in lines}
+    shown = {"MRPC": "f1", "CoLA": "matthews"}
+    assert {task: study.metrics.get(task.lower()) for task in shown} == shown
+    assert (metrics["MRPC"], metrics["CoLA"]) == ("f1", "mcc")
+
+
+@pytest.mark.parametrize("profile", ["quick", "small", "paper"])
+def test_every_row_is_distilled_once_from_the_last_layer(profile: str) -> None:
+    plan = resolve(Request(NAME, profile), lenient=True)
+    found = general(plan)
+    assert sorted(made["objective"] for made in found.values()) == sorted(o for o, _ in OBJECTIVES.values())
+    for made in found.values():
+        expected = "mapped" if made["objective"] == "mlm_kd" else "last"  # which has no layers to compare
+        assert made["settings"]["transferred_layers"] == expected
+        assert made["init"] == "random"
+    assert {cell["row"] for cell in plan["cells"]} == set(OBJECTIVES)
+    for cell in plan["cells"]:
+        assert not cell["refused"] and cell["init"] == "random"
+        (run,) = set(cell["after"]) & set(found)
+        assert found[run]["objective"] == OBJECTIVES[cell["row"]][0]
+
+
+def test_the_published_settings(paper: Plan) -> None:
+    for made in general(paper).values():
+        settings = made["settings"]
+        assert {key: settings[key] for key in ("steps", "batch_size", "learning_rate", "adam_beta2", "max_length")} == {
+            "steps": 100_000,
+            "batch_size": 1024,
+            "learning_rate": 5e-4,
+            "adam_beta2": 0.98,
+            "max_length": 128,
+        }
+        assert (settings["optimiser"], settings["weight_decay"], settings["schedule"]) == ("adamw", 0.01, "linear")
+        assert (settings["warmup_ratio"], settings["text"], settings["transformer.layers"]) == (0.06, "masked", 6)
+        assert 0 < settings["micro_batch"] < 1024
+    assert set(paper["tasks"]) == {"qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"}
+    assert paper["corpus"] == "hub:wikipedia+hub:bookcorpus"
+    for cell in paper["cells"]:
+        assert cell["trials"] == 8  # the whole grid
+        assert {key: sorted(values) for key, values in cell["space"].items()} == {
+            "batch_size": [16, 32],
+            "learning_rate": [1e-5, 3e-5, 5e-5, 8e-5],
+        }
+
+
+@pytest.mark.parametrize("init", ["random", "every"])
+def test_the_last_layer_learns_from_the_last(
+    init: str, monkeypatch: pytest.MonkeyPatch, checkpoint: Path, glue: Path, tmp_path: Path
+) -> None:
+    """Of a student of three layers and a teacher of four, whatever the layer map says of the others."""
+    from harness.search.driver import place
+    from harness.training import general as training
+    from harness.training.loop import Clock
+
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the dog and the cat was great .\n" * 20)
+    places = {"teacher": str(checkpoint), "data": str(glue), "corpus": str(corpus)}
+    plan = resolve(
+        Request(
+            NAME, objectives=["att_mse"], inits=[init], tasks=["sst2"], overrides=["transformer.layers=3"], **places
+        )
+    )
+    ((run, made),) = general(plan).items()
+    plugin, teacher = STUDENTS.get("transformer"), teacher_source("huggingface", str(checkpoint)).info(CORPUS)
+    described = plugin.describe({"layers": 3}, teacher, CORPUS)
+    assert len(plugin.layer_map(init, described, teacher).pairs) == 3  # what the setting takes the place of
+
+    class Enough(Exception):
+        pass
+
+    def stop(model: Any, objective: Any, *rest: Any) -> None:
+        raise Enough(objective)
+
+    monkeypatch.setattr(training, "train_on_corpus", stop)
+    with pytest.raises(Enough) as stopped:
+        training.general(made, place(plan, tmp_path / "out", run), Clock(), lambda entry: None)
+    ours, theirs = stopped.value.args[0].wants()
+    assert (ours.attention_scores, theirs.attention_scores) == (frozenset({3}), frozenset({4}))
+
+
+def test_published_students_join_when_they_are_named(checkpoint: Path) -> None:
+    tasks = ["sentiment"]
+    assert not {c["row"] for c in resolve(Request(NAME, tasks=tasks))["cells"]} & set(CHECKPOINTS)
+    named = [f"distilbert={checkpoint}", f"minilm={checkpoint}", f"mine={checkpoint}"]
+    plan = resolve(Request(NAME, tasks=tasks, checkpoints=named))
+    found = {cell["row"]: cell for cell in plan["cells"] if cell["row"] not in OBJECTIVES}
+    assert found.keys() == {"distilbert", "minilm", "mine"}
+    for cell in found.values():
+        assert cell["specification"]["kind"] == "checkpoint" and not cell["refused"] and not cell["after"]
+    assert {cell["row"] for cell in plan["cells"]} > set(OBJECTIVES)
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_both_protocols_share_the_distillations(profile: str) -> None:
+    held_out = resolve(Request(NAME, profile), lenient=True)
+    published = resolve(Request(NAME, profile, overrides=["protocol=published"], seeds=1), lenient=True)
+    assert general(published) == general(held_out)
+    ours, theirs = ({cell["id"] for cell in plan["cells"]} for plan in (held_out, published))
+    assert ours.isdisjoint(theirs)
+    assert {c["specification"]["settings"]["protocol"] for c in published["cells"]} == {"published"}
