@@ -50,8 +50,8 @@ def parser() -> Parser:
     add = selection.add_argument
     add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
     add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
-    add("--data", metavar="DIR", help="a folder in GLUE's official layout, or hub")
-    add("--teacher", metavar="NAME", help="embedded, minilm, a hub name or a local folder")
+    add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
+    add("--teacher", metavar="NAME", help="embedded, minilm, fairseq:FOLDER, a hub name or a local folder")
     add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
     add(
         "--checkpoints",

@@ -26,6 +26,11 @@ def run(options: Namespace) -> int:
     from harness.search.request import Request, check_early
 
     request = Request.of(options)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            "harness run starts its own workers: give harness pretrain to torchrun or accelerate launch, then harness "
+            "run by itself"
+        )
     check_early(request)
     measures = request.study in registry.STUDIES.names() and registry.STUDIES.get(request.study).procedure == "speed"
     workers = 1 if measures else _workers(options.workers)  # what is timed shares the machine with nothing of ours

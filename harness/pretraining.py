@@ -80,9 +80,14 @@ def _check_shares(specification: dict[str, Any]) -> None:
     size, together = specification["settings"]["batch_size"], processes.number()
     parts = -(-size // (specification["settings"]["micro_batch"] or size))
     if parts < together:
+        most = size // together
         raise UserError(
             f"{together} processes share out a batch by micro-batches, of which a batch of {size} pieces has {parts}: "
-            f"give --set general.micro_batch={max(size // together, 1)} or less"
+            + (
+                f"give --set general.micro_batch=N, N from 1 to {most}, here and to harness run"
+                if most
+                else "start fewer processes, or make general.batch_size larger"
+            )
         )
 
 
@@ -114,12 +119,15 @@ def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
 def _attempt(specification: Any, where: Any, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """One run's record. A loss that is not finite fails it in every process; anything else ends the launch."""
     from harness.executors import preload  # noqa: F401
+    from harness.training import processes
     from harness.training.jobs import perform
     from harness.training.loop import TrainingFailure
 
     try:
         return perform(specification, where, tell)[0]
     except TrainingFailure as error:
+        if isinstance(error.__cause__, UserError) and processes.number() > 1:
+            raise error.__cause__ from error  # met by this process, perhaps alone: the others must not wait for it
         told = {"error": str(error), "traceback": traceback.format_exc()}
         return {"status": "failed", "specification": dict(specification)} | told
 

@@ -2,8 +2,9 @@
 
 The released implementation gives what the text leaves out: masked-language-model inputs, 6% warm-up and linear decay,
 AdamW with betas 0.9 and 0.98, weight decay 0.01. Only the last layer is transferred, as in the text. Vanilla KD is the
-soft loss and the masked-language-model loss. The paper reports the best of the grid on dev, one run of each setting:
-that is `--set protocol=published --seeds 1`, which shares the distillations with the held-out protocol.
+soft loss and the masked-language-model loss, of weight 0.5 each at temperature 1; this, and 3 epochs of fine-tuning,
+neither source says. The paper reports the best of the grid on dev, one run of each setting: that is
+`--set protocol=published --seeds 1`, which shares the distillations with the held-out protocol.
 """
 
 from harness.contracts import Profile, Published, Row, Study

@@ -50,7 +50,9 @@ class FairseqTeacher(Teacher):
         return hashlib.sha256("".join(known).encode()).hexdigest()
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        return gpt2_bpe.tokenizer(self.checkpoint.folder)
+        tokenizer = gpt2_bpe.tokenizer(self.checkpoint.folder)
+        tokenizer.model_max_length = self.checkpoint.positions
+        return tokenizer
 
     def answers(self, task: Task) -> bool:
         """True if the checkpoint holds a classification head trained for this very task: see `Checkpoint.head`."""
@@ -81,7 +83,6 @@ class FairseqTeacher(Teacher):
         Raises UserError where Hugging Face's format has no place for what the checkpoint is.
         """
         tokenizer = self.tokenizer()
-        tokenizer.model_max_length = self.checkpoint.positions
         if len(tokenizer.get_vocab()) > len(self.checkpoint.symbols):
             raise UserError(
                 f"{self.checkpoint.folder} cannot be converted: its dict.txt lacks pieces of encoder.json, which "

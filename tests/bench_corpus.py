@@ -93,9 +93,11 @@ def operations(pieces: int, length: int, width: int, layers: int) -> float:
     """Floating-point operations of an update: the teacher forward, the student forward and (twice that) backward.
 
     A layer multiplies each token by 12 width^2 weights, and each query by all keys and all values; 2 operations each.
+    Backward through the last layer only its queries, its keys and their products take part.
     """
     layer = 2 * pieces * length * (12 * width**2 + 2 * length * width)
-    return float(layer * (layers + 3 * LAYERS))
+    compared = 2 * pieces * length * (2 * width**2 + length * width)
+    return float(layer * (layers + LAYERS + 2 * (LAYERS - 1)) + 2 * compared)
 
 
 def matrices(device: torch.device) -> float:

@@ -262,7 +262,11 @@ def test_a_loss_that_is_not_finite_fails_its_run_alone(words: Words, tmp_path: P
 
 REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "nothing to distil": (("objectives_vs_init",), ("objectives_vs_init", "nothing to pre-train")),
-    "too few micro-batches": (("shared_out", "general.pieces=100"), ("2 processes", "general.micro_batch=8")),
+    "too few micro-batches": (
+        ("shared_out", "general.pieces=100"),
+        ("2 processes", "general.micro_batch=N, N from 1 to 8, here and to harness run"),
+    ),
+    "a batch of one": (("shared_out", "general.batch_size=1"), ("2 processes", "start fewer processes")),
     "an unknown setting": (("shared_out", "general.micro_bach=4"), ("general.micro_bach", "general.micro_batch")),
     "a word without a value": (("task_agnostic_objectives", "general.steps"), ("general.steps",)),
     "an unknown study": (("task_agnostic_objective",), ("task_agnostic_objectives",)),
@@ -274,7 +278,8 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def test_a_refusal_is_one_sentence_told_once(case: str, words: Words, tmp_path: Path) -> None:
     (study, *setting), expected = REFUSALS[case]
     out = tmp_path / "out"
-    given = words(out, settings=(*(SETTINGS[:-1] if setting else SETTINGS), *setting))
+    changed = {word.partition("=")[0] for word in setting} | ({"general.micro_batch"} if setting else set())
+    given = words(out, settings=(*(s for s in SETTINGS if s.partition("=")[0] not in changed), *setting))
     if study != "shared_out":
         given = ["--study", study, "--out", out, *(("--set", *setting) if setting else ())]
     held = FileLock(out / ".lock")
@@ -291,3 +296,10 @@ def test_a_refusal_is_one_sentence_told_once(case: str, words: Words, tmp_path: 
     for word in expected:
         assert word in lines[0]
     assert not list(out.glob("ledger/*"))
+
+
+def test_a_launch_of_harness_run_is_refused(call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    process = call("run", "--study", "task_agnostic_objectives", "--out", tmp_path / "out")
+    assert process.returncode == 2 and "give harness pretrain to torchrun" in process.stderr
+    assert not (tmp_path / "out").exists()

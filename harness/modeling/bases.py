@@ -222,8 +222,8 @@ class Teacher(ABC):
         """The teacher with its masked-language-model head: base weights, or those in the folder `weights`."""
 
     def convert(self, folder: Path) -> None:
-        """Write the teacher into a new folder in Hugging Face's format. Raises UserError if that is its own format."""
-        raise UserError(f"teacher {self.name} is in Hugging Face's format already: there is nothing to convert")
+        """Write the teacher into a new folder in Hugging Face's format. Raises UserError if it has no other format."""
+        raise UserError(f"teacher {self.name} has no format but Hugging Face's, so there is nothing to convert")
 
     def predicts_masked(self) -> bool:
         """True if the base weights hold a trained masked-language-model head; otherwise it is trained on the corpus."""

@@ -113,12 +113,13 @@ def emit(
     `harness.contracts.Signal`; `sentence` is the last layer's first-token state, before any pooler. The head runs only
     for logits. With `exact` no layer uses the fused kernel, so that asking for more never changes a bit of the rest.
     targets: (B, L), see `Batch`; the masked-language-model head runs only where they ask for a prediction.
-    Raises UserError for a layer the model does not have, and for attention signals of a model whose attention does not
-    go through transformers' attention interface.
+    Raises UserError for a layer the model does not have, for a text longer than its positions, and for attention
+    signals of a model whose attention does not go through transformers' attention interface.
     """
     prepare(model)
     depth = model.config.num_hidden_layers
     check_layers(type(model).__name__, depth, want)
+    _check_length(model, encoding["input_ids"].shape[1])
     if isinstance(model, Emitter):
         return model.emit(encoding, want, exact, targets)
     arguments: dict[str, Any] = {}
@@ -167,6 +168,18 @@ def _head_at(model: PreTrainedModel, targets: Tensor | None) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+def _check_length(model: PreTrainedModel, tokens: int) -> None:
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit is None:
+        return
+    limit -= 1 + model.config.pad_token_id if "roberta" in model.config.model_type else 0  # its positions begin there
+    if tokens > limit:
+        raise UserError(
+            f"a text has {tokens} tokens, but a model of type {model.config.model_type} here has {limit} positions: "
+            f"--set max_length={limit} (on a corpus general.max_length)"
+        )
 
 
 def check_layers(model: str, depth: int, want: Want) -> None:

@@ -154,7 +154,7 @@ class Cells:
         described = choice.describe(CORPUS)
         refused = pairing.refusal(objective, "general", described, teacher, CORPUS)
         elsewhere = choice.elsewhere("general.")
-        settings = self.making.general_settings(elsewhere, idle=("transferred_layers",))
+        settings = self.making.general_settings(elsewhere, idle=("transferred_layers", "stored_top_k"))
         if settings["text"] == "masked" and described.tokenizer != teacher.tokenizer:
             refused = refused or (
                 f"masked text is that of the teacher's tokenizer, but {student.name} has a vocabulary of its own: "

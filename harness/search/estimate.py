@@ -29,7 +29,8 @@ def estimate(plan: Mapping[str, Any], ledger: Ledger | None, missing: int, worke
             ]
     how = f"mean of {len(seconds)} finished runs" if seconds else "from sizes alone: an order of magnitude"
     seconds = seconds or [_arithmetic(cell, plan) for cell in plan["cells"] if not cell["refused"]]
-    return f"time: about {_words(mean(seconds) * missing / workers)} with {workers} workers ({how}), teachers aside"
+    about = _words(mean(seconds) * missing / workers)
+    return f"time: about {about} with {workers} workers ({how}), teachers and distillations on a corpus aside"
 
 
 def _arithmetic(cell: Mapping[str, Any], plan: Mapping[str, Any]) -> float:

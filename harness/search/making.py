@@ -151,6 +151,7 @@ class Making:
         given = self.general_settings({}, without=OF_STUDENT)
         given |= dict(self.teacher.recipe(CORPUS))
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
+        settings["micro_batch"] = 0 if settings["micro_batch"] >= settings["batch_size"] else settings["micro_batch"]
         specification = {
             "kind": "masked_teacher",
             "teacher": who,
@@ -171,7 +172,8 @@ class Making:
         """
         from harness.modeling import combine  # loads torch, which early refusals must not wait for
 
-        idle = () if combine.compares_layers(objective) else ("transferred_layers",)
+        idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
+        idle += [] if combine.masks(objective) else ["stored_top_k"]
         settings = self.general_settings(elsewhere, idle=idle)
         masked = settings["text"] == "masked"
         teacher, after = self.masked() if masked else self.who()

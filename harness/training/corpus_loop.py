@@ -76,9 +76,7 @@ def train_on_corpus(
             batches = data.batches(settings["batch_size"], derive_seed("order", seed, 0), epoch)
         index = batches[step % per_epoch]
         model.train()
-        began = time.perf_counter()
-        loss = _update(model, objective, data, index, epoch, step, teacher, settings, seed, optimisation)
-        clock.add(began)
+        loss = _update(model, objective, data, index, epoch, step, teacher, settings, seed, optimisation, clock)
         course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
         if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
             point = {"stage": STAGE, "epoch": epoch + 1, "loss": course.total / course.since, "selection": None}
@@ -113,6 +111,7 @@ def _update(
     settings: Mapping[str, Any],
     seed: int,
     optimisation: Optimisation,
+    clock: Clock,
 ) -> float:
     """One update by the pieces at `index`, (B,). Returns the loss: the mean over pieces of their micro-batch's loss."""
     device, ours, theirs = machine.device(), *objective.wants()
@@ -123,6 +122,7 @@ def _update(
     for number in range(processes.state().process_index, len(parts), processes.number()):
         batch = data.batch(parts[number], device, epoch)
         imitated = teacher(batch, theirs)
+        began = time.perf_counter()
         torch.manual_seed(derive_seed("micro_batch", seed, step, number))  # of dropout
         with precision(settings, device):
             outputs = model(batch, ours)
@@ -130,13 +130,16 @@ def _update(
         share = len(parts[number]) / len(index)
         (share * loss).backward()
         told += share * torch.stack([loss.detach(), *(terms[name] for name in names)]).float()
+        clock.add(began)
     loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
     if not torch.isfinite(torch.tensor(loss)):
         bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
         raise TrainingFailure(
             f"the loss became {loss} at step {step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
         )
+    began = time.perf_counter()
     optimisation.update()
+    clock.add(began)
     return float(loss)
 
 

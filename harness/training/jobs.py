@@ -19,7 +19,7 @@ from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.ledger import derive_seed
 from harness.modeling import combine
-from harness.training import machine
+from harness.training import machine, processes
 from harness.training.code_versions import code_versions
 from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.general import general, masked_teacher
@@ -45,6 +45,8 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
         registry.load_file(path)
     torch.set_num_threads(specification["settings"].get("threads", 1))
     machine.check_precision(specification["settings"])
+    for part in place.run.glob(".checkpoint.pt.*.tmp") if processes.leads() else ():
+        part.unlink()  # left by a process that was killed while it wrote
     clock, began = Clock(), time.perf_counter()
     machine.reset_peak_memory()
     jobs: dict[str, Any] = {

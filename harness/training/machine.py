@@ -19,7 +19,7 @@ from harness.training import processes
 def device() -> torch.device:
     """The device that accelerate gives this process."""
     found: torch.device = processes.state().device
-    return found
+    return torch.device("cpu") if found.type == "cpu" else found  # "cpu:0" among several, which torch.load refuses
 
 
 def check_precision(settings: Mapping[str, Any]) -> None:

@@ -103,6 +103,7 @@ class MaskedTeacher(CorpusTeacher):
                     settings["mask_probability"],
                     index,
                     number,
+                    *([] if settings["precision"] == "float32" else [settings["precision"]]),
                 ]
             )
             path = self.place.cache / "masked" / key[:16] / f"epoch-{epoch}"

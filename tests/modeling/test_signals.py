@@ -265,3 +265,14 @@ def test_a_model_without_a_list_of_layers_is_refused() -> None:
     )
     with pytest.raises(UserError, match="albert has no list of its 3 encoder layers"):
         prepare(AutoModel.from_config(config))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_text_longer_than_the_positions_is_told(family: str) -> None:
+    """RoBERTa's positions begin after that of padding."""
+    model, longest = small_model(family), {"bert": 32, "roberta": 30}[family]
+    ids = torch.full((1, longest), 5)
+    emit(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, Want(sentence=True))
+    ids = torch.full((1, longest + 1), 5)
+    with pytest.raises(UserError, match=f"{longest + 1} tokens, but .* --set max_length={longest} "):
+        emit(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, Want(sentence=True))

@@ -130,6 +130,12 @@ def test_a_whole_batch_is_the_same_run_however_it_is_said(
     assert general(planned(study="with_micro_batches", plugins=(str(other),))) == plain
 
 
+def test_stored_targets_are_part_of_what_predicts_masked_tokens(planned: Planned, plain: dict[str, str]) -> None:
+    stored = general(planned("general.stored_top_k=5"))
+    assert {objective for objective in plain if plain[objective] != stored[objective]} == {"mlm_kd", "att_mse+mlm_kd"}
+    without_effect(planned, "general.stored_top_k=5", objectives=["layers"])
+
+
 def test_the_second_moment_is_that_of_adam(planned: Planned, plain: dict[str, str]) -> None:
     assert set(general(planned("general.adam_beta2=0.98")).values()).isdisjoint(plain.values())
     assert general(planned("general.adam_beta2=0.999")) == plain
@@ -174,6 +180,7 @@ def test_the_head_of_a_teacher_does_not_depend_on_how_students_learn(
         return str(run)
 
     before, after = plan(), plan(*settings)
+    assert head(plan("general.batch_size=64", "general.micro_batch=32")) == head(before)  # its own batch is of 32
     assert head(after) == head(before)
     assert general(after)["att_mse"] != general(before)["att_mse"]
     assert after["first"][general(after)["att_mse"]]["after"] == [head(after)]

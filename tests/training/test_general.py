@@ -385,3 +385,5 @@ def test_stored_targets(run: Run, tmp_path: Path) -> None:
     other = general_with(run, out, *two, "general.stored_top_k=8", "student.embedding_dropout=0.1")
     assert {path: path.stat().st_mtime_ns for path in stored[8].rglob("*")} == before  # filled once for both
     assert other["stored_top_k_divergence"] == more["stored_top_k_divergence"]
+    general_with(run, out, *two, "general.stored_top_k=8", "general.precision=bfloat16")  # the teacher's is another
+    assert len(list(out.glob("cache/masked/*"))) == len(stored) + 1
