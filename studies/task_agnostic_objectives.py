@@ -11,6 +11,16 @@ from harness.contracts import Profile, Published, Row, Study
 from harness.registry import study
 
 GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")
+OBJECTIVES = (
+    ("vanilla_kd", "mlm_kd", "Vanilla KD"),
+    ("hid_cls", "hid_cls", "Hid-CLS"),
+    ("hid_seq", "hid_seq", "Hid-Seq"),
+    ("att_mse", "att_mse", "Att-MSE"),
+    ("att_mse+hid_seq", "att_mse+hid_seq", "Att-MSE + Hid-Seq"),
+    ("att_kl", "att_kl", "Att-KL"),
+    ("att_kl+hid_seq", "att_kl+hid_seq", "Att-KL + Hid-Seq"),
+    ("att_kl+val_kl", "att_kl+val_kl", "Att-KL + Val-KL"),
+)
 LAST_LAYER = {"general.transferred_layers": "last"}
 
 
@@ -34,14 +44,10 @@ study(
                 "nreimers/MiniLMv2-L6-H768-distilled-from-BERT-Base",
                 "the hub has the six layers of the second MiniLM; the published numbers are those of the first",
             ),
-            Row("vanilla_kd", "mlm_kd", "Vanilla KD", published="Vanilla KD"),
-            Row("hid_cls", "hid_cls", "Hid-CLS", published="Hid-CLS"),
-            Row("hid_seq", "hid_seq", "Hid-Seq", published="Hid-Seq"),
-            Row("att_mse", "att_mse", "Att-MSE", published="Att-MSE"),
-            Row("att_mse+hid_seq", "att_mse+hid_seq", "Att-MSE + Hid-Seq", published="Att-MSE+Hid-Seq"),
-            Row("att_kl", "att_kl", "Att-KL", published="Att-KL"),
-            Row("att_kl+hid_seq", "att_kl+hid_seq", "Att-KL + Hid-Seq", published="Att-KL+Hid-Seq"),
-            Row("att_kl+val_kl", "att_kl+val_kl", "Att-KL + Val-KL", published="Att-KL+Val-KL"),
+            *(
+                Row(name, objective, label, published=label.replace(" + ", "+"))
+                for name, objective, label in OBJECTIVES
+            ),
         ),
         students=("transformer",),
         metrics={"mrpc": "f1", "cola": "matthews"},
