@@ -326,11 +326,12 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize("fault", PLUGINS)
-def test_broken_plugin_files(fault: str, harness: Harness, tmp_path: Path) -> None:
+def test_broken_plugin_files(fault: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, said = PLUGINS[fault]
     (tmp_path / "plugin.py").write_text(text)
-    refused(harness(*STUDY, "--plugin", "plugin.py", cwd=tmp_path), "plugin.py", *said)
-    refused(harness(*STUDY, "--plugin", "absent.py", cwd=tmp_path), "absent.py", "does not exist")
+    monkeypatch.chdir(tmp_path)
+    refused(call(*STUDY, "--plugin", "plugin.py"), "plugin.py", *said)
+    refused(call(*STUDY, "--plugin", "absent.py"), "absent.py", "does not exist")
 
 
 def test_a_loss_that_becomes_nan_fails_its_run_alone(
