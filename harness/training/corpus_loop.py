@@ -147,6 +147,8 @@ def _update(
 
 
 class Timer:
+    """Tells when so many seconds of the clock have passed."""
+
     def __init__(self) -> None:
         self.then = time.monotonic()
 
@@ -169,6 +171,7 @@ class Watch:
         self.steps, self.tokens, self.left = self.steps + 1, self.tokens + tokens, self.left - 1
 
     def throughput(self) -> dict[str, float]:
+        """Tokens and updates a second since training began or went on here."""
         seconds = max(time.perf_counter() - self.began, 1e-9)
         return {"tokens_per_second": self.tokens / seconds, "steps_per_second": self.steps / seconds}
 

@@ -108,6 +108,7 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
 
 
 def checkpoint_of(place: Place) -> Path:
+    """Where a run's checkpoint is written while it trains."""
     return place.run / "checkpoint.pt"
 
 

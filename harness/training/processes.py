@@ -26,6 +26,7 @@ def state() -> PartialState:
 
 
 def number() -> int:
+    """How many there are."""
     return int(state().num_processes)
 
 
@@ -73,6 +74,7 @@ def add_up(told: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 def _dense(parameter: nn.Parameter) -> Tensor:
+    """The gradient in the parameter's shape, zeros where there is none."""
     if parameter.grad is None:
         return torch.zeros_like(parameter)
     return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
