@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FORMAT = 1
+Stamp = tuple[int, int]  # a file's mtime_ns and size
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -29,6 +30,30 @@ def canonical(value: Any) -> str:
 def digest(value: Any) -> str:
     """SHA-256 of `canonical(value)`, hexadecimal."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+_BEGIN, _BEFORE_SUM = b'{"record":', b',"sha256":"'
+
+
+def sealed(record: Mapping[str, Any]) -> bytes:
+    """The canonical JSON of {"record": record, "sha256": digest(record)}, as a file holds it."""
+    text = canonical(record).encode()
+    return _BEGIN + text + _BEFORE_SUM + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
+
+
+def unsealed(raw: bytes) -> dict[str, Any]:
+    """The record that `sealed` wrote. Raises ValueError, KeyError or TypeError if the bytes are damaged."""
+    text, _, end = raw.rpartition(_BEFORE_SUM)
+    text = text[len(_BEGIN) :] if text.startswith(_BEGIN) else b""
+    # Bytes that have the checksum are those that were written: there is no need to write the record out once more.
+    if end.rstrip() == hashlib.sha256(text).hexdigest().encode() + b'"}':
+        record: dict[str, Any] = json.loads(text)
+        return record
+    whole = json.loads(raw)  # damaged, or laid out by another hand
+    record = whole["record"]
+    if digest(record) != whole["sha256"]:
+        raise ValueError("its checksum does not match")
+    return record
 
 
 def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -110,6 +135,7 @@ class Ledger:
         self.out = out
         self.damaged: dict[str, str] = {}  # run -> what is wrong with its record
         self._records: dict[str, dict[str, Any] | None] = {}
+        self._stamps: dict[str, Stamp] = {}
         marker = out / "harness.json"
         if not marker.exists():
             if not create:
@@ -144,22 +170,38 @@ class Ledger:
         return self._records[run]
 
     def _load(self, run: str) -> dict[str, Any] | None:
-        path = self.folder(run) / "record.json"
         try:
-            raw = path.read_bytes()
+            with open(self._path(run), "rb") as file:
+                status, raw = os.fstat(file.fileno()), file.read()  # of one file, even if it is replaced meanwhile
         except FileNotFoundError:
             return None
         try:
-            whole = json.loads(raw)
-            record: dict[str, Any] = whole["record"]
-            if digest(record) != whole["sha256"]:
-                raise ValueError("its checksum does not match")
+            record = unsealed(raw)
         except (ValueError, KeyError, TypeError) as error:
             self.damaged[run] = (
                 f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
             )
             return None
+        self._stamps[run] = status.st_mtime_ns, status.st_size
         return record
+
+    def _path(self, run: str, name: str = "record.json") -> str:
+        return f"{self.out}/ledger/{run}/{name}"  # text, because thousands of Path objects take their time
+
+    def stamp(self, run: str) -> Stamp | None:
+        """When a run's record was written and its size, without reading it; None where there is none."""
+        try:
+            status = os.stat(self._path(run))
+        except FileNotFoundError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def known(self) -> Iterator[tuple[str, Stamp, dict[str, Any]]]:
+        """(run, stamp of its file, record) of every whole record read or written so far."""
+        for run, stamp in self._stamps.items():
+            record = self._records[run]
+            if record is not None:
+                yield run, stamp, record
 
     def write(self, run: str, record: Mapping[str, Any], predictions: Mapping[str, np.ndarray] | None) -> None:
         """Store a finished run: predictions first, then the record that vouches for them, then drop its checkpoint."""
@@ -170,22 +212,25 @@ class Ledger:
             packed = save(dict(predictions))
             atomic_write(self.folder(run) / "predictions.safetensors", packed)
             record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
-        atomic_write(
-            self.folder(run) / "record.json", canonical({"sha256": digest(record), "record": record}).encode() + b"\n"
-        )
+        atomic_write(self.folder(run) / "record.json", sealed(record))
         (self.folder(run) / "checkpoint.pt").unlink(missing_ok=True)
         self.damaged.pop(run, None)
         self._records[run] = record
+        if stamp := self.stamp(run):
+            self._stamps[run] = stamp
 
     def predictions(self, run: str) -> dict[str, np.ndarray] | None:
         """The arrays stored with a run (ids, predictions, labels: (N,) each), or None if absent or damaged."""
         from safetensors.numpy import load
 
         record = self.read(run) or {}
-        path = self.folder(run) / "predictions.safetensors"
-        if "predictions_sha256" not in record or not path.exists():
+        if "predictions_sha256" not in record:
             return None
-        packed = path.read_bytes()
+        try:
+            with open(self._path(run, "predictions.safetensors"), "rb") as file:
+                packed = file.read()
+        except FileNotFoundError:
+            return None
         if hashlib.sha256(packed).hexdigest() != record["predictions_sha256"]:
             self.damaged[run] = f"the predictions of run {run} are damaged and are ignored"
             return None
@@ -194,11 +239,11 @@ class Ledger:
     def runs(self) -> Iterator[str]:
         """Every run that has a folder, finished or not, in order of name."""
         folder = self.out / "ledger"
-        yield from sorted(p.name for p in folder.iterdir()) if folder.is_dir() else ()
+        yield from sorted(os.listdir(folder)) if folder.is_dir() else ()
 
-    def interrupted(self) -> list[str]:
-        """Runs that were begun and have no whole record."""
-        return [run for run in self.runs() if self.read(run) is None]
+    def interrupted(self, read: Callable[[str], Any] | None = None) -> list[str]:
+        """Runs that were begun and have no whole record. read: tells of a run what `self.read` would, at less cost."""
+        return [run for run in self.runs() if (read or self.read)(run) is None]
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -220,6 +265,9 @@ class Ledger:
             lock.release()
 
 
-def remove_folder(folder: Path) -> None:
-    """Delete a folder that may not exist."""
-    shutil.rmtree(folder, ignore_errors=True)
+def remove(path: Path) -> None:
+    """Delete a file or a folder, which another process may be deleting too."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib.util
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from harness import registry
 from harness.contracts import Study
 from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger, identity
+from harness.search.index import Index
 from harness.search.progress import PLAN_FORMAT, distinct, progress
 
 Plan = dict[str, Any]
@@ -40,25 +43,26 @@ def report(options: Namespace) -> int:
 def status(options: Namespace) -> int:
     """Print what is done, running, failed and left."""
     plan, ledger = recorded(options)
+    index = Index(ledger)
     done = failed = left = refused = complete = 0
     shared = {cell["search"]: cell["id"] for cell in distinct(plan["cells"])}
     for cell in plan["cells"]:
         if cell["refused"]:
             refused += 1
             continue
-        found = progress(cell, plan["defaults"], ledger.read)
+        found = index.progress(cell, plan["defaults"])
         runs = [*found.trials, *found.seeds[1:]]
         bad = sum(1 for r in runs if r.score is None)
         wanted = found.wanted_trials + cell["seeds"] - 1
         if shared[cell["search"]] == cell["id"]:  # otherwise another cell's runs
             done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
-    made = sum(1 for run in plan["first"] if (ledger.read(run) or {}).get("status") == "finished")
+    made = sum(1 for run in plan["first"] if (index.read(run) or {}).get("status") == "finished")
     print(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan['cells']) - refused} complete, {refused} impossible")
     print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan['first'])} done")
     working = _is_locked(ledger)
-    begun = ledger.interrupted()
+    begun = ledger.interrupted(index.read)
     if begun:
         what = "running" if working else "interrupted (the same harness run command continues them)"
         print(f"{what}: {', '.join(begun)}")
@@ -87,6 +91,19 @@ def show(options: Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for unreachable cycles, which would pass over all records read so far again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_uncollected()
 def table_of(plan: Plan, ledger: Ledger) -> Any:
     import reports
     from harness.data.tasks import get_task
@@ -94,7 +111,8 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     from harness.search import results
 
     study = registry.STUDIES.get(plan["study"])
-    cells = results.cell_results(plan, ledger)
+    replays = results.replayed(plan, ledger)
+    cells = results.cell_results(plan, ledger, replays)
     tasks = {name: get_task(name) for name in plan["tasks"]}
     tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks.items()}
     inits, profile = tuple(plan["inits"]), study.profile(plan["profile"])
@@ -112,8 +130,8 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         protocol=results.protocol(plan),
         budget=results.budget(plan),
         recipe=results.recipe(plan),
-        notes=(*results.general_recipe(plan), *results.coverage(plan, ledger)),
-        older_code=tuple(results.older_code(plan, ledger, _origins(plan))),
+        notes=(*results.general_recipe(plan), *results.coverage(plan, replays), *results.pruned(replays)),
+        older_code=tuple(results.older_code(replays, _origins(plan))),
     )
     return reports.build(
         study,
@@ -204,7 +222,7 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
     if cell["refused"]:
         print(f"impossible: {cell['refused']}")
         return
-    found = progress(cell, plan["defaults"], ledger.read)
+    found = Index(ledger).progress(cell, plan["defaults"], ledger.read)
     print(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
     protocol = cell["specification"]["settings"].get("protocol")
     if protocol:  # a cell that only measures has nothing to choose

@@ -41,7 +41,7 @@ def resample(size: int, name: str) -> np.ndarray:
 def resampled_scores(
     task: Task, predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, score: Score
 ) -> np.ndarray:
-    """(RESAMPLES,) task.metric on every resample. predictions, labels: (N,); counts: (RESAMPLES, N).
+    """(R,) task.metric on every resample. predictions, labels: (N,); counts: (R, N), how often each example is drawn.
 
     Accuracy, F1, the correlations and their means depend on few sums and are taken for all resamples at once; any
     other metric asks `score` once a resample.
@@ -78,8 +78,9 @@ def _ranks(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
     order = np.argsort(values, kind="stable")
     _, starts, which = np.unique(values[order], return_index=True, return_inverse=True)
     drawn = np.add.reduceat(counts[:, order], starts, axis=1)  # (RESAMPLES, distinct values)
-    which = which[np.argsort(order)]
-    return (np.cumsum(drawn, axis=1) - (drawn - 1) / 2)[:, which]
+    ranks = np.cumsum(drawn, axis=1)
+    ranks -= (drawn - 1) / 2
+    return ranks[:, which[np.argsort(order)]]
 
 
 def _correlation(counts: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -91,7 +92,7 @@ def _correlation(counts: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray
 
     total = counts.sum(axis=1, keepdims=True)
     x, y = (v - (counts * v).sum(axis=1, keepdims=True) / total for v in (x, y))  # (RESAMPLES, N), centred
-    xy, xx, yy = ((counts * product).sum(axis=1) for product in (x * y, x * x, y * y))
+    xy, xx, yy = (np.einsum("rn,rn,rn->r", counts, a, b) for a, b in ((x, y), (x, x), (y, y)))
     below = np.sqrt(xx * yy)
     return np.divide(xy, below, out=np.zeros_like(xy), where=below > 1e-12)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import resource
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from harness.ledger import Ledger, atomic_write, derive_seed, identity
+from harness.ledger import Ledger, atomic_write, canonical, derive_seed, digest, identity, sealed, unsealed
 
 DEFAULTS = {"epochs": 3, "batch_size": 32}
 
@@ -74,6 +75,59 @@ def test_a_record_cut_at_any_byte_is_lost_alone_and_named(tmp_path: Path) -> Non
     path.write_bytes(whole.replace(b"0.75", b"0.95"))
     opened = Ledger(tmp_path)
     assert opened.read("last") is None and "checksum" in opened.damaged["last"]
+
+
+RECORDS = st.dictionaries(
+    st.sampled_from(["record", "sha256", "a,b", "{"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["sha256", "record"]), inner),
+        max_leaves=6,
+    ),
+)
+
+
+@given(RECORDS, st.data())
+def test_a_sealed_record_is_canonical_json_and_no_changed_byte_gives_another(
+    record: dict[str, object], data: st.DataObject
+) -> None:
+    raw = sealed(record)
+    assert raw == canonical({"record": record, "sha256": digest(record)}).encode() + b"\n"
+    assert unsealed(raw) == unsealed(json.dumps(json.loads(raw), indent=2).encode()) == record
+    place, byte = data.draw(st.integers(0, len(raw) - 1)), data.draw(st.integers(0, 255))
+    try:
+        assert unsealed(raw[:place] + bytes([byte]) + raw[place + 1 :]) == record
+    except (ValueError, KeyError, TypeError):
+        assert raw[place] != byte
+
+
+@pytest.mark.parametrize("raw", [b'{"a":1}', b'{"recorx":{"a":1}', b'["record":{"a":1}', b'{"record":{"a":1}}'])
+def test_a_checksum_vouches_for_nothing_but_a_record(raw: bytes) -> None:
+    inner = raw[len(b'{"record":') :]
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        unsealed(raw + b',"sha256":"' + hashlib.sha256(inner).hexdigest().encode() + b'"}\n')
+
+
+def test_a_stamp_tells_when_a_record_was_replaced(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    ledger.write("run", {"status": "finished", "selection": 0.5}, None)
+    first = ledger.stamp("run")
+    assert first == next(Ledger(tmp_path).stamp(run) for run in ledger.runs()) and ledger.stamp("another") is None
+    assert list(ledger.known()) == [("run", first, {"status": "finished", "selection": 0.5})]
+    ledger.write("run", {"status": "finished", "selection": 0.25}, None)
+    assert ledger.stamp("run") != first
+    opened = Ledger(tmp_path)
+    assert not list(opened.known()) and opened.read("run") and list(opened.known()) == list(ledger.known())
+
+
+def test_interrupted_runs_are_those_without_a_whole_record(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    for run in ("whole", "damaged", "begun"):
+        ledger.write(run, {"status": "finished"}, None)
+    (ledger.folder("begun") / "record.json").unlink()
+    (ledger.folder("damaged") / "record.json").write_bytes(b"{")
+    assert Ledger(tmp_path).interrupted() == ["begun", "damaged"]
+    assert Ledger(tmp_path).interrupted({"whole": 1, "begun": 1}.get) == ["damaged"]
 
 
 def test_damaged_predictions_are_ignored_and_named(tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from harness.ledger import Ledger
-from harness.search.progress import progress
+from harness.search.progress import Progress
 
 RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
 TOKENS = 32  # a typical sentence or pair
@@ -16,17 +15,12 @@ GLUE = {"cola": 8551, "sst2": 67349, "mrpc": 3668, "stsb": 5749, "stsb_classes":
         "qnli": 104743, "rte": 2490, "wnli": 635}  # fmt: skip
 
 
-def estimate(plan: Mapping[str, Any], ledger: Ledger | None, missing: int, workers: int) -> str:
-    """A sentence on the time that `missing` runs would take."""
+def estimate(plan: Mapping[str, Any], replays: Sequence[Progress], missing: int, workers: int) -> str:
+    """A sentence on the time that `missing` runs would take. replays: the progress of every cell."""
     if not missing:
         return "time: nothing is missing"
-    seconds: list[float] = []
-    for cell in plan["cells"]:
-        if ledger and not cell["refused"]:
-            found = progress(cell, plan["defaults"], ledger.read)
-            seconds += [
-                float(run.record["seconds"]) for run in (*found.trials, *found.seeds[1:]) if run.score is not None
-            ]
+    runs = [run for found in replays for run in (*found.trials, *found.seeds[1:])]
+    seconds = [float(run.record["seconds"]) for run in runs if run.score is not None]
     how = f"mean of {len(seconds)} finished runs" if seconds else "from sizes alone: an order of magnitude"
     seconds = seconds or [_arithmetic(cell, plan) for cell in plan["cells"] if not cell["refused"]]
     about = _words(mean(seconds) * missing / workers)

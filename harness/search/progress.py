@@ -40,47 +40,80 @@ class Progress:
     wanted_trials: int = 0
 
 
+@dataclass
+class Proposed:
+    """What the search of a cell has proposed so far. It spares asking again, and never changes an answer.
+
+    trials: (hyperparameters, run) of each trial proposed, in order. evidence: of each finished one, all that its
+    record adds to what later proposals come from: where a record says otherwise now, they are forgotten. seeds: the
+    best trial's run -> the runs of its setting with the further seeds, in order.
+    """
+
+    trials: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    evidence: list[Any] = field(default_factory=list)
+    seeds: dict[str, list[str]] = field(default_factory=dict)
+
+    def learn(self, number: int, evidence: Any) -> None:
+        """Take note of what trial `number` ended with; forget what was proposed from anything else."""
+        if self.evidence[number : number + 1] != [evidence]:
+            del self.evidence[number:], self.trials[number + 1 :]
+            self.evidence.append(evidence)
+
+
 def best_of(trials: Sequence[Finished]) -> Finished | None:
     """The trial with the highest selection score, the earliest of equals; None if all failed or were pruned."""
     scored = [t for t in trials if t.score is not None and not t.record.get("pruned")]
     return max(scored, key=lambda t: t.score or 0.0, default=None)
 
 
-def progress(cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup) -> Progress:
+def progress(
+    cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup, proposed: Proposed | None = None
+) -> Progress:
     """Replay the search of one cell of a plan against the records that `lookup` finds.
 
     Trials run strictly one after another (each is proposed from those before); then the best setting runs over the
-    remaining seeds, all at once. The winning trial is its first seed.
+    remaining seeds, all at once. The winning trial is its first seed. proposed: what earlier replays of the same cell
+    with the same defaults found; this one adds to it.
     """
     found = Progress(wanted_trials=cell["trials"])
+    known = Proposed() if proposed is None else proposed
 
-    def finished(hyperparameters: dict[str, Any], seed: int) -> Finished | None:
+    def finished(run: str, hyperparameters: dict[str, Any], seed: int) -> Finished | None:
         specification = specify(cell, hyperparameters, seed, found.trials if seed == 0 else ())
-        run = identity(specification, defaults)
         record = lookup(run)
         if record is None:
             found.missing.append(specification)
             return None
         return Finished(run, specification, hyperparameters, _part(record, cell["task"]))
 
+    def run_of(hyperparameters: dict[str, Any], seed: int) -> str:
+        return identity(specify(cell, hyperparameters, seed, found.trials if seed == 0 else ()), defaults)
+
     for number in range(cell["trials"]):
-        hyperparameters = propose(
-            cell["search"], cell["space"], number, [(t.hyperparameters, t.score) for t in found.trials]
-        )
-        if hyperparameters is None:
-            found.wanted_trials = number
-            break
-        trial = finished(hyperparameters, seed=0)
+        if number == len(known.trials):
+            before = [(t.hyperparameters, t.score) for t in found.trials]
+            hyperparameters = propose(cell["search"], cell["space"], number, before)
+            if hyperparameters is None:
+                found.wanted_trials = number
+                break
+            known.trials.append((hyperparameters, run_of(hyperparameters, 0)))
+        hyperparameters, run = known.trials[number]
+        trial = finished(run, hyperparameters, seed=0)
         if trial is None:
             return found
         found.trials.append(trial)
+        known.learn(number, [trial.score, curve(trial.record)] if prunes(trial.specification) else trial.score)
     found.best = best_of(found.trials)
     if found.best is not None:
         found.seeds = [found.best]
+        best = found.best.hyperparameters
+        runs = known.seeds.get(found.best.run, [])
+        runs = runs + [run_of(best, seed) for seed in range(len(runs) + 1, cell["seeds"])]
+        known.seeds = {found.best.run: runs}
         for seed in range(1, cell["seeds"]):
-            run = finished(found.best.hyperparameters, seed)
-            if run is not None:
-                found.seeds.append(run)
+            one = finished(runs[seed - 1], best, seed)
+            if one is not None:
+                found.seeds.append(one)
     return found
 
 
@@ -107,10 +140,16 @@ def specify(
         "seed": seed,
         "settings": {**cell["specification"]["settings"], **hyperparameters},
     }
-    if specification["settings"].get("pruner", "none") != "none" and before:
-        specification["before"] = [
-            [e["selection"] for e in t.record.get("curve", ()) if e["selection"] is not None]
-            for t in before
-            if t.score is not None
-        ]
+    if prunes(specification) and before:
+        specification["before"] = [curve(t.record) for t in before if t.score is not None]
     return specification
+
+
+def prunes(specification: Mapping[str, Any]) -> bool:
+    """True if a run is compared with the curves of the trials before it."""
+    return bool(specification.get("settings", {}).get("pruner", "none") != "none")
+
+
+def curve(record: Record) -> list[float]:
+    """The selection scores that a run recorded, epoch by epoch."""
+    return [e["selection"] for e in record.get("curve", ()) if e["selection"] is not None]

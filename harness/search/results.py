@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
 from harness.ledger import Ledger
-from harness.search.progress import Finished, progress
+from harness.search.index import Index
+from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.proposals import is_grid, size
 from harness.training.code_versions import fingerprint
 
@@ -25,11 +27,20 @@ NAMES = {
 }
 
 
-def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
-    """Every cell of the plan with the finished runs that the ledger holds of it."""
+def replayed(plan: Plan, ledger: Ledger | None) -> list[Progress]:
+    """The progress of every cell of the plan, in order; of one that cannot exist it is empty."""
+    # Models that are only counted have no ledger, so nothing has an index of them.
+    replay = Index(ledger).progress if isinstance(ledger, Ledger) else progress
+    lookup: Lookup = ledger.read if ledger else lambda run: None
+    cells = plan["cells"]
+    return [Progress() if c["refused"] else replay(c, plan["defaults"], lookup) for c in cells]
+
+
+def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[CellResult]:
+    """Every cell of the plan with the finished runs that the ledger holds of it. replays: as `replayed` gives them."""
     rows = {row["name"]: Row(**row) for row in plan["rows"]}
     results = []
-    for cell in plan["cells"]:
+    for cell, found in zip(plan["cells"], replayed(plan, ledger) if replays is None else replays, strict=True):
         common = {
             "cell": cell["id"],
             "row": rows[cell["row"]],
@@ -42,7 +53,6 @@ def cell_results(plan: Plan, ledger: Ledger) -> list[CellResult]:
         if cell["refused"]:
             results.append(CellResult(**common))
             continue
-        found = progress(cell, plan["defaults"], ledger.read)
         seeds = [f for f in found.seeds if f.score is not None]
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
         failures |= _failed_first(plan, ledger, cell["after"])
@@ -70,7 +80,7 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
 
 
 def _result(finished: Finished, task: str, distilled: Mapping[str, float], ledger: Ledger) -> RunResult:
-    record = {**finished.record, "predictions": _predictions(ledger, finished.run, task)}
+    record = {**finished.record, "predictions": _Predictions(ledger, finished.run, task)}
     return RunResult(
         finished.run,
         finished.specification["seed"],
@@ -81,16 +91,24 @@ def _result(finished: Finished, task: str, distilled: Mapping[str, float], ledge
     )
 
 
-def _predictions(ledger: Ledger, run: str, task: str) -> Callable[[], Any]:
-    @functools.lru_cache(maxsize=1)
-    def read() -> Any:
-        found = ledger.predictions(run)
+@dataclass
+class _Predictions:
+    """The (ids, predictions, labels) of a run on a task, (N,) each, or None; read when they are asked for."""
+
+    ledger: Ledger
+    run: str
+    task: str
+
+    def __call__(self) -> Any:
+        return self._found
+
+    @functools.cached_property
+    def _found(self) -> Any:
+        found = self.ledger.predictions(self.run)
         if found is None:
             return None
-        part = "" if "ids" in found else f"{task}/"  # a run on several tasks keeps those of each
+        part = "" if "ids" in found else f"{self.task}/"  # a run on several tasks keeps those of each
         return tuple(found[f"{part}{name}"] for name in ("ids", "predictions", "labels"))
-
-    return read
 
 
 def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:
@@ -223,16 +241,33 @@ def _idle(settings: Mapping[str, Any]) -> set[str]:
     return idle if settings.get("text", "masked") == "masked" else idle | {"mask_probability", "stored_top_k"}
 
 
-def coverage(plan: Plan, ledger: Ledger) -> tuple[str, ...]:
+def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """Sentences on how much of the vocabulary the files of vectors cover that students start from."""
     said: dict[str, None] = {}
-    for cell in _cells(plan):
-        for run in progress(cell, plan["defaults"], ledger.read).trials:
+    for cell, found in zip(plan["cells"], replays, strict=True):
+        for run in found.trials:
             started = run.record.get("initialisation", {})
             if "coverage" in started:
                 share = f"{100 * started['coverage']:.1f}% of the vocabulary"
                 said[f"Init {cell['init']} gives {cell['student']} the {started['filled']} of {share}."] = None
     return tuple(said)
+
+
+def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
+    """Sentences on how many trials the pruners stopped early; none where no pruner was asked for."""
+    made: Counter[str] = Counter()
+    stopped: Counter[str] = Counter()
+    trials = {trial.run: trial for found in replays for trial in found.trials}  # cells may share runs
+    for trial in trials.values():
+        name = trial.specification["settings"].get("pruner", "none")
+        made[name] += 1
+        stopped[name] += bool(trial.record.get("pruned"))
+    del made["none"]
+    return tuple(
+        f"{stopped[name]} of {count} trials {'was' if stopped[name] == 1 else 'were'} stopped early by the {name} "
+        "pruner, and cannot be chosen."
+        for name, count in sorted(made.items())
+    )
 
 
 def _measures(plan: Plan) -> bool:
@@ -243,14 +278,13 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def older_code(plan: Plan, ledger: Ledger, origins: Mapping[str, str]) -> list[str]:
+def older_code(replays: Sequence[Progress], origins: Mapping[str, str]) -> list[str]:
     """Sentences such as "3 cells were made with another version of att_kl" for what changed since the runs.
 
     origins: plugin name (or "training") -> its file as it is now.
     """
     changed: Counter[str] = Counter()
-    for cell in _cells(plan):
-        found = progress(cell, plan["defaults"], ledger.read)
+    for found in replays:
         made = {
             (name, code) for run in (*found.trials, *found.seeds) for name, code in run.record.get("code", {}).items()
         }

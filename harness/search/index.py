@@ -1,0 +1,118 @@
+"""An index of the ledger: what a look at 20,000 runs needs of them in one file. Deleting it loses nothing but time."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from harness.ledger import Ledger, atomic_write, sealed, unsealed
+from harness.search.progress import Lookup, Progress, Proposed, Record, curve, progress, prunes
+
+NAME = "ledger.index.json"
+PERIOD = 60.0  # seconds between two writings while runs end
+
+
+class Index:
+    """Summaries of records, and what searches proposed. It can spare work but never change a result:
+
+    - a record's summary counts as long as its file has the modification time and the size that it had when it was
+      read; records are only ever replaced, never changed in place. Any other record is read from the ledger.
+    - what a search proposed is found by all that a proposal comes from: the cell, the defaults, the code and Optuna's
+      version are part of its key, and the scores before it are compared one by one (see Proposed.learn).
+    - a file that is absent, damaged, or written by other code holds nothing.
+
+    Commands that only look at results read it and write nothing; `harness run` keeps it up to date.
+    """
+
+    def __init__(self, ledger: Ledger):
+        self.ledger, self.path = ledger, ledger.out / NAME
+        self._summaries: dict[str, Record | None] = {}  # that have been compared with their files
+        self._proposed: dict[str, tuple[list[str], Proposed]] = {}  # key -> (the space's dimensions, what is known)
+        self._defaults: tuple[Any, str] = (None, "")
+        self._saved = time.monotonic()
+        try:
+            self._stored = unsealed(self.path.read_bytes())
+        except (OSError, ValueError, KeyError, TypeError):
+            self._stored = {}
+        if self._stored.get("code") != _code():
+            self._stored = {"code": _code(), "runs": {}, "searches": {}}
+
+    def read(self, run: str) -> Record | None:
+        """What `progress` needs of a run's record, or None if there is none or it is damaged."""
+        if run not in self._summaries:
+            entry = self._stored["runs"].get(run)
+            vouched = entry is not None and self.ledger.stamp(run) == tuple(entry[:2])
+            self._summaries[run] = entry[2] if vouched else self.ledger.read(run)
+        return self._summaries[run]
+
+    def progress(
+        self, cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup | None = None
+    ) -> Progress:
+        """`progress` with what is known of the cell's search. lookup: where records come from, else their summaries."""
+        return progress(cell, defaults, lookup or self.read, self._known(cell, defaults))
+
+    def keep(self) -> None:
+        """Write the index if it has not been written for a while."""
+        if time.monotonic() - self._saved > PERIOD:
+            self.save()
+
+    def save(self) -> None:
+        """Write the index, if there is anything new. Only the holder of the ledger's lock may.
+
+        Raises UserError if the disk is full or the folder cannot be written.
+        """
+        names = set(self.ledger.runs())
+        runs = self._stored["runs"] | {run: [*at, _summary(record)] for run, at, record in self.ledger.known()}
+        searches = self._stored["searches"] | {key: _plain(*known) for key, known in self._proposed.items()}
+        new = {
+            "code": _code(),
+            "runs": {run: entry for run, entry in runs.items() if run in names},
+            "searches": {key: s for key, s in searches.items() if any(run in names for _, run in s["trials"])},
+        }
+        if new != self._stored:
+            atomic_write(self.path, sealed(new))
+        self._stored, self._saved = new, time.monotonic()
+
+    def _known(self, cell: Mapping[str, Any], defaults: Mapping[str, Any]) -> Proposed:
+        if self._defaults[0] is not defaults:
+            self._defaults = defaults, json.dumps(defaults)
+        # Not canonical JSON: the order of a space's dimensions is that of its grid.
+        parts = [cell[name] for name in ("search", "task", "specification", "space", "starts")]
+        key = hashlib.sha256((json.dumps(parts) + self._defaults[1]).encode()).hexdigest()[:32]
+        if key not in self._proposed:
+            known = Proposed()
+            if stored := self._stored["searches"].get(key):
+                trials = [(dict(zip(cell["space"], values, strict=True)), run) for values, run in stored["trials"]]
+                known = Proposed(trials, list(stored["evidence"]), dict(stored["seeds"]))
+            self._proposed[key] = list(cell["space"]), known
+        return self._proposed[key][1]
+
+
+def _plain(space: list[str], known: Proposed) -> dict[str, Any]:
+    """As JSON keeps it: hyperparameters without their names, in the order of the space."""
+    trials = [[[hyperparameters[name] for name in space], run] for hyperparameters, run in known.trials]
+    return {"trials": trials, "evidence": list(known.evidence), "seeds": dict(known.seeds)}
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    """The part of a record that `progress` looks at."""
+    found = {name: record[name] for name in ("status", "selection") if name in record}
+    if record.get("pruned"):
+        found["pruned"] = True
+    if prunes(record.get("specification", {})):
+        found["curve"] = [{"selection": score} for score in curve(record)]
+    return found
+
+
+@functools.cache
+def _code() -> str:
+    """What the contents depend on besides the ledger: the code that makes them, and what proposes."""
+    files = ("ledger.py", "search/progress.py", "search/proposals.py", "search/index.py")
+    source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in files)
+    return " ".join((hashlib.sha256(source).hexdigest()[:16], version("optuna"), version("numpy")))

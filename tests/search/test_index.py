@@ -1,0 +1,383 @@
+"""The index of the ledger: looking is faster with it, and never different."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.contracts import Row
+from harness.ledger import Ledger, atomic_write, digest, identity, sealed, unsealed
+from harness.search import index as indexing
+from harness.search import progress as replaying
+from harness.search import proposals
+from harness.search.driver import Driver
+from harness.search.index import NAME, Index
+from harness.search.progress import Proposed, progress
+from harness.viewing import plan_file
+from tests.bench_ledger import AtOnce, Silent
+from tests.conftest import Harness, environment
+
+STUDY = "objectives_vs_init"
+DEFAULTS = {"learning_rate": 5e-5, "warmup_ratio": 0.1, "pruner": "none", "protocol": "held_out"}
+GRID = {"warmup_ratio": [0.1, 0.2], "learning_rate": [1e-3, 5e-4]}
+RANGE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True, "whole": False}}
+
+
+def cell(objective: str, init: str, task: str, space: dict[str, Any], pruner: str = "none") -> dict[str, Any]:
+    metric = {"acceptability": "matthews", "entailment": "accuracy"}[task]
+    specification = {
+        "kind": "student",
+        "task": task,
+        "teacher": TEACHER,
+        "student": "transformer",
+        "init": init,
+        "objective": objective,
+        "procedure": "two_stage",
+        "metric": metric,
+        "settings": {**DEFAULTS, "pruner": pruner},
+    }
+    name = digest([identity(specification, DEFAULTS), space])[:16]
+    return {
+        "id": name,
+        "search": name,
+        "row": objective,
+        "student": "transformer",
+        "init": init,
+        "task": task,
+        "metric": metric,
+        "refused": "",
+        "stages": 2,
+        "specification": specification,
+        "space": space,
+        "after": [TEACHER],
+        "starts": [],
+        "layers": [],
+        "size": {"layers": 2, "width": 64},
+        "trials": 4,
+        "seeds": 2,
+    }
+
+
+FIRST = {"kind": "pretraining", "teacher": {"name": "embedded"}, "seed": 0, "settings": {}}
+TEACHER = identity(FIRST, DEFAULTS)
+CELLS = [
+    cell(objective, init, task, RANGE if init == "last" and task == "entailment" else GRID, pruner)
+    for (objective, pruner), init, task in itertools.product(
+        (("vanilla_kd", "none"), ("att_kl", "none"), ("hid_seq", "median"), ("cosine", "median")),
+        ("every", "first", "last"),
+        ("acceptability", "entailment"),
+    )
+]
+PLAN: dict[str, Any] = {
+    "format": replaying.PLAN_FORMAT,
+    "study": STUDY,
+    "profile": "quick",
+    "procedure": "two_stage",
+    "teacher": "embedded",
+    "argument": "",
+    "label": "embedded",
+    "source": "embedded",
+    "corpus": "embedded",
+    "checkpoints": {},
+    "files": {},
+    "plugins": [],
+    "tasks": ["acceptability", "entailment"],
+    "students": ["transformer"],
+    "inits": ["every", "first", "last"],
+    "rows": [dataclasses.asdict(Row(name, name, name)) for name in ("vanilla_kd", "att_kl", "hid_seq", "cosine")],
+    "defaults": DEFAULTS,
+    "first": {TEACHER: {"specification": FIRST, "after": []}},
+    "teachers": {"acceptability": TEACHER, "entailment": TEACHER},
+    "outputs": {},
+    "cells": CELLS,
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 121 records of the plan, and an index of them."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    ledger = Ledger(out, create=True)
+    atomic_write(plan_file(out, STUDY, "quick"), json.dumps(PLAN).encode())
+    assert Driver(PLAN, ledger, AtOnce(), Silent()).run() == 121
+    (out / "ledger" / "begun").mkdir()
+    replayed(Index(ledger)).save()
+    return out
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may harm; files keep their times."""
+    return Path(shutil.copytree(finished, tmp_path / "out"))
+
+
+def replayed(index: Index) -> Index:
+    """The index, having seen all cells of the plan by their whole records."""
+    for one in CELLS:
+        index.progress(one, DEFAULTS, index.ledger.read)
+    return index
+
+
+def last_of(out: Path, place: int) -> Path:
+    """The record of the last trial of a cell."""
+    trials = progress(CELLS[place], DEFAULTS, Ledger(out).read).trials
+    return out / "ledger" / trials[-1].run / "record.json"
+
+
+def rewritten(path: Path, **changes: Any) -> None:
+    """Another record in the place of one, as a driver writes it."""
+    atomic_write(path, sealed({**unsealed(path.read_bytes()), **changes}))
+
+
+def _remove(out: Path) -> None:
+    shutil.rmtree(last_of(out, 0).parent)
+
+
+def _improve(out: Path) -> None:
+    for place in (0, 5, 17, 23):  # grid, TPE, and both with a pruner
+        rewritten(last_of(out, place), selection=0.999)
+
+
+def _improve_first_trials(out: Path) -> None:
+    for place in (0, 5, 17, 23):  # where Optuna or the pruner look at it, the later trials are others now
+        run = progress(CELLS[place], DEFAULTS, Ledger(out).read).trials[0].run
+        curve = [{"stage": "prediction", "epoch": 1, "loss": 0.5, "selection": 0.25}]
+        rewritten(out / "ledger" / run / "record.json", selection=0.25, curve=curve)
+
+
+def _fail(out: Path) -> None:
+    rewritten(last_of(out, 5), status="failed", error="it diverged", traceback="")
+
+
+def _prune(out: Path) -> None:
+    """The best trial was pruned, and the index knows it."""
+    best = progress(CELLS[17], DEFAULTS, Ledger(out).read).best
+    assert best is not None
+    rewritten(out / "ledger" / best.run / "record.json", pruned=True)
+    replayed(Index(Ledger(out))).save()
+
+
+def _cut(out: Path) -> None:
+    path = last_of(out, 5)
+    before = path.stat()
+    path.write_bytes(path.read_bytes()[:-20])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _add(out: Path) -> None:
+    """The index was written when half of the records were not there yet."""
+    (out / NAME).unlink()
+    (out / "ledger").rename(out / "whole")
+    (out / "ledger").mkdir()
+    for folder in sorted((out / "whole").iterdir())[::2]:
+        shutil.copytree(folder, out / "ledger" / folder.name)
+    replayed(Index(Ledger(out))).save()
+    shutil.rmtree(out / "ledger")
+    (out / "whole").rename(out / "ledger")
+
+
+def _flip(out: Path) -> None:
+    raw = (out / NAME).read_bytes()
+    (out / NAME).write_bytes(raw.replace(b'"finished"', b'"finishes"', 1))
+
+
+def _truncate(out: Path) -> None:
+    (out / NAME).write_bytes((out / NAME).read_bytes()[:-100])
+
+
+def _other_code(out: Path) -> None:
+    stored = unsealed((out / NAME).read_bytes())
+    for known in stored["searches"].values():
+        known["trials"] = known["trials"][::-1]
+    (out / NAME).write_bytes(sealed({**stored, "code": "of another version"}))
+
+
+def _other_form(out: Path) -> None:
+    (out / NAME).write_bytes(sealed({"format": 99}))
+
+
+def _nothing(out: Path) -> None:
+    """Leave all as it is."""
+
+
+HARM: list[Callable[[Path], None]] = [
+    _nothing,
+    _remove,
+    _improve,
+    _improve_first_trials,
+    _fail,
+    _prune,
+    _cut,
+    _add,
+    _flip,
+    _truncate,
+    _other_code,
+    _other_form,
+]
+
+
+def looked(call: Harness, out: Path) -> list[tuple[str, str]]:
+    """What status and report print."""
+    asked = (("status",), ("report",), ("report", "--format", "json"))
+    found = [call(*words, "--study", STUDY, "--out", out) for words in asked]
+    assert all(f.returncode == 0 for f in found)
+    assert "cells were made with another version of training" in found[1].stdout
+    return [(f.stdout, f.stderr) for f in found]
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_status_and_report_say_the_same_with_and_without_the_index(
+    call: Harness, out: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(out)
+    with_index = looked(call, out)
+    assert (out / NAME).exists()
+    (out / NAME).unlink()
+    assert looked(call, out) == with_index
+    assert not (out / NAME).exists()  # who only looks writes nothing
+
+
+def test_status_opens_no_record_that_the_index_vouches_for(call: Harness, out: Path) -> None:
+    whole = call("status", "--study", STUDY, "--out", out).stdout
+    for path in (out / "ledger").glob("*/record.json"):
+        before = path.stat()
+        path.write_bytes(b"x" * before.st_size)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert call("status", "--study", STUDY, "--out", out).stdout == whole
+    report = call("report", "--study", STUDY, "--out", out).stderr
+    assert report.count("is damaged") == 25  # it reads the teacher's, and of each cell the first
+    os.utime(path)
+    assert "damaged" in call("status", "--study", STUDY, "--out", out).stdout
+
+
+def test_status_of_a_search_by_tpe_loads_no_heavy_library(out: Path) -> None:
+    code = (
+        "import sys; from harness.cli import main; main(sys.argv[1:]); "
+        "print({'torch', 'pandas', 'optuna', 'numpy', 'sklearn'} & set(sys.modules))"
+    )
+    words = (sys.executable, "-c", code, "status", "--study", STUDY, "--out", str(out))
+    found = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
+    assert found.stdout.endswith("set()\n") and "120 done" in found.stdout
+
+
+def test_what_is_known_is_not_proposed_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proposed: list[int] = []
+
+    def counted(*arguments: Any) -> Any:
+        proposed.append(arguments[2])
+        return proposals.propose(*arguments)
+
+    last = last_of(out, 5)
+    monkeypatch.setattr(replaying, "propose", counted)
+    replayed(Index(Ledger(out)))
+    assert proposed == []
+    rewritten(last, selection=0.0)  # nothing is proposed from the last trial
+    index = replayed(Index(Ledger(out)))
+    assert proposed == []
+    index.progress({**CELLS[5], "trials": 6}, DEFAULTS, index.ledger.read)
+    assert proposed == [4]
+
+
+def test_a_second_writing_without_news_leaves_the_file_alone(out: Path) -> None:
+    before = (out / NAME).stat().st_ino
+    replayed(Index(Ledger(out))).save()
+    assert (out / NAME).stat().st_ino == before  # an atomic writing makes a new file
+    rewritten(last_of(out, 0), selection=0.125)
+    replayed(Index(Ledger(out))).save()
+    assert (out / NAME).stat().st_ino != before
+
+
+def test_the_index_forgets_runs_that_are_gone(out: Path) -> None:
+    gone = last_of(out, 0).parent
+    shutil.rmtree(gone)
+    Index(Ledger(out)).save()
+    stored = unsealed((out / NAME).read_bytes())
+    assert gone.name not in stored["runs"] and len(stored["runs"]) == 120
+    assert len(stored["searches"]) == len(CELLS)  # the other trials of its search are there
+
+
+OTHERS: list[tuple[int, dict[str, Any]]] = [
+    (0, {"space": dict(reversed(GRID.items()))}),
+    (0, {"space": {**GRID, "warmup_ratio": [0.1, 0.3]}}),
+    (0, {"specification": {**CELLS[0]["specification"], "objective": "cosine"}}),
+    (0, {"starts": ["one", "two"]}),
+    (5, {"search": "another"}),  # the seed of Optuna's proposals
+]
+
+
+@pytest.mark.parametrize("place, other", OTHERS)
+def test_another_search_is_not_answered_by_what_is_known_of_this(out: Path, place: int, other: dict[str, Any]) -> None:
+    index = replayed(Index(Ledger(out)))
+    changed = {**CELLS[place], **other}
+    expected = progress(changed, DEFAULTS, index.read)
+    assert index.progress(changed, DEFAULTS) == expected != progress(CELLS[place], DEFAULTS, index.read)
+
+
+def test_other_defaults_are_other_runs(out: Path) -> None:
+    index = replayed(Index(Ledger(out)))
+    defaults = {**DEFAULTS, "protocol": "published"}
+    assert index.progress(CELLS[0], defaults).missing and not index.progress(CELLS[0], DEFAULTS).missing
+
+
+def quick(search: str, space: Any, number: int, before: Any) -> dict[str, Any] | None:
+    """A proposal that depends on all scores before, as Optuna's do, at no cost."""
+    return {"x": digest([search, number, before])} if number < 5 else None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=6),
+    st.sampled_from(["none", "median"]),
+    st.sampled_from([4, 6]),
+)
+def test_what_is_known_changes_no_answer_whatever_the_records_become(
+    worlds: list[int], pruner: str, trials: int
+) -> None:
+    one, known = {**cell("att_kl", "every", "entailment", GRID, pruner), "trials": trials, "seeds": 3}, Proposed()
+    for world in worlds:
+
+        def lookup(run: str, world: int = world) -> Any:
+            """A record drawn from the run, whose parts change from world to world at different runs."""
+            drawn = [int(digest([run, part, world // (1 + part % 2)])[:4], 16) % 5 for part in range(4)]
+            if drawn[0] == 0 and world % 2:
+                return None
+            if drawn[1] == 0:
+                return {"status": "failed", "error": "", "world": world}
+            curve = [{"selection": drawn[2] / 5}, {"selection": None}]
+            return {"status": "finished", "selection": drawn[3] / 5, "pruned": drawn[1] == 1, "curve": curve}
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replaying, "propose", quick)
+            assert progress(one, DEFAULTS, lookup, known) == progress(one, DEFAULTS, lookup)
+        stored = json.loads(json.dumps([known.trials, known.evidence, known.seeds]))  # as a file keeps it
+        known = Proposed([(h, run) for h, run in stored[0]], *stored[1:])
+
+
+def test_a_driver_keeps_the_index_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    class Watching(Silent):
+        def ended(self, specification: Any, record: Any) -> None:
+            stored = unsealed((tmp_path / "out" / NAME).read_bytes()) if (tmp_path / "out" / NAME).exists() else {}
+            seen.append(len(stored.get("runs", ())))
+
+    monkeypatch.setattr(indexing, "PERIOD", 0.0)
+    Ledger(tmp_path / "out", create=True)
+    plan = {**PLAN, "cells": CELLS[:1]}
+    assert Driver(plan, Ledger(tmp_path / "out"), AtOnce(), Watching()).run() == 6
+    assert seen == list(range(6))
+    ledger = Ledger(tmp_path / "out")
+    assert not Index(ledger).progress(CELLS[0], DEFAULTS).missing
+    assert not list(ledger.known())  # no record was read for that
