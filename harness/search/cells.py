@@ -382,6 +382,8 @@ class Cells:
             idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
         if task and not task.pair:
             idle.add(own_name(choice.student, "student.pair_encoding"))
+        space = merging.space_of(self._search(choice.name, task), choice.declared, choice.fixed) if task else {}
+        idle |= merging.idle_pruner(choice.settings, space, self.asked.request.trials or self.asked.profile.trials)
         effective = set(choice.fixed) - idle
         self.used |= {key for key in self.asked.overrides if own_name(choice.student, key) in effective}
 

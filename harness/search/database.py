@@ -1,51 +1,229 @@
-"""Optuna's database: a view of the ledger that the Optuna dashboard opens. Deleting it loses nothing."""
+"""Optuna's database: a live view of the ledger, for the Optuna dashboard. Deleting it loses nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from harness.errors import UserError
 from harness.ledger import Ledger
-from harness.search.progress import progress
+from harness.search.progress import Finished, Progress, Record, curve
 from harness.search.proposals import frozen
 
-
-def synchronise(plan: Mapping[str, Any], ledger: Ledger, path: Path) -> str:
-    """Tell the database of every finished trial that it lacks. Returns "" or why it could not be brought up to date.
-
-    Trouble here never stops a study: the ledger has everything, and the next start tries again.
-    """
+if TYPE_CHECKING:
     import optuna
-    from sqlalchemy.exc import SQLAlchemyError
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+RETRY = 10.0  # seconds after which a write that failed is tried again; sooner if there is more to write
+PATIENCE = 20.0  # seconds without any progress after which the end of the command waits no longer
+LOCKED = 5.0  # seconds that SQLite waits for another process
+ANSWER = 10  # seconds within which PostgreSQL must have taken a connection
+
+Told = tuple[str, str, bool]  # study, run as JSON, did it fail: a failed run that is made again is a trial again
+# Of all studies at once: to ask for one after the other takes minutes where there are thousands.
+TOLD = (
+    "SELECT studies.study_name, trial_user_attributes.value_json, trials.state = 'FAIL' FROM trial_user_attributes "
+    "JOIN trials ON trials.trial_id = trial_user_attributes.trial_id "
+    "JOIN studies ON studies.study_id = trials.study_id WHERE trial_user_attributes.key = 'run'"
+)
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where the view is kept. shown: the same without its password; file: of SQLite."""
+
+    url: str
+    shown: str
+    file: Path | None = None
+    password: str = ""
+
+
+def database(storage: str | None, out: Path) -> Database:
+    """The database that --storage names, or optuna.db in the folder `out`. Connects to nothing.
+
+    Raises UserError if `storage` is no URL, or of a kind of database or driver that is not there.
+    """
+    if storage is None:
+        return Database("", str(out / "optuna.db"), out / "optuna.db")
+    import sqlalchemy
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+    like = "write it as postgresql://user@host/database"
     try:
-        storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs={"connect_args": {"timeout": 20}})
-        known = {study.study_name: study._study_id for study in storage.get_all_studies()}
-        for cell in plan["cells"]:
-            if cell["refused"] or not cell["space"]:
-                continue
-            trials = progress(cell, plan["defaults"], ledger.read).trials
-            if not trials:
-                continue
-            name = f"{plan['study']}/{cell['row']}/{cell['student']}/{cell['init']}/{cell['task']}/{cell['id']}"
-            number = known.get(name)
-            if number is None:
-                number = storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
-            told = (
-                {t.user_attrs.get("run") for t in storage.get_all_trials(number, deepcopy=False)}
-                if name in known
-                else set()
+        url = sqlalchemy.make_url(storage)
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        engine = sqlalchemy.create_engine(url)
+    except NoSuchModuleError as error:
+        raise UserError(f"--storage: there is no kind of database called {url.drivername!r}; {like}") from error
+    except ImportError as error:
+        ours = url.drivername == "postgresql+psycopg"
+        install = 'pip install "distill-harness[postgresql]"' if ours else "install it, or name another driver"
+        raise UserError(f"--storage: {url.drivername} needs the module {error.name}; {install}") from error
+    except (ArgumentError, ValueError, TypeError) as error:  # not repeated here: it may hold a password
+        raise UserError(f"--storage takes the URL of a database, and this is none: {like}") from error
+    if engine.dialect.is_async:
+        raise UserError(f"--storage cannot use the asynchronous driver of {url.drivername}; {like}")
+    if engine.dialect.name == "postgresql" and engine.dialect.driver in ("psycopg", "psycopg2"):
+        url = url.update_query_dict({"connect_timeout": str(ANSWER), **url.query})
+    return Database(
+        url.render_as_string(hide_password=False),
+        url.set(query={}).render_as_string(),
+        Path(url.database) if engine.dialect.name == "sqlite" and url.database else None,
+        str(url.password or url.query.get("password", "")),
+    )
+
+
+class View:
+    """Tells Optuna's database of finished trials, in a thread of its own: nobody waits for it before `close`.
+
+    What could not be written is tried again while the command runs, and by the next one. A trial that the database has
+    already is not written again.
+    """
+
+    def __init__(self, study: str, out: Path, where: Database):
+        self.study, self.out, self.where = study, out, where
+        self._waiting: dict[str, tuple[Mapping[str, Any], Sequence[Finished]]] = {}  # cell -> it and its trials
+        self._changed = self._closing = False
+        self._condition = threading.Condition()  # of the three above
+        self._told: set[Told] = set()  # this and the next belong to the thread
+        self._storage: optuna.storages.RDBStorage | None = None
+        self._studies: dict[str, optuna.Study] = {}
+        self._steps, self._trouble = 0, ""
+        self._thread = threading.Thread(target=self._work, name="optuna", daemon=True)
+        self._thread.start()
+
+    def cell(self, cell: Mapping[str, Any], found: Progress) -> None:
+        """Take note of the trials that a cell has. Returns at once."""
+        if cell["space"] and found.trials:
+            with self._condition:
+                self._waiting[cell["id"]] = cell, tuple(found.trials)
+                self._changed = True
+                self._condition.notify()
+
+    def close(self) -> str:
+        """Wait for what is still to be written, as long as it goes on. Returns "" or why the database lacks something.
+
+        A thread that hangs is left behind; it ends with the process.
+        """
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        before = -1
+        while self._thread.is_alive() and before != self._steps:
+            before = self._steps
+            self._thread.join(PATIENCE)
+        if not self._waiting:
+            return ""
+        why = self._trouble or "it does not answer"
+        return (
+            f"Optuna's database {self.where.shown} could not be brought up to date ({why}); no result is lost, and "
+            "the next start tries again"
+        )
+
+    def _work(self) -> None:
+        if self.where.file is not None:
+            self._told = _known(self.where.file)
+        closing = False
+        while not closing:
+            with self._condition:
+                self._condition.wait_for(
+                    lambda: self._changed or self._closing, timeout=RETRY if self._waiting else None
+                )
+                closing, self._changed = self._closing, False
+                waiting = dict(self._waiting)
+            try:
+                for key, (cell, trials) in waiting.items():
+                    self._tell(cell, trials)
+                    with self._condition:
+                        if self._waiting[key][1] is trials:
+                            del self._waiting[key]
+            except Exception as error:  # whatever a database or its driver raises, runs go on
+                self._trouble = _why(error, self.where.password)
+                self._disconnect()
+        self._disconnect()
+
+    def _tell(self, cell: Mapping[str, Any], trials: Sequence[Finished]) -> None:
+        name = f"{self.study}/{cell['row']}/{cell['student']}/{cell['init']}/{cell['task']}/{cell['id']}"
+        keys = [(name, json.dumps(trial.run), trial.score is None) for trial in trials]
+        if self._storage is None and not self._told.issuperset(keys):
+            self._connect()
+        if self._told.issuperset(keys):
+            return
+        study = self._study(name)
+        for known in study.get_trials(deepcopy=False):  # another driver may have told some since; only those are read
+            self._told.add((name, json.dumps(known.user_attrs.get("run")), known.state.name == "FAIL"))
+        ledger = Ledger(self.out)  # not the driver's, which is not meant for two threads
+        for key, trial in zip(keys, trials, strict=True):
+            if key not in self._told:
+                record = ledger.read(trial.run) or trial.record
+                study.add_trial(_in_optunas_terms(cell, trial, record))
+                self._told.add(key)
+                self._steps += 1
+
+    def _study(self, name: str) -> optuna.Study:
+        import optuna
+
+        if name not in self._studies:  # another driver may be making the same one
+            self._studies[name] = optuna.create_study(
+                study_name=name, storage=self._storage, direction="maximize", load_if_exists=True
             )
-            for trial in trials:
-                if trial.run not in told:
-                    attributes = {"run": trial.run, "metrics": trial.record.get("metrics", {})}
-                    storage.create_new_trial(
-                        number, frozen(cell["space"], trial.hyperparameters, trial.score, user_attrs=attributes)
-                    )
-        storage.remove_session()
-        storage.engine.dispose()
-    except (SQLAlchemyError, optuna.exceptions.StorageInternalError, optuna.exceptions.DuplicatedStudyError) as error:
-        return f"Optuna's database {path} could not be brought up to date ({type(error).__name__}); no result is lost"
-    return ""
+        return self._studies[name]
+
+    def _connect(self) -> None:
+        import optuna
+        import sqlalchemy
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        url = self.where.url or sqlalchemy.URL.create("sqlite", database=str(self.where.file)).render_as_string()
+        arguments: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew between two trials
+        if self.where.file is not None:
+            arguments["connect_args"] = {"timeout": LOCKED}
+        self._storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+        with self._storage.engine.connect() as connection:
+            rows = connection.execute(sqlalchemy.text(TOLD))
+            self._told = {(name, run, bool(failed)) for name, run, failed in rows}
+        self._steps += 1
+
+    def _disconnect(self) -> None:
+        """Forget all that was read, so that the next attempt sees the database as it is."""
+        storage, self._storage = self._storage, None
+        self._told, self._studies = set(), {}
+        if storage is not None:
+            storage.engine.dispose()
+
+
+def _known(file: Path) -> set[Told]:
+    """What a SQLite file holds, read without loading Optuna; nothing where that cannot be told so."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
+            return {(name, run, bool(failed)) for name, run, failed in connection.execute(TOLD)}
+    except sqlite3.Error:
+        return set()
+
+
+def _in_optunas_terms(cell: Mapping[str, Any], trial: Finished, record: Record) -> optuna.trial.FrozenTrial:
+    """With its curve as intermediate values, by epoch from 0, as pruners see it."""
+    own = record.get("by_task", {}).get(cell["task"], record)
+    return frozen(
+        cell["space"],
+        trial.hyperparameters,
+        trial.score,
+        pruned=bool(record.get("pruned")),
+        user_attrs={"run": trial.run, "metrics": own.get("metrics", {})},
+        intermediate_values=dict(enumerate(curve(record))),
+    )
+
+
+def _why(error: BaseException, password: str) -> str:
+    """The first line of what the database's driver said, without the password."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    line = next(iter(str(error).splitlines()), "")
+    line = f"{type(error).__name__}: {line}" if line else type(error).__name__
+    return line.replace(password, "***") if password else line

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from harness.errors import UserError
 from harness.ledger import Ledger, identity
-from harness.search.progress import Progress, distinct, progress
+from harness.search.index import Index
+from harness.search.progress import Progress, distinct
 
 Record = Mapping[str, Any]
 
@@ -34,6 +35,12 @@ class Listener(Protocol):
     def ended(self, specification: Mapping[str, Any], record: Record) -> None: ...
 
 
+class View(Protocol):
+    """Who is shown the trials of a cell whenever they may have changed."""
+
+    def cell(self, cell: Mapping[str, Any], found: Progress) -> None: ...
+
+
 @dataclass
 class Driver:
     """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts."""
@@ -42,9 +49,14 @@ class Driver:
     ledger: Ledger
     executor: Executor
     listener: Listener
+    view: View | None = None
+    _index: Index = field(init=False)
     _flying: dict[str, dict[str, Any]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
     _waiting: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # run -> the cells that need it, by id
+
+    def __post_init__(self) -> None:
+        self._index = Index(self.ledger)
 
     def run(self) -> int:
         """Work until nothing is missing. Returns how many runs were trained.
@@ -81,10 +93,12 @@ class Driver:
             for cell in self._waiting.pop(run, {}).values():
                 self._advance(cell)
             self._have(self.plan["first"], None)
+            self._index.keep()
+        self._index.save()
         return trained
 
     def progress(self, cell: dict[str, Any]) -> Progress:
-        return progress(cell, self.plan["defaults"], self._lookup)
+        return self._index.progress(cell, self.plan["defaults"], self._lookup)
 
     def _lookup(self, run: str) -> Record | None:
         record = self.ledger.read(run)
@@ -94,9 +108,11 @@ class Driver:
 
     def _advance(self, cell: dict[str, Any]) -> None:
         """Submit what the cell needs next, the runs it starts from first."""
-        missing = self.progress(cell).missing
-        if missing and self._have(cell["after"], cell):
-            for specification in missing:
+        found = self.progress(cell)
+        if self.view is not None:
+            self.view.cell(cell, found)
+        if found.missing and self._have(cell["after"], cell):
+            for specification in found.missing:
                 self._submit(specification, cell)
 
     def _have(self, runs: Iterable[str], cell: dict[str, Any] | None) -> bool:

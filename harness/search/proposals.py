@@ -67,12 +67,13 @@ def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistributi
 
 
 def frozen(
-    space: Space, hyperparameters: Mapping[str, Any], score: float | None, **more: Any
+    space: Space, hyperparameters: Mapping[str, Any], score: float | None, pruned: bool = False, **more: Any
 ) -> optuna.trial.FrozenTrial:
     """A finished trial in Optuna's terms; no score means that it failed."""
     import optuna
 
-    state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
+    states = optuna.trial.TrialState
+    state = states.FAIL if score is None else states.PRUNED if pruned else states.COMPLETE
     return optuna.trial.create_trial(
         params=dict(hyperparameters), distributions=distributions(space), value=score, state=state, **more
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
+from harness.search.proposals import size
 from harness.training.settings import GENERAL_TRAINING, TEACHER_TRAINING, TRAINING
 
 
@@ -63,3 +64,16 @@ def space_of(search: Mapping[str, Any], declared: Mapping[str, Hyperparameter], 
         else:
             space[key] = [check(key, value, declared) for value in values]
     return space
+
+
+def idle_pruner(settings: Mapping[str, Any], space: Mapping[str, Any], trials: int) -> set[str]:
+    """The pruner, where it can stop no trial: one needs another before it, and an epoch to save.
+
+    Hyperband's first rung is the first epoch, where it has seen nothing else: it needs a third.
+    """
+    name = settings.get("pruner", "none")
+    trials = min(trials, size(space) or trials)
+    epochs = max(space["epochs"]) if isinstance(space.get("epochs"), list) else settings.get("epochs", 0)
+    searched = "epochs" in space and not isinstance(space["epochs"], list)
+    enough = searched or epochs >= (3 if name == "hyperband" else 2)
+    return set() if name == "none" or (trials > 1 and enough) else {"pruner"}

@@ -17,7 +17,7 @@ from harness import registry
 from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.ledger import derive_seed
+from harness.ledger import derive_seed, remove
 from harness.modeling import combine
 from harness.training import machine, processes
 from harness.training.code_versions import code_versions
@@ -28,7 +28,8 @@ from harness.training.measuring import count_parameters, measure_speed
 from harness.training.multi_task import multi_task, multi_task_teacher
 from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
-from harness.training.scoring import Predictions, evaluate, further, pruner, selector
+from harness.training.pruning import pruner
+from harness.training.scoring import Predictions, evaluate, further, selector
 from harness.training.settings import PREDICTION
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, teacher_of
@@ -45,8 +46,8 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
         registry.load_file(path)
     torch.set_num_threads(specification["settings"].get("threads", 1))
     machine.check_precision(specification["settings"])
-    for part in place.run.glob(".checkpoint.pt.*.tmp") if processes.leads() else ():
-        part.unlink()  # left by a process that was killed while it wrote
+    for part in place.run.glob(".*.tmp") if processes.leads() else ():
+        remove(part)  # left by a process that was killed while it wrote
     clock, began = Clock(), time.perf_counter()
     machine.reset_peak_memory()
     jobs: dict[str, Any] = {
@@ -115,7 +116,7 @@ def _teacher(
             selector(task, specification, examples, clock),
             place.run / "checkpoint.pt",
             clock,
-            pruner(settings["pruner"], specification.get("before", [])),
+            pruner(specification),
             tell,
         )
         record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
@@ -165,7 +166,7 @@ def _student(
         selector(task, specification, examples, clock),
         place.run / "checkpoint.pt",
         clock,
-        pruner(settings["pruner"], specification.get("before", [])),
+        pruner(specification),
         tell,
     )
     scores, predictions = evaluate(student, task, settings, examples, clock)

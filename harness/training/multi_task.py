@@ -25,7 +25,8 @@ from harness.training.examples import Examples, examples_of, own_settings, reade
 from harness.training.joint import Joint, JointData, JointObjective, save_joint
 from harness.training.loop import Clock, Stage, Tell, train
 from harness.training.place import Place, teacher_source, teacher_tokenizer
-from harness.training.scoring import Predictions, evaluate, further, pruner, selector
+from harness.training.pruning import pruner
+from harness.training.scoring import Predictions, evaluate, further, selector
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, TeacherOutputs
 
@@ -137,7 +138,7 @@ def _train(
         select,
         place.run / "checkpoint.pt",
         clock,
-        pruner(settings["pruner"], specification.get("before", [])),
+        pruner(specification),
         tell,
     )
     by_task: dict[str, Any] = {}

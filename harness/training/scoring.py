@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -101,22 +101,3 @@ def further(
         f"{test.split.name}/predictions": np.asarray(predictions_of(task, logits_of(test.split).numpy()))
         for test in tests
     }
-
-
-def pruner(name: str, before: Sequence[Sequence[float]]) -> Callable[[list[float]], bool]:
-    """Optuna's median pruner over the selection curves of the cell's earlier trials, which the specification holds."""
-    if name == "none" or not before:
-        return lambda scores: False
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
-    for curve in before:
-        study.add_trial(optuna.trial.create_trial(value=max(curve), intermediate_values=dict(enumerate(curve))))
-    trial = study.ask()
-
-    def should_prune(scores: list[float]) -> bool:
-        trial.report(scores[-1], len(scores) - 1)
-        return bool(trial.should_prune())
-
-    return should_prune

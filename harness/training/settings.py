@@ -22,14 +22,14 @@ TRAINING: dict[str, Hyperparameter] = {
     "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher
     "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
-    "pruner": Hyperparameter("none", choices=("none", "median")),
+    "pruner": Hyperparameter("none", choices=("none", "median", "hyperband")),
     "precision": Hyperparameter("float32", choices=("float32", "bfloat16")),  # of the model; losses are float32
     "threads": Hyperparameter(1, low=1),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
 }
 
-# Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is.
-TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_"))}
+# Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is, and there is one trial.
+TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "pruner"))}
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
 _SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction")
