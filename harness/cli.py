@@ -83,7 +83,11 @@ def parser() -> Parser:
         description="Train what is missing and print the table. A second call trains nothing.",
     )
     run.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the number of cores)")
-    run.add_argument("--executor", default="local", choices=("local",), help="where runs execute")
+    run.add_argument("--executor", default="local", choices=("local", "ray"), help="local (default) or ray")
+    run.add_argument("--address", metavar="HOST:PORT", help="ray: join this cluster (default: start Ray here)")
+    run.add_argument("--cpus-per-run", type=float, metavar="N", help="ray: CPUs that a run takes (default: 1)")
+    run.add_argument("--gpus-per-run", type=float, metavar="N", help="ray: GPUs or a part of one (default: 0)")
+    run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     commands.add_parser(
         "pretrain",
         parents=[selection],

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness import registry
 from harness.errors import UserError, near, unknown
+from harness.executors import choosing
 from harness.ledger import Ledger, atomic_write, check_writable
 from harness.viewing import plan_file, say, table_of
 
@@ -21,8 +22,8 @@ DISTILLED = ("general", "multi_task")  # runs whose students others start from
 
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
-    from harness.executors.local import LocalExecutor
     from harness.search import plan as planning
+    from harness.search.database import database
     from harness.search.request import Request, check_early
 
     request = Request.of(options)
@@ -32,16 +33,16 @@ def run(options: Namespace) -> int:
             "run by itself"
         )
     check_early(request)
-    measures = request.study in registry.STUDIES.names() and registry.STUDIES.get(request.study).procedure == "speed"
-    workers = 1 if measures else _workers(options.workers)  # what is timed shares the machine with nothing of ours
+    start = choosing.executor(options)
     out = Path(options.out)
     check_writable(out)
+    storage = database(options.storage, out)
     ledger = Ledger(out, create=True)
-    with ledger.lock(), closing(LocalExecutor(workers)) as executor:
+    with ledger.lock(), closing(start(out)) as executor:
         plan = planning.resolve(request)
         _check_pretrained(plan, ledger)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
-        trained = _train(plan, ledger, executor)
+        trained = _train(plan, ledger, executor, storage)
         for sentence in ledger.damaged.values():
             say(sentence)
         table = table_of(plan, ledger)
@@ -59,22 +60,20 @@ def plan(options: Namespace) -> int:
     """Print every cell, run and refusal, and an estimate of the time. Trains and writes nothing."""
     from harness.search import plan as planning
     from harness.search.estimate import estimate
-    from harness.search.progress import progress
     from harness.search.request import Request, check_early
-    from harness.search.results import budget, general_recipe, protocol, recipe
+    from harness.search.results import budget, general_recipe, protocol, recipe, replayed
 
     request = Request.of(options)
     check_early(request)
     worked_out = planning.resolve(request, lenient=True)
     out = Path(options.out)
     ledger = Ledger(out) if (out / "harness.json").exists() else None
-    missing, counted = 0, set()
-    for cell in worked_out["cells"]:
+    replays, missing, counted = replayed(worked_out, ledger), 0, set()
+    for cell, found in zip(worked_out["cells"], replays, strict=True):
         label = f"{cell['id']}  {cell['task']:<14} {cell['init']:<18} {cell['student']:<12} {cell['row']}"
         if cell["refused"]:
             print(f"{label}  refused: {cell['refused']}")
             continue
-        found = progress(cell, worked_out["defaults"], ledger.read if ledger else lambda run: None)
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell["seeds"] - 1
         missing += 0 if cell["search"] in counted else wanted - done
@@ -92,7 +91,7 @@ def plan(options: Namespace) -> int:
         print(sentence)
     for notice in worked_out["notices"]:
         print(f"note: {notice}")
-    print(estimate(worked_out, ledger, missing, _workers(options.workers)))
+    print(estimate(worked_out, replays, missing, choosing.workers(options.workers)))
     return 0
 
 
@@ -153,13 +152,6 @@ def new(options: Namespace) -> int:
 # ---------------------------------------------------------------- shared
 
 
-def _workers(asked: int | None) -> int:
-    if asked is not None and asked < 1:
-        raise UserError(f"--workers must be at least 1, not {asked}")
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return asked or available
-
-
 def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
     """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
     from harness.training.starting import check_pretrained
@@ -182,34 +174,21 @@ def _distilled(ledger: Ledger, run: str) -> bool:
     return record.get("status") == "finished" and record["specification"]["kind"] in DISTILLED
 
 
-def _train(plan: Plan, ledger: Ledger, executor: Any) -> int:
-    from harness.search.database import synchronise
+def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any) -> int:
+    from harness.search.database import View
     from harness.search.display import display
     from harness.search.driver import Driver
 
+    view = View(plan["study"], ledger.out, storage)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
-    database = ledger.out / "optuna.db"
     try:
         with display(plan) as listener:
-            return Driver(plan, ledger, executor, listener).run()
+            return Driver(plan, ledger, executor, listener, view).run()
     finally:
         executor.close()
-        trouble = synchronise(plan, ledger, database) if _changed(plan, ledger, database) else ""
-        if trouble:
+        if trouble := view.close():
             say(trouble)
-
-
-def _changed(plan: Plan, ledger: Ledger, database: Path) -> bool:
-    """True if the database is older than the newest record, or is gone."""
-    if not database.exists():
-        return True
-    then = database.stat().st_mtime
-    return any(
-        (ledger.folder(run) / "record.json").stat().st_mtime > then
-        for run in ledger.runs()
-        if (ledger.folder(run) / "record.json").exists()
-    )
 
 
 def _write_reports(plan: Plan, table: Any, ledger: Ledger, changed: bool) -> Sequence[Path]:

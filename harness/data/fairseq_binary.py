@@ -27,7 +27,7 @@ _BROKEN = (ValueError, AssertionError, IndexError, KeyError, OSError, OverflowEr
 
 def holds(task: Task, source: str) -> bool:
     """True if the task's examples are there in fairseq's layout, and not in the official one, which comes first."""
-    return bool(task.folder) and not (Path(source) / task.folder).is_dir() and _folder(task, source).is_dir()
+    return bool(task.folder) and not (Path(source) / task.folder).is_dir() and folder_of(task, source).is_dir()
 
 
 def files(task: Task, source: str) -> list[Path]:
@@ -36,8 +36,8 @@ def files(task: Task, source: str) -> list[Path]:
     Raises UserError where fairseq is not installed or there is no encoder.json; the others may be missing.
     """
     if find_spec("fairseq") is None:
-        raise UserError(f"reading {_folder(task, source)} needs fairseq, which is not installed: {INSTALL}")
-    found, folder = [_encoder(task, source)], _folder(task, source)
+        raise UserError(f"reading {folder_of(task, source)} needs fairseq, which is not installed: {INSTALL}")
+    found, folder = [_encoder(task, source)], folder_of(task, source)
     names = [_name(task, split) for split in ("train", *task.dev_splits)]
     for part in _inputs(task):
         found.append(folder / part / "dict.txt")
@@ -56,7 +56,7 @@ def cells(task: Task, source: str, split: str) -> Iterator[tuple[str, list[str]]
     """
     from harness.modeling import gpt2_bpe  # not before: it needs torch
 
-    folder, name = _folder(task, source), _name(task, split)
+    folder, name = folder_of(task, source), _name(task, split)
     decode = gpt2_bpe.decoder(_encoder(task, source))
     parts = [_Part(folder / part, name, gpt2_bpe.dictionary(folder / part / "dict.txt")) for part in _inputs(task)]
     labels: list[str] | None = None
@@ -105,7 +105,7 @@ class _Part:
             raise UserError(f"{self.path}, example {i}: {error}") from error
 
 
-def _folder(task: Task, source: str) -> Path:
+def folder_of(task: Task, source: str) -> Path:
     return Path(source) / f"{task.folder}-bin"
 
 
@@ -122,11 +122,11 @@ def _name(task: Task, split: str) -> str:
 
 
 def _encoder(task: Task, source: str) -> Path:
-    for folder in (Path(source), _folder(task, source)):
+    for folder in (Path(source), folder_of(task, source)):
         if (folder / "encoder.json").is_file():
             return folder / "encoder.json"
     raise UserError(
-        f"{_folder(task, source)} holds GPT-2 pieces, which GPT-2's encoder.json turns into text: put it in {source}"
+        f"{folder_of(task, source)} holds GPT-2 pieces, which GPT-2's encoder.json turns into text: put it in {source}"
     )
 
 

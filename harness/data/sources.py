@@ -107,6 +107,16 @@ def load_test(task: Task, source: str) -> tuple[tuple[NumberedSplit, ...], str]:
     return found, hashlib.sha256(whole.encode()).hexdigest()
 
 
+def parts(task: Task, source: str) -> list[Path]:
+    """What of a data folder a task is read from: its own folder; in fairseq's layout also the files beside that."""
+    if source in ("embedded", "hub"):
+        return []
+    root = Path(source)
+    if (root / task.folder).is_dir():
+        return [root / task.folder]
+    return [fairseq_binary.folder_of(task, source), *sorted(path for path in root.iterdir() if path.is_file())]
+
+
 def _check_source(task: Task, source: str) -> None:
     if not task.folder and source != "embedded":
         raise UserError(f"task {task.name} exists in the embedded suite alone, not in {source}: leave out --data")

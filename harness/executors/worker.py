@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 import traceback
+from collections.abc import Callable
+from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,19 +28,17 @@ def serve(connection: Connection) -> None:
             run, specification, place = connection.recv()
         except EOFError:
             return
-        connection.send(
-            attempt(run, specification, place, lambda entry, run=run: connection.send(("epoch", run, entry)))
-        )
+        tell = partial(_tell, connection, run)
+        connection.send(attempt(run, partial(_perform, specification, place, tell)))
 
 
-def attempt(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, ...]:
-    """Do one run; the message that says how it ended."""
+def attempt(run: str, work: Callable[[], tuple[Any, Any]]) -> tuple[Any, ...]:
+    """Do one run by calling `work`, which returns (record, predictions); the message that says how it ended."""
     from harness.executors import preload  # noqa: F401 - where no fork server has done it already
-    from harness.training.jobs import perform
     from harness.training.loop import TrainingFailure
 
     try:
-        record, predictions = perform(specification, place, tell)
+        record, predictions = work()
         return "finished", run, record, predictions
     except UserError as error:
         return "refused", run, str(error)
@@ -46,6 +46,16 @@ def attempt(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, .
         return "failed", run, str(error), traceback.format_exc()
     except Exception as error:  # one failing run never stops the rest; its traceback is kept
         return "failed", run, f"{type(error).__name__}: {error}", traceback.format_exc()
+
+
+def _perform(specification: Any, place: Any, tell: Any) -> tuple[Any, Any]:
+    from harness.training.jobs import perform
+
+    return perform(specification, place, tell)
+
+
+def _tell(connection: Connection, run: str, entry: Any) -> None:
+    connection.send(("epoch", run, entry))
 
 
 def _end_with_parent() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from torch import nn
 
 from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, words_of
@@ -38,9 +37,8 @@ def augmented(split: Split, specification: Mapping[str, Any], place: Place, sour
     value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
     texts = [split.text_a, split.text_b, split.labels.tolist()]
     key = digest([value, copies, probability, specification.get("masked_teacher"), digest(texts)])
-    path = place.cache / "augmented" / f"{key[:16]}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):  # the first worker makes it, the others wait
+    path = place.cache / "augmented" / key[:16] / "texts.json"
+    with place.once(path.parent):
         if not path.exists():
             replacer = _replacer(value, split, specification, place, source)
             made = augment(split, replacer, copies, probability, 0, masking=value in (MASKING, WITH_TAGS))

@@ -177,13 +177,14 @@ def train(
                     history.best = dict(entry)
                     best_weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
             history.curve.append(entry)
-            tell(entry)
             if stage.selects and should_prune([e["selection"] for e in history.curve if e["selection"] is not None]):
                 history.pruned = True
-                break
-            if unsaved >= CHECKPOINT_STEPS and (number, epoch + 1) != (len(stages) - 1, stage.epochs):
+            elif unsaved >= CHECKPOINT_STEPS and (number, epoch + 1) != (len(stages) - 1, stage.epochs):
                 unsaved = 0
                 save(epoch + 1, epoch_state)
+            tell(entry)  # what is told is saved: whoever listens may take the checkpoint away
+            if history.pruned:
+                break
         if best_weights is not None:
             model.load_state_dict(best_weights)
     return history

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -20,7 +19,7 @@ from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
 from harness.ledger import atomic_file, atomic_write, canonical, digest
 from harness.training.loop import precision
-from harness.training.place import Place, teacher_source
+from harness.training.place import Once, Place, alone, teacher_source
 from harness.training.teacher_cache import checksum
 from harness.training.teacher_outputs import Encoder, weights_hash
 
@@ -107,7 +106,7 @@ class MaskedTeacher(CorpusTeacher):
                 ]
             )
             path = self.place.cache / "masked" / key[:16] / f"epoch-{epoch}"
-            stored = StoredTargets(path, self.vocabulary)
+            stored = StoredTargets(path, self.vocabulary, self.place.once)
             self.divergence = stored.fill(
                 self.data, epoch, number, lambda b: self._compute(b, Want(mlm_logits=True)).mlm_logits, self.device
             )
@@ -123,8 +122,8 @@ class StoredTargets:
     KL(p || read), in nats, whose mean over all positions is stored with them.
     """
 
-    def __init__(self, folder: Path, vocabulary: int):
-        self.folder, self.vocabulary = folder, vocabulary
+    def __init__(self, folder: Path, vocabulary: int, once: Once = alone):
+        self.folder, self.vocabulary, self._once = folder, vocabulary, once
         self._open: tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]] | None = None
 
     def fill(self, data: Any, epoch: int, number: int, compute: Any, device: torch.device) -> float:
@@ -132,8 +131,7 @@ class StoredTargets:
 
         The first process computes, others wait.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / ".lock"):
+        with self._once(self.folder):
             if (known := self._whole()) is not None:
                 return known
             divergence = 0.0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from filelock import FileLock
 
 from harness import registry
 
@@ -16,10 +19,33 @@ if TYPE_CHECKING:
     from harness.modeling.bases import Teacher
 
 
+class Exchange(Protocol):
+    """How workers that share no folder share the cache. Both are called with the cache's folder locked on this machine.
+
+    fetch: bring what others have made of the folder; offer: give them what was made here since.
+    """
+
+    def fetch(self, folder: Path) -> None: ...
+
+    def offer(self, folder: Path) -> None: ...
+
+
+Once = Callable[[Path], AbstractContextManager[None]]
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a folder of the cache on this machine: the first worker fills it, the others wait and find it done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        yield
+
+
 @dataclass(frozen=True)
 class Place:
     """run: the run's own folder; runs: the folder of all runs; files: hash -> path of the files that a specification
-    names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass.
+    names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass;
+    exchange: None where all workers see the same `cache`.
     """
 
     run: Path
@@ -32,6 +58,17 @@ class Place:
     argument: str
     plugins: tuple[str, ...]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
+    exchange: Exchange | None = None
+
+    @contextmanager
+    def once(self, folder: Path) -> Iterator[None]:
+        """Hold a folder of the cache, as it is on all machines, while what it lacks is made."""
+        with alone(folder):
+            if self.exchange is not None:
+                self.exchange.fetch(folder)
+            yield
+            if self.exchange is not None:
+                self.exchange.offer(folder)
 
 
 @functools.lru_cache(maxsize=2)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
@@ -61,9 +60,8 @@ class SentenceTeacher(CorpusTeacher):
             teacher = weights_of(self.specification["teacher"], self.place)
             key = digest([teacher, self.text.corpus.key, asked])
             folder = self.place.cache / "sentences" / key[:16]
-            folder.mkdir(parents=True, exist_ok=True)
             file, index = folder / "vectors.f32", folder / "index.json"
-            with FileLock(folder / ".lock"):
+            with self.place.once(folder):
                 known = json.loads(index.read_bytes()) if index.exists() and file.exists() else {}
                 if not known or checksum(file) != known["sha256"]:
                     with atomic_file(file) as written:

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
 from harness.ledger import atomic_write, cannot_write, canonical, digest
+from harness.training.place import Once, alone
 
 Compute = Callable[[Batch, Want], Outputs]
 RAGGED = {"hidden_states": 1, "attention_scores": 2, "values": 1, "mlm_logits": 1}  # how often the length multiplies
@@ -30,7 +30,9 @@ RAGGED = {"hidden_states": 1, "attention_scores": 2, "values": 1, "mlm_logits": 
 class TeacherCache:
     """The stored outputs of one teacher for one set of examples."""
 
-    def __init__(self, folder: Path, teacher: str, tokenizer: str, max_length: int, data: Encoded):
+    def __init__(
+        self, folder: Path, teacher: str, tokenizer: str, max_length: int, data: Encoded, once: Once = alone
+    ):
         """teacher: hash of its weights; tokenizer: its fingerprint. data: the examples, (N,) unique or repeated."""
         self.keys, first = np.unique(data.keys, return_index=True)  # repeated texts share a row
         self.data = data.subset(torch.from_numpy(first))
@@ -38,6 +40,7 @@ class TeacherCache:
         self.folder = (
             folder / digest([teacher, tokenizer, max_length, hashlib.sha256(self.keys.tobytes()).hexdigest()])[:16]
         )
+        self._once = once
         self._verified: set[tuple[str, int]] = set()
         self._open: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, tuple[int, ...]]] = {}
 
@@ -63,8 +66,7 @@ class TeacherCache:
 
     def fill(self, parts: list[tuple[str, int]], compute: Compute, batch_size: int, device: torch.device) -> int:
         """Store the parts that are missing, in one pass over the examples. Returns the number of teacher calls made."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / ".lock"):  # the first worker computes, the others wait and find it done
+        with self._once(self.folder):
             return self._fill(parts, compute, batch_size, device)
 
     def _fill(self, parts: list[tuple[str, int]], compute: Compute, batch_size: int, device: torch.device) -> int:

@@ -139,7 +139,7 @@ def _cache(place: Place, weights: Path, head: str, max_length: int, train: Encod
     if key not in _CACHES:
         fingerprint = tokenizer_fingerprint(teacher_source(place.teacher, place.argument).tokenizer())
         name = f"{weights_hash(weights)}/{head}" if head else weights_hash(weights)
-        _CACHES[key] = TeacherCache(place.cache, name, fingerprint, max_length, train)
+        _CACHES[key] = TeacherCache(place.cache, name, fingerprint, max_length, train, place.once)
     return _CACHES[key]
 
 

@@ -134,7 +134,7 @@ class UntunedTeacher:
         fingerprint = tokenizer_fingerprint(teacher_tokenizer(self.place))
         length = self.specification["settings"]["max_length"]
         self.keys = pairs.keys
-        self._cache = TeacherCache(self.place.cache, teacher, fingerprint, length, pairs)
+        self._cache = TeacherCache(self.place.cache, teacher, fingerprint, length, pairs, self.place.once)
         self._cache.fill([("sentence", -1)], self._compute, BATCH, machine.device())
         self.how = {"sentence": "stored"}
 

@@ -1,0 +1,62 @@
+"""Which executor the command line asks for."""
+
+from __future__ import annotations
+
+import math
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.errors import UserError
+
+
+def executor(options: Namespace) -> Callable[[Path], Any]:
+    """What starts the executor, given the folder of results. Raises UserError for flags that do not go together."""
+    measures = options.study in registry.STUDIES.names() and registry.STUDIES.get(options.study).procedure == "speed"
+    if options.executor == "local":
+        for name in ("address", "cpus_per_run", "gpus_per_run"):
+            if getattr(options, name) is not None:
+                raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
+        processes = 1 if measures else workers(options.workers)  # what is timed shares the machine with nothing of ours
+        return lambda out: _local(processes)
+    if measures:
+        raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
+    if options.workers is not None:
+        raise UserError("--workers has no effect with --executor ray: how many runs share a node is for --cpus-per-run")
+    cpus = _amount("--cpus-per-run", options.cpus_per_run, 1.0)
+    gpus = _amount("--gpus-per-run", options.gpus_per_run, 0.0)
+    if gpus > 1:
+        raise UserError("--gpus-per-run must be at most 1: a run computes on one GPU")
+    if cpus == 0:
+        raise UserError("--cpus-per-run must be more than 0: otherwise every run would start at once")
+    return lambda out: _ray(options.address or "", cpus, gpus, out)
+
+
+def workers(asked: int | None) -> int:
+    """How many runs go on at the same time on this machine: as asked, or one a core."""
+    if asked is not None and asked < 1:
+        raise UserError(f"--workers must be at least 1, not {asked}")
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return asked or available
+
+
+def _amount(flag: str, asked: float | None, default: float) -> float:
+    amount = default if asked is None else asked
+    if not 0 <= amount < math.inf or (amount > 1 and amount != int(amount)):
+        raise UserError(f"{flag} must be a whole number or a part of one, such as 0.5, not {amount:g}")
+    return amount
+
+
+def _local(processes: int) -> Any:
+    from harness.executors.local import LocalExecutor
+
+    return LocalExecutor(processes)
+
+
+def _ray(address: str, cpus: float, gpus: float, out: Path) -> Any:
+    from harness.executors.ray_cluster import RayExecutor
+
+    return RayExecutor(address, cpus, gpus, out, workers(None))

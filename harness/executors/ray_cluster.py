@@ -1,0 +1,291 @@
+"""Runs as tasks of a Ray cluster, which places them, watches over them and starts them again. See `ray_node`."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import queue
+import re
+import socket
+import sys
+import threading
+import time
+import uuid
+from contextlib import ExitStack, redirect_stdout, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.ledger import canonical
+
+PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough; after 60 Ray ends this process
+LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
+IDENTITY = re.compile(r"\b[0-9a-f]{16}\b")  # of a run, within a specification
+
+
+class RayExecutor:
+    """Runs on the cluster at `address`, or on this machine alone if that is empty.
+
+    cpus, gpus: what each run takes; a part of a GPU may be given. Raises UserError if Ray is not installed, the
+    cluster is not there, or no node of it has so much.
+    """
+
+    def __init__(self, address: str, cpus: float, gpus: float, out: Path, here: int):
+        """out: the driver's folder of results; here: CPUs to use if Ray is started on this machine."""
+        self._ray = ray = _imported(address)
+        from harness.executors import ray_node
+        from harness.executors.ray_depot import Depot
+
+        self._cpus, self._gpus, self._node = cpus, gpus, ray_node
+        self._session, self._code = uuid.uuid4().hex[:12], ray_node.code_here()
+        self._messages: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self._tasks: dict[str, Any] = {}  # run -> its task
+        self._since = 0.0  # when the cluster was first found unfit for work, 0 while it is fit
+        self._silent = threading.Event()  # set when the depot will tell no more
+        with ExitStack() as ends:
+            ends.enter_context(redirect_stdout(_FirstLines()))  # Ray prints where the table belongs
+            _start(ray, address, here)
+            ends.callback(ray.shutdown)
+            self._head = ray.get_runtime_context().gcs_address
+            if trouble := self._trouble():
+                raise trouble
+            if not gpus and ray.cluster_resources().get("GPU"):
+                print("no run uses a GPU of the cluster: --gpus-per-run 1, or a part such as 0.25", file=sys.stderr)
+            # The depot has nothing that is not on disk, so Ray may start it again.
+            depot = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=32)(Depot)
+            here_only = self._on(ray.get_runtime_context().get_node_id())
+            self._depot = depot.options(scheduling_strategy=here_only).remote(str(out.resolve()))
+            # Ray starts a run again whose worker or node died; the depot counts how often.
+            self._train = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(ray_node.train)
+            self._listen()
+            self._ends = ends.pop_all()
+
+    def submit(self, run: str, specification: Any, place: Any) -> None:
+        """Hand a run to Ray."""
+        place = _absolute(place)
+        task = self._train.remote(
+            self._depot, self._session, self._code, run, specification, place, _parts(specification, place)
+        )
+        self._tasks[run] = task
+        task.future().add_done_callback(lambda future: self._messages.put(("ended", run, future)))
+
+    def next(self) -> tuple[Any, ...]:
+        """Wait for the next message of any run, as `worker.serve` describes them.
+
+        Raises UserError if for half a minute no node has been large enough for a run, or the cluster is gone.
+        """
+        while True:
+            try:
+                kind, run, *rest = self._messages.get(timeout=LOOK)
+            except queue.Empty:
+                self._look()
+                continue
+            if kind == "lost":
+                raise rest[0]
+            if run not in self._tasks:
+                continue  # what a run told arrived after its end
+            if kind == "epoch":
+                return kind, run, rest[0]
+            del self._tasks[run]
+            return self._ended(run, rest[0])
+
+    def close(self) -> None:
+        """Cancel every run; what was trained continues from its checkpoint another time. A second call does nothing."""
+        ray = self._ray
+        if not ray.is_initialized():
+            return
+        with suppress(ray.exceptions.RayError):  # it may go now
+            if _answers(self._head):
+                for task in self._tasks.values():
+                    ray.cancel(task, force=True)
+                self._tidy()
+                self._depot.end.remote()
+                self._silent.wait(LOOK)
+                ray.kill(self._depot)
+        self._ends.close()
+        self._node.sweep()
+
+    # ------------------------------------------------------------ messages
+
+    def _listen(self) -> None:
+        """Ask for news; when some arrive, pass them on and ask again, until there are none."""
+        self._depot.news.remote().future().add_done_callback(self._heard)
+
+    def _heard(self, future: Any) -> None:
+        try:
+            found = future.result()
+        except self._ray.exceptions.RayError:
+            self._messages.put(("lost", "", self._gone()))
+            self._silent.set()
+            return
+        for run, entry in found:
+            self._messages.put(("epoch", run, entry))
+        if found:
+            self._listen()
+        else:
+            self._silent.set()
+
+    def _ended(self, run: str, future: Any) -> tuple[Any, ...]:
+        try:
+            message: tuple[Any, ...] = future.result()
+            return message
+        except self._ray.exceptions.RayTaskError as error:  # before the run could begin there
+            if isinstance(error.cause, ModuleNotFoundError):
+                raise UserError(
+                    f'a node of the cluster has no {error.cause.name}: pip install "distill-harness[ray]", of the same '
+                    "version, on every node"
+                ) from error
+            return "failed", run, f"{type(error.cause).__name__}: {error.cause}", str(error)
+        except self._ray.exceptions.RayError as error:
+            if not _answers(self._head):
+                raise self._gone() from error
+            return "failed", run, f"Ray gave it up: {type(error).__name__}", str(error)
+
+    def _gone(self) -> UserError:
+        return UserError(
+            f"the Ray cluster at {self._head} is gone: finished runs are kept, and the same command goes on with a "
+            "cluster that runs"
+        )
+
+    # ------------------------------------------------------------ the cluster
+
+    def _look(self) -> None:
+        """Raise UserError if the cluster has been unfit for work for a while; others may join, or come back."""
+        trouble = self._trouble()
+        self._since = (self._since or time.monotonic()) if trouble else 0.0
+        if trouble and time.monotonic() - self._since > PATIENCE:
+            raise trouble
+
+    def _trouble(self) -> UserError | None:
+        """Why no run can start at the moment; None if one can, once there is room."""
+        if not _answers(self._head):
+            return self._gone()
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        asked = {"CPU": self._cpus, "GPU": self._gpus}
+        if any(all(node.get(name, 0) >= number for name, number in asked.items()) for node in nodes):
+            return None
+        largest = max(((node.get("GPU", 0), node.get("CPU", 0)) for node in nodes), default=(0, 0))
+        return UserError(
+            f"no node of the Ray cluster has what a run takes, {_amount(self._gpus, self._cpus)}: the largest of "
+            f"{len(nodes)} has {_amount(*largest)} (--cpus-per-run, --gpus-per-run)"
+        )
+
+    def _tidy(self) -> None:
+        """Have every node remove what it keeps for this driver."""
+        discard = self._ray.remote(num_cpus=0, max_retries=0)(self._node.discard)
+        nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
+        tasks = [discard.options(scheduling_strategy=self._on(node)).remote(self._session) for node in nodes]
+        self._ray.wait(tasks, num_returns=len(tasks), timeout=LOOK)
+
+    def _on(self, node: str) -> Any:
+        """A strategy: on this node or nowhere."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+class _FirstLines(io.TextIOBase):
+    """What Ray has to say of nodes and memory: the first line of each message, on standard error as progress is."""
+
+    def write(self, text: str) -> int:
+        if line := text.strip().partition("\n")[0]:
+            print(line, file=sys.stderr, flush=True)
+        return len(text)
+
+
+def _imported(address: str) -> Any:
+    """The ray module, whose settings are read when it is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_COLOR_PREFIX", "0")
+    if not address:
+        # Where several machines cannot join, Ray listens on the loopback address alone.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise UserError('--executor ray needs Ray: pip install "distill-harness[ray]"') from error
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    return ray
+
+
+def _start(ray: Any, address: str, here: int) -> None:
+    """Join the cluster at `address`; without one, start Ray with `here` CPUs of this machine."""
+    common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    if not address:
+        ray.init("local", num_cpus=here, include_dashboard=False, **common)
+        return
+    host = _check_address(address)
+    # On a loopback address Ray cannot tell by itself which node the driver is on.
+    own: dict[str, Any] = {"_node_ip_address": host} if host.startswith("127.") else {}
+    try:
+        ray.init(address, **own, **common)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"the Ray cluster at {address} cannot be joined ({str(error).strip().splitlines()[0]}): start a node of it "
+            f"on this machine with ray start --address={address}; where it asks for a token, set RAY_AUTH_MODE=token"
+        ) from error
+
+
+def _check_address(address: str) -> str:
+    """The host of an address. Raises UserError for one that is malformed, or where nobody answers."""
+    if address == "auto":
+        return ""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "://" in address:
+        raise UserError(f"--address is HOST:PORT of a Ray cluster's head node, or auto, not {address!r}")
+    if not _answers(address):
+        raise UserError(f"no Ray cluster answers at {address}")
+    return host
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=LOOK).close()
+    except OSError:
+        return False
+    return True
+
+
+def _amount(gpus: float, cpus: float) -> str:
+    """Such as "2 CPUs and 0.5 GPUs"."""
+    return f"{cpus:g} CPUs and {gpus:g} GPUs"
+
+
+# ---------------------------------------------------------------- what a run needs
+
+
+def _absolute(place: Any) -> Any:
+    """The place with whole paths, which have a meaning on other machines."""
+
+    def whole(name: str, *kept: str) -> str:
+        return name if name in kept or not Path(name).exists() else str(Path(name).resolve())
+
+    folders = {name: getattr(place, name).resolve() for name in ("run", "runs", "cache")}
+    source = whole(place.source, "embedded", "hub")
+    corpus = whole(place.corpus, "", "embedded", "pydoc")
+    argument = whole(place.argument, "")
+    return replace(place, **folders, source=source, corpus=corpus, argument=argument)
+
+
+def _parts(specification: Any, place: Any) -> list[str]:
+    """The files and folders of the driver's machine that a run reads: data, teacher, plugins, and runs it starts from.
+
+    A specification names the runs that it starts from by their identities, wherever in it.
+    """
+    from harness.data import sources
+    from harness.data.tasks import TASKS
+
+    text = canonical(specification)
+    tasks = [name for name in (specification.get("task"), *specification.get("tasks", ())) if name in TASKS]
+    parts = [str(path) for task in tasks for path in sources.parts(TASKS[task], place.source)]
+    named = [place.argument, *([place.corpus] if "corpus" in specification else [])]
+    parts += [path for path in named if path.startswith("/")]
+    parts += [path for content, path in place.files.items() if content in text]
+    parts += place.plugins
+    for run in dict.fromkeys(IDENTITY.findall(text)):
+        if (place.runs / run / "weights").is_dir():
+            parts += [str(place.runs / run / "weights"), str(place.runs / run / "record.json")]
+    return list(dict.fromkeys(parts))

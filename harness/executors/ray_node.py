@@ -1,0 +1,254 @@
+"""What a Ray task does on a node: bring what the run needs, train it, send back what it made. No folder is shared."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import ray
+from filelock import FileLock
+
+from harness.errors import UserError
+from harness.executors import environment
+from harness.executors.ray_depot import CHUNK, Stamp, stamps_of
+from harness.executors.worker import attempt
+from harness.ledger import atomic_file, atomic_write
+from harness.training.place import Place
+
+DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
+PREFIX = "distill-harness-"
+PACKAGES = ("harness", "objectives", "students", "teachers")
+LIBRARIES = ("torch", "transformers", "numpy")
+
+
+def train(
+    depot: Any, session: str, code: str, run: str, specification: Any, place: Place, parts: Sequence[str]
+) -> tuple[Any, ...]:
+    """Do one run; the message that says how it ended, as `worker.serve` sends it.
+
+    place: as it is on the driver's machine; parts: the files and folders there that the run needs. session names what
+    a node keeps for one driver; code: the driver's `code_here`.
+    """
+    environment.prepare()  # before torch is loaded
+    if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    node = Node(depot, session, place, run)
+
+    def work() -> tuple[Any, Any]:
+        from harness.training.jobs import perform
+        from harness.training.loop import TrainingFailure
+
+        if code != code_here():
+            raise UserError(
+                f"node {ray.util.get_node_ip_address()} has another version of harness, {' or '.join(LIBRARIES)} than "
+                "the driver: install the same on every node"
+            )
+        if ask(depot.begin.remote(run)) > DEATHS:
+            raise TrainingFailure(f"its worker died {DEATHS} times (often for want of memory)")
+        here = node.fetch_all(parts)
+        record, predictions = perform(specification, here, node.tell)
+        if (here.run / "weights").is_dir():
+            node.send(here.run / "weights", whole=True)
+        (here.run / "checkpoint.pt").unlink(missing_ok=True)
+        return record, predictions
+
+    kind, _, *rest = attempt(run, work)
+    return kind, run, *(node.as_on_driver(part) if isinstance(part, str) else part for part in rest)
+
+
+def ask(answer: Any) -> Any:
+    """What the depot answers; what it raises, as it was there."""
+    try:
+        return ray.get(answer)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+
+
+class Node:
+    """The files of one driver that this node has, at the same places below `folder` as they have on its machine."""
+
+    def __init__(self, depot: Any, session: str, place: Place, run: str):
+        self.depot, self.place, self.run = depot, place, run
+        self.folder = folder_of(session)
+        self._sent: Stamp | None = None  # of the checkpoint
+
+    def here(self, path: Path | str) -> Path:
+        """Where a path of the driver's machine is on this node."""
+        return self.folder / Path(path).relative_to("/")
+
+    def there(self, path: Path) -> str:
+        """Where a path of this node is on the driver's machine."""
+        return str("/" / path.relative_to(self.folder))
+
+    def as_on_driver(self, text: str) -> str:
+        """The text with the paths of the driver's machine."""
+        return text.replace(str(self.folder), "")
+
+    def fetch_all(self, parts: Sequence[str]) -> Place:
+        """Bring what is not here yet. Returns the place with this node's paths."""
+        for part in parts:
+            self._bring(part)
+        checkpoint = self.place.run / "checkpoint.pt"
+        self.here(self.place.run).mkdir(parents=True, exist_ok=True)
+        if not self.here(checkpoint).exists():  # otherwise a worker died here: its own is newer
+            self._bring(str(checkpoint))
+        self._sent = _checkpoint(self.here(checkpoint))
+        place, known = self.place, {part: str(self.here(part)) for part in parts}
+        within = {place.source: str(self.here(place.source))} if place.source.startswith("/") else {}
+        return replace(
+            place,
+            run=self.here(place.run),
+            runs=self.here(place.runs),
+            cache=self.here(place.cache),
+            source=within.get(place.source, place.source),
+            corpus=known.get(place.corpus, place.corpus),
+            files={name: known.get(path, path) for name, path in place.files.items()},
+            argument=known.get(place.argument, place.argument),
+            plugins=tuple(known.get(path, path) for path in place.plugins),
+            exchange=self,
+        )
+
+    def tell(self, entry: dict[str, Any]) -> None:
+        """Send the checkpoint if there is a new one, and say how the run goes."""
+        checkpoint = self.here(self.place.run) / "checkpoint.pt"
+        found = _checkpoint(checkpoint)
+        if found is not None and found != self._sent:
+            self.send(checkpoint)
+            self._sent = found
+        self.depot.tell.remote(self.run, entry)
+
+    def send(self, path: Path, names: Sequence[str] | None = None, whole: bool = False) -> dict[str, Stamp]:
+        """Send a file, or these files of a folder, to the same place on the driver's machine. See `Depot.keep`."""
+        sender, there = uuid.uuid4().hex[:12], self.there(path)
+        for name in stamps_of(path) if names is None else names:
+            with open(path / name if name else path, "rb") as file:
+                start = 0
+                while (content := file.read(CHUNK)) or not start:
+                    ask(self.depot.write.remote(there, sender, name, start, content))
+                    start += len(content)
+                    if len(content) < CHUNK:
+                        break
+        found: dict[str, Stamp] = ask(self.depot.keep.remote(there, sender, whole))
+        return found
+
+    # ------------------------------------------------------------ the cache, see `place.Exchange`
+
+    def fetch(self, folder: Path) -> None:
+        """Bring the files of the driver's cache that are not here, or are others there now."""
+        known, there = _known(folder), ask(self.depot.stamps.remote(self.there(folder)))
+        changed = [name for name in there if tuple(known.get(name, ((), ()))[0]) != there[name]]
+        for name in sorted(changed, key=lambda name: name == "index.json"):
+            self._copy(f"{self.there(folder)}/{name}", folder / name)
+        if changed:
+            _remember(folder, there)
+
+    def offer(self, folder: Path) -> None:
+        """Send the files that are new or others since `fetch`."""
+        known, here = _known(folder), stamps_of(folder)
+        changed = [name for name in here if tuple(known.get(name, ((), ()))[1]) != here[name]]
+        if changed:
+            _remember(folder, self.send(folder, changed))
+
+    # ------------------------------------------------------------ shared
+
+    def _bring(self, path: str) -> None:
+        """Bring a file or folder, unless it is here. Once it has its name it is whole."""
+        place = self.here(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(place.with_name(f".{place.name}.lock")):
+            if place.exists():
+                return
+            aside = place.with_name(f".{place.name}.fetched.tmp")
+            shutil.rmtree(aside, ignore_errors=True)
+            for name in ask(self.depot.stamps.remote(path)):
+                self._copy(f"{path}/{name}" if name else path, aside / (name or "file"))
+            if (aside / "file").exists():
+                os.replace(aside / "file", place)
+                aside.rmdir()
+            elif aside.exists():
+                os.replace(aside, place)
+
+    def _copy(self, path: str, place: Path) -> None:
+        with atomic_file(place) as file:
+            while content := ask(self.depot.read.remote(path, file.tell())):
+                file.write(content)
+                if len(content) < CHUNK:
+                    break
+
+
+def _checkpoint(path: Path) -> Stamp | None:
+    return stamps_of(path).get("")
+
+
+def _known(folder: Path) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
+    """File -> (its stamp on the driver's machine, its stamp here) when the two were last the same."""
+    path = folder / ".exchanged.json"
+    found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+    return found
+
+
+def _remember(folder: Path, there: dict[str, Stamp]) -> None:
+    here = stamps_of(folder)
+    both = {name: (there[name], here[name]) for name in here if name in there}
+    atomic_write(folder / ".exchanged.json", json.dumps(both).encode())
+
+
+@functools.cache
+def code_here() -> str:
+    """A fingerprint of what decides the numbers on this machine: our code and the libraries' versions."""
+    whole = hashlib.sha256(repr([version(name) for name in LIBRARIES]).encode())
+    for package in PACKAGES:
+        found = importlib.util.find_spec(package)
+        root = Path(str(found and found.origin)).parent
+        for path in sorted(root.rglob("*.py")):
+            whole.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return whole.hexdigest()
+
+
+# ---------------------------------------------------------------- what a node keeps
+
+
+@functools.cache
+def folder_of(session: str) -> Path:
+    """This node's folder for one driver, held as long as this process lives. Removes those that nobody holds."""
+    node = ray.get_runtime_context().get_node_id()[:12]
+    folder = Path(tempfile.gettempdir()) / f"{PREFIX}{session}-{node}"
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)
+        fcntl.flock(handle, fcntl.LOCK_SH)  # never given back: it ends with the process
+        if (folder / ".held").exists():
+            break
+        os.close(handle)  # another worker took it for a folder of nobody just now
+    sweep()
+    return folder
+
+
+def sweep() -> None:
+    """Remove the folders of this machine whose drivers and workers are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's, or another worker removes it
+            handle = os.open(folder / ".held", os.O_RDWR)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
+
+
+def discard(session: str) -> None:
+    """Remove this node's folder for a driver that ends."""
+    shutil.rmtree(folder_of(session), ignore_errors=True)

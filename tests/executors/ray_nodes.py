@@ -1,0 +1,105 @@
+"""A Ray cluster of several nodes on this machine's loopback addresses, in a process of its own.
+
+python -m tests.executors.ray_nodes FOLDER NODES CPUS HEAD_CPUS
+prints its address, then obeys "remove", "add" and "quit".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.conftest import ROOT, environment
+
+# Dead nodes are noticed in a second; the ports of loopback addresses are nobody else's.
+HEALTH = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 500,
+    "health_check_failure_threshold": 2,
+}
+RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def ray_environment() -> dict[str, str]:
+    """Of the cluster, and of every driver that joins it."""
+    return {**environment(), **RAY}
+
+
+class Nodes:
+    """The cluster as a test sees it."""
+
+    def __init__(self, process: subprocess.Popen[str]):
+        self.process = process
+        self.address = self._answer()
+
+    def remove(self) -> None:
+        """Take the newest node away, as if its machine had stopped."""
+        self._say("remove")
+
+    def add(self) -> None:
+        self._say("add")
+
+    def _say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        print(word, file=self.process.stdin, flush=True)
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("nodes "), f"the cluster said {line!r}"
+        return line.split()[1]
+
+
+@contextmanager
+def nodes(folder: Path, count: int = 2, cpus: int = 1, head_cpus: int = 1) -> Iterator[Nodes]:
+    """A cluster of `count` nodes, the head counted, whose logs are under `folder`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.executors.ray_nodes", str(folder), str(count), str(cpus), str(head_cpus)],
+        env=ray_environment(),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield Nodes(process)
+    finally:
+        process.communicate("quit\n", timeout=60)
+
+
+def serve(folder: str, count: int, cpus: int, head_cpus: int) -> None:
+    from ray.cluster_utils import Cluster
+
+    first = {"node_ip_address": "127.0.0.2", "num_cpus": head_cpus, "temp_dir": folder, "_system_config": HEALTH}
+    cluster = Cluster(initialize_head=True, head_node_args={**first, "include_dashboard": False})
+    added = []
+
+    def add() -> None:
+        added.append(cluster.add_node(node_ip_address=f"127.0.0.{3 + len(added)}", num_cpus=cpus))
+
+    for _ in range(count - 1):
+        add()
+    print("nodes", cluster.address, flush=True)
+    for line in sys.stdin:
+        word = line.strip()
+        if word == "quit":
+            break
+        if word == "add":
+            add()
+        else:
+            cluster.remove_node(added[-1], allow_graceful=False)
+        print("nodes", cluster.address, json.dumps(word), flush=True)
+    cluster.shutdown()
+    os._exit(0)  # what Ray's threads still wait for is gone
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], *map(int, sys.argv[2:]))

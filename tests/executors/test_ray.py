@@ -1,0 +1,183 @@
+"""Studies on a Ray cluster: what is refused, how it stops, and that runs see nothing of the driver's folders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import SMALL_STUDY, Harness
+from tests.executors.ray_nodes import Nodes, nodes, ray_environment
+
+pytest.importorskip("ray")
+
+TABLES = ("table.md", "table.tex", "table.csv", "table.json")
+QUICK = Path("objectives_vs_init") / "quick"
+
+
+def ray_run(*words: object) -> subprocess.Popen[str]:
+    """harness run with --executor ray as a process of its own group, as a terminal starts it."""
+    command = [sys.executable, "-m", "harness", "run", *map(str, words), "--executor", "ray"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen(command, env=ray_environment(), text=True, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Nodes]:
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as found:
+        yield found
+
+
+TRAVELLED = '''
+from harness.contracts import Signal
+from harness.registry import objective
+
+@objective("travelled", needs={Signal.LOGITS}, stage="prediction")
+def travelled(student, teacher, batch):
+    """Logit-MSE that only nodes of a cluster may compute."""
+    if "distill-harness-" not in __file__:
+        raise RuntimeError("computed in the driver's folder")
+    return (student.logits - teacher.logits).square().mean()
+'''
+
+
+def test_data_teacher_and_plugins_travel_to_two_nodes(
+    cluster: Nodes, glue: Path, checkpoint: Path, tmp_path: Path, call: Harness
+) -> None:
+    """Each node fetches its own copies, all paths being relative; the records are those of a local run."""
+    (tmp_path / "travelled.py").write_text(TRAVELLED)
+    same = ("--study", "objectives_vs_init", "--tasks", "sst2", "rte", "--objectives", "att_kl", "--inits", "every",
+            "--seeds", 2, "--trials", 2, "--set", "train_examples=64", "teacher.epochs=1", "epochs=2",
+            "--data", os.path.relpath(glue), "--teacher", os.path.relpath(checkpoint))  # fmt: skip
+    local = call("run", *same, "--out", tmp_path / "local", "--workers", 2)
+    assert local.returncode == 0, local.stderr
+    own = ("--plugin", os.path.relpath(tmp_path / "travelled.py"), "--address", cluster.address)
+    for more in ((), ("travelled",)):
+        words = [*same[:7], *more, *same[7:], *own, "--out", os.path.relpath(tmp_path / "ray")]
+        process = ray_run(*words)
+        text, errors = process.communicate(timeout=200)
+        assert process.returncode == 0 and "Traceback" not in errors, errors
+        if not more:
+            for name in TABLES:
+                there = (tmp_path / "local" / QUICK / name).read_bytes()
+                assert (tmp_path / "ray" / QUICK / name).read_bytes() == there, name
+    assert "travelled" in text and "12 of 12 runs done" in errors and "runs done" not in text
+    cached = {path.name for path in (tmp_path / "local" / "cache").iterdir()}
+    assert cached == {path.name for path in (tmp_path / "ray" / "cache").iterdir()}, "the cache did not come back"
+
+
+def test_ctrl_c_stops_at_once_and_the_next_start_goes_on(
+    glue: Path, checkpoint: Path, tmp_path: Path, call: Harness
+) -> None:
+    """Ray started on this machine: nothing of it is left, and the study can be finished without it."""
+    out = tmp_path / "out"
+    words = [*SMALL_STUDY, "epochs=30", "--data", glue, "--teacher", checkpoint, "--out", out]
+    process = ray_run(*words)
+    deadline = time.monotonic() + 200
+    while len(list(out.glob("ledger/*/record.json"))) < 3:
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+    ours = psutil.Process(process.pid).children(recursive=True)
+    assert any(p.name().startswith("ray::train") for p in ours)
+    status = call("status", "--study", "objectives_vs_init", "--out", out)
+    assert status.returncode == 0 and " left; teacher runs: 1 of 1 done" in status.stdout
+    os.killpg(process.pid, signal.SIGINT)
+    text, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "stopped; finished runs are kept" in errors, errors
+    assert "Traceback" not in errors + text
+    gone, alive = psutil.wait_procs(ours, timeout=20)
+    assert not alive
+    kept = {p: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
+    assert len(kept) >= 3
+    again = call("run", *words, "--workers", 2)
+    assert again.returncode == 0 and "FAILED" not in again.stderr, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_more_than_any_node_has_is_refused(cluster: Nodes, tmp_path: Path) -> None:
+    study = ("--study", "objectives_vs_init", "--address", cluster.address, "--out", tmp_path / "out")
+    process = ray_run(*study, "--gpus-per-run", 0.5)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 2 and len(errors.splitlines()) == 1
+    assert "no node of the Ray cluster has what a run takes, 1 CPUs and 0.5 GPUs: the largest of 2 has" in errors
+
+
+IMPATIENT = """
+import sys
+from harness.executors import ray_cluster
+ray_cluster.PATIENCE = ray_cluster.LOOK = 0.5
+from harness.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """The only node that is large enough leaves, then the head: a sentence each instead of waiting for ever."""
+    study = ["run", *SMALL_STUDY, "epochs=200", "--data", str(glue), "--teacher", str(checkpoint), "--executor", "ray"]
+
+    def start(out: Path, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", IMPATIENT, *study, "--out", str(out), *words]
+        process = subprocess.Popen(command, env=ray_environment(), stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 100
+        while not list(out.glob("objectives_vs_init/quick/plan.json")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        return process
+
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder), cpus=2, head_cpus=1) as cluster:
+        large = start(tmp_path / "large", "--address", cluster.address, "--cpus-per-run", "2")
+        cluster.remove()
+        _, errors = large.communicate(timeout=100)
+        assert large.returncode == 2, errors
+        assert "no node of the Ray cluster has what a run takes, 2 CPUs" in errors.splitlines()[-1]
+        small = start(tmp_path / "small", "--address", cluster.address)
+        for process in psutil.Process(cluster.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        _, errors = small.communicate(timeout=100)
+        assert small.returncode == 2, errors
+        assert f"the Ray cluster at {cluster.address} is gone: finished runs are kept" in errors.splitlines()[-1]
+        cluster.process.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--address", "auto"), "--address has no effect without --executor ray"),
+        (("--gpus-per-run", "1"), "--gpus-per-run has no effect without --executor ray"),
+        (("--executor", "ray", "--workers", "2"), "--workers has no effect with --executor ray"),
+        (("--executor", "ray", "--gpus-per-run", "1.5"), "a whole number or a part of one, such as 0.5, not 1.5"),
+        (("--executor", "ray", "--gpus-per-run", "2"), "--gpus-per-run must be at most 1: a run computes on one GPU"),
+        (("--executor", "ray", "--gpus-per-run", "nan"), "a whole number or a part of one, such as 0.5, not nan"),
+        (("--executor", "ray", "--cpus-per-run", "0"), "--cpus-per-run must be more than 0"),
+        (("--executor", "ray", "--address", "ray://head:1"), "HOST:PORT of a Ray cluster's head node, or auto, not"),
+        (("--executor", "ray", "--address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
+        (("--executor", "Ray"), "argument --executor: invalid choice: 'Ray'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_flags_that_make_no_sense_are_refused(
+    words: tuple[str, ...], sentence: str, call: Harness, tmp_path: Path
+) -> None:
+    process = call("run", "--study", "objectives_vs_init", "--out", tmp_path / "out", *words)
+    assert process.returncode == 2 and sentence in process.stderr and len(process.stderr.splitlines()) == 1
+
+
+def test_a_study_that_times_models_stays_on_this_machine(call: Harness, tmp_path: Path) -> None:
+    process = call("run", "--study", "size_and_speed", "--executor", "ray", "--out", tmp_path / "out")
+    assert process.returncode == 2 and "leave out --executor ray" in process.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_missing_ray_is_named(call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    process = call("run", "--study", "objectives_vs_init", "--executor", "ray", "--out", tmp_path / "out")
+    assert process.returncode == 2 and 'pip install "distill-harness[ray]"' in process.stderr

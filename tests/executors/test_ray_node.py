@@ -1,0 +1,224 @@
+"""What travels between the driver's machine and a node: whole files, brought once, and nothing of another's folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("ray")
+from harness.errors import UserError
+from harness.executors import ray_depot, ray_node
+from harness.executors.ray_cluster import _parts
+from harness.executors.ray_depot import Depot
+from harness.executors.ray_node import Node
+from harness.training.place import Place
+
+
+class Near:
+    """A depot whose methods answer at once: what an actor's do, without Ray. calls: the names of those called."""
+
+    def __init__(self, depot: Depot):
+        self.depot, self.calls = depot, []  # type: ignore[var-annotated]
+
+    def __getattr__(self, name: str) -> Any:
+        def remote(*words: Any) -> Any:
+            self.calls.append(name)
+            return getattr(self.depot, name)(*words)
+
+        return SimpleNamespace(remote=remote)
+
+
+@pytest.fixture(autouse=True)
+def without_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ray_node, "ask", lambda answer: answer)
+    monkeypatch.setattr(ray_node, "folder_of", lambda session: tmp_path / "nodes" / session)
+    for module in (ray_node, ray_depot):
+        monkeypatch.setattr(module, "CHUNK", 5)
+
+
+def place_of(out: Path, **more: Any) -> Place:
+    given = {"source": "embedded", "corpus": "", "files": {}, "teacher": "embedded", "argument": "", "plugins": ()}
+    folders = {"run": out / "ledger" / "run", "runs": out / "ledger", "cache": out / "cache"}
+    return Place(**folders, **{**given, **more}, outputs={})  # type: ignore[arg-type]
+
+
+def node_of(tmp_path: Path, name: str = "a", **more: Any) -> Node:
+    return Node(Near(Depot(str(tmp_path / "out"))), name, place_of(tmp_path / "out", **more), "run")
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+names = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join)
+trees = st.dictionaries(names.map(lambda name: f"{name}.bin"), st.binary(max_size=17), min_size=1, max_size=4)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(tree=trees, single=st.binary(max_size=12))
+def test_files_and_folders_arrive_whole(tmp_path_factory: pytest.TempPathFactory, tree: Any, single: bytes) -> None:
+    tmp_path = tmp_path_factory.mktemp("travel")
+    folder, file = write(tmp_path / "data", tree), write(tmp_path, {"vectors.txt": single}) / "vectors.txt"
+    node = node_of(tmp_path, str(tmp_path.name), source=str(tmp_path / "data"), files={"content": str(file)})
+    here = node.fetch_all([str(folder), str(file)])
+    assert read(Path(here.source)) == tree and Path(here.files["content"]).read_bytes() == single
+    paths = [here.run, here.runs, here.cache, Path(here.source), Path(here.files["content"])]
+    assert all(node.folder in path.parents for path in paths), "a run would read the driver's folders"
+    back = write(here.run / "weights", tree)
+    node.send(back, whole=True)
+    assert read(tmp_path / "out" / "ledger" / "run" / "weights") == tree
+    assert not [p for p in tmp_path.rglob("*.tmp") if p.name != "nodes"]
+
+
+def test_what_is_here_is_not_brought_again(tmp_path: Path) -> None:
+    folder = write(tmp_path / "teacher", {"model.safetensors": b"0123456789"})
+    node = node_of(tmp_path, argument=str(folder))
+    node.fetch_all([str(folder)])
+    assert node.depot.calls.count("read") == 3  # two full chunks, and the end
+    node.fetch_all([str(folder)])
+    assert node.depot.calls.count("read") == 3
+
+
+def test_what_a_killed_worker_left_half_fetched_is_fetched_again(tmp_path: Path) -> None:
+    folder = write(tmp_path / "teacher", {"model.safetensors": b"whole"})
+    node = node_of(tmp_path)
+    half = node.here(folder).with_name(".teacher.fetched.tmp")
+    write(half, {"model.safetensors": b"wh", "other": b""})
+    node.fetch_all([str(folder)])
+    assert read(node.here(folder)) == {"model.safetensors": b"whole"} and not half.exists()
+
+
+def test_a_run_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    """The driver's, or, where its worker died on the same node, that node's own; each new one is sent."""
+    run = write(tmp_path / "out" / "ledger" / "run", {"checkpoint.pt": b"epoch 1"})
+    node = node_of(tmp_path)
+    here = node.fetch_all([]).run / "checkpoint.pt"
+    assert here.read_bytes() == b"epoch 1"
+    node.tell({"epoch": 2})
+    assert node.depot.calls[-1:] == ["tell"] and "write" not in node.depot.calls, "it was sent though it is not new"
+    here.write_bytes(b"the second epoch")
+    node.tell({"epoch": 2})
+    assert read(run) == {"checkpoint.pt": b"the second epoch"}
+    here.write_bytes(b"the third, which was not sent")
+    again = node_of(tmp_path).fetch_all([])
+    assert (again.run / "checkpoint.pt").read_bytes() == b"the third, which was not sent"
+    elsewhere = node_of(tmp_path, "b").fetch_all([])
+    assert (elsewhere.run / "checkpoint.pt").read_bytes() == b"the second epoch"
+
+
+def test_the_cache_is_filled_once_for_all_nodes(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def fill(node: Node, name: str) -> dict[str, bytes]:
+        place = node.fetch_all([])
+        folder = place.cache / "outputs"
+        with place.once(folder):
+            if not (folder / name).exists():
+                made.append(name)
+                (folder / name).write_bytes(name.encode() * 3)
+                (folder / "index.json").write_bytes(b" ".join(p.name.encode() for p in sorted(folder.glob("l*"))))
+        return {n: c for n, c in read(folder).items() if not n.startswith(".")}
+
+    first, second = node_of(tmp_path, "a"), node_of(tmp_path, "b")
+    assert fill(first, "layer.1") == fill(second, "layer.1") and made == ["layer.1"]
+    assert set(fill(second, "layer.2")) == {"layer.1", "layer.2", "index.json"}
+    assert fill(first, "layer.2") == fill(second, "layer.1") and made == ["layer.1", "layer.2"]
+    there = {n: c for n, c in read(tmp_path / "out" / "cache" / "outputs").items() if not n.startswith(".")}
+    assert there == fill(first, "layer.1")
+
+
+def test_the_index_arrives_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker killed while it fetches leaves files without the index that vouches for them."""
+    write(tmp_path / "out" / "cache" / "outputs", {"index.json": b"{}", "layer.1": b"1", "sentence": b"2"})
+    node, seen = node_of(tmp_path), []
+    copy = Node._copy
+    monkeypatch.setattr(Node, "_copy", lambda self, path, place: (seen.append(place.name), copy(self, path, place)))
+    node.fetch(node.here(tmp_path / "out" / "cache" / "outputs"))
+    assert seen == ["layer.1", "sentence", "index.json"]
+
+
+def test_deaths_are_counted_from_the_last_finished_epoch(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    assert [depot.begin("run") for _ in range(3)] == [1, 2, 3]
+    depot.tell("run", {"epoch": 1, "step": 5})
+    assert depot.begin("run") == 4
+    depot.tell("run", {"epoch": 1})
+    assert depot.begin("run") == 1
+    assert [entry for _, entry in depot.news()] == [{"epoch": 1, "step": 5}, {"epoch": 1}]
+    depot.end()
+    assert depot.news() == [] == depot.news()
+
+
+def test_what_a_killed_worker_had_sent_of_a_file_is_removed(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    path = tmp_path / "ledger" / "run" / "checkpoint.pt"
+    depot.write(str(path), "killed", "", 0, b"half")
+    assert list(path.parent.iterdir())
+    depot.begin("run")
+    assert not list(path.parent.iterdir())
+
+
+def test_a_full_disk_of_the_driver_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "ledger").write_text("no folder")
+    with pytest.raises(UserError, match="cannot be written"):
+        Depot(str(tmp_path)).write(str(tmp_path / "ledger" / "run" / "weights"), "sender", "model", 0, b"1")
+
+
+def test_errors_speak_of_the_drivers_paths(tmp_path: Path) -> None:
+    node = node_of(tmp_path)
+    assert node.as_on_driver(f"{node.here('/data/SST-2/train.tsv')}, line 3") == "/data/SST-2/train.tsv, line 3"
+
+
+def test_a_run_needs_its_own_task_and_the_runs_it_names(glue: Path, tmp_path: Path) -> None:
+    teacher, other = "0123456789abcdef", "fedcba9876543210"
+    for run in (teacher, other):
+        write(tmp_path / "ledger" / run, {"weights/model.safetensors": b"", "record.json": b""})
+    place = place_of(tmp_path, source=str(glue), files={"aa": "/vectors", "bb": "/others"}, argument="/teacher")
+    specification = {"task": "mrpc", "teacher": teacher, "init": "vectors:aa"}
+    assert _parts(specification, place) == [
+        str(glue / "MRPC"), "/teacher", "/vectors",
+        str(tmp_path / "ledger" / teacher / "weights"), str(tmp_path / "ledger" / teacher / "record.json"),
+    ]  # fmt: skip
+
+
+HOLDER = """
+import fcntl, os, sys, time
+handle = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+fcntl.flock(handle, fcntl.LOCK_SH)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_folders_of_killed_workers_are_swept_and_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    for name in ("held", "left"):
+        write(tmp_path / f"{ray_node.PREFIX}{name}", {"cache/file": b"1", ".held": b""})
+    held = tmp_path / f"{ray_node.PREFIX}held"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(held / ".held")], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout and holder.stdout.readline() == "held\n"
+        ray_node.sweep()
+        assert os.listdir(tmp_path) == [held.name] and (held / "cache" / "file").exists()
+    finally:
+        holder.kill()
+        holder.wait()
+    ray_node.sweep()
+    assert not os.listdir(tmp_path)
