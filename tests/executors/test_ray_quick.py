@@ -1,0 +1,34 @@
+"""Every cell of the quick profile on two nodes: the same table, byte for byte, as by local workers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Harness
+from tests.executors.ray_nodes import nodes
+from tests.executors.test_ray import QUICK, TABLES, ray_run
+
+pytest.importorskip("ray")
+
+# All rows, initialisations, tasks, trials and seeds; only each training is short.
+STUDY = ("--study", "objectives_vs_init", "--set", "train_examples=32", "epochs=1", "teacher.epochs=1")
+
+
+def test_the_quick_profile_is_the_same_on_two_nodes(call: Harness, tmp_path: Path) -> None:
+    local, out = tmp_path / "local", tmp_path / "ray"
+    process = call("run", *STUDY, "--out", local, "--workers", 2)
+    assert process.returncode == 0, process.stderr
+    for path in local.glob("ledger/*/record.json"):
+        if json.loads(path.read_bytes())["record"]["specification"]["kind"] == "pretraining":  # half a minute
+            shutil.copytree(path.parent, out / "ledger" / path.parent.name)
+    shutil.copy(local / "harness.json", out)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as cluster:
+        _, errors = (there := ray_run(*STUDY, "--out", out, "--address", cluster.address)).communicate(timeout=400)
+    assert there.returncode == 0 and "312 of 312 runs done" in errors, errors
+    for name in TABLES:
+        assert (out / QUICK / name).read_bytes() == (local / QUICK / name).read_bytes(), name
