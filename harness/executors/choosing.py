@@ -45,7 +45,7 @@ def workers(asked: int | None) -> int:
 
 def _amount(flag: str, asked: float | None, default: float) -> float:
     amount = default if asked is None else asked
-    if not 0 <= amount < math.inf or (amount > 1 and amount != int(amount)):
+    if not 0 <= amount < math.inf or (amount > 1 and amount != int(amount)) or amount != round(amount, 4):
         raise UserError(f"{flag} must be a whole number or a part of one, such as 0.5, not {amount:g}")
     return amount
 

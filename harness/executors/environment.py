@@ -11,6 +11,17 @@ SETTINGS = {
 }
 
 
+# What a launcher (srun, mpirun, torchrun) tells the processes that it started: a run is none of them, but accelerate
+# would take it for one.
+LAUNCHER = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+
+
+def alone() -> None:
+    """Forget the launcher that the node's Ray was started by."""
+    for name in LAUNCHER:
+        os.environ.pop(name, None)
+
+
 def prepare() -> None:
     """Set what is not set already."""
     for name, value in SETTINGS.items():

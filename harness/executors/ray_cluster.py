@@ -36,7 +36,7 @@ class RayExecutor:
         """out: the driver's folder of results; here: CPUs to use if Ray is started on this machine."""
         self._ray = ray = _imported(address)
         from harness.executors import ray_node
-        from harness.executors.ray_depot import Depot
+        from harness.executors.ray_depot import Depot, clear
 
         self._cpus, self._gpus, self._node = cpus, gpus, ray_node
         self._session, self._code = uuid.uuid4().hex[:12], ray_node.code_here()
@@ -46,6 +46,7 @@ class RayExecutor:
         self._silent = threading.Event()  # set when the depot will tell no more
         with ExitStack() as ends:
             ends.enter_context(redirect_stdout(_FirstLines()))  # Ray prints where the table belongs
+            clear(out.resolve())
             _start(ray, address, here)
             ends.callback(ray.shutdown)
             self._head = ray.get_runtime_context().gcs_address
@@ -82,6 +83,7 @@ class RayExecutor:
             except queue.Empty:
                 self._look()
                 continue
+            self._since = 0.0  # somebody works
             if kind == "lost":
                 raise rest[0]
             if run not in self._tasks:
@@ -101,7 +103,7 @@ class RayExecutor:
                 for task in self._tasks.values():
                     ray.cancel(task, force=True)
                 self._tidy()
-                self._depot.end.remote()
+                ray.wait([self._depot.end.remote()], timeout=LOOK)  # killed before it answers, Ray complains
                 self._silent.wait(LOOK)
                 ray.kill(self._depot)
         self._ends.close()
@@ -132,9 +134,10 @@ class RayExecutor:
             message: tuple[Any, ...] = future.result()
             return message
         except self._ray.exceptions.RayTaskError as error:  # before the run could begin there
-            if isinstance(error.cause, ModuleNotFoundError):
+            # Ray wraps what goes wrong while it reads the task, and keeps the text alone.
+            if missing := re.search(r"No module named '([\w.]+)'", str(error)):
                 raise UserError(
-                    f'a node of the cluster has no {error.cause.name}: pip install "distill-harness[ray]", of the same '
+                    f'a node of the cluster has no {missing[1]}: pip install "distill-harness[ray]", of the same '
                     "version, on every node"
                 ) from error
             return "failed", run, f"{type(error.cause).__name__}: {error.cause}", str(error)
@@ -214,7 +217,13 @@ def _start(ray: Any, address: str, here: int) -> None:
     """Join the cluster at `address`; without one, start Ray with `here` CPUs of this machine."""
     common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if not address:
-        ray.init("local", num_cpus=here, include_dashboard=False, **common)
+        try:
+            ray.init("local", num_cpus=here, include_dashboard=False, **common)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise UserError(
+                f"Ray cannot be started on this machine ({_first_line(error)}); where a path is too long, a shorter "
+                "TMPDIR helps"
+            ) from error
         return
     host = _check_address(address)
     # On a loopback address Ray cannot tell by itself which node the driver is on.
@@ -223,9 +232,13 @@ def _start(ray: Any, address: str, here: int) -> None:
         ray.init(address, **own, **common)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(
-            f"the Ray cluster at {address} cannot be joined ({str(error).strip().splitlines()[0]}): start a node of it "
-            f"on this machine with ray start --address={address}; where it asks for a token, set RAY_AUTH_MODE=token"
+            f"the Ray cluster at {address} cannot be joined ({_first_line(error)}): start a node of it on "
+            "this machine with ray start --address=HOST:PORT; where it asks for a token, set RAY_AUTH_MODE=token"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _check_address(address: str) -> str:
@@ -261,7 +274,8 @@ def _absolute(place: Any) -> Any:
     """The place with whole paths, which have a meaning on other machines."""
 
     def whole(name: str, *kept: str) -> str:
-        return name if name in kept or not Path(name).exists() else str(Path(name).resolve())
+        path = Path(name).expanduser()
+        return name if name in kept or not path.exists() else str(path.resolve())
 
     folders = {name: getattr(place, name).resolve() for name in ("run", "runs", "cache")}
     source = whole(place.source, "embedded", "hub")
@@ -283,6 +297,8 @@ def _parts(specification: Any, place: Any) -> list[str]:
     parts = [str(path) for task in tasks for path in sources.parts(TASKS[task], place.source)]
     named = [place.argument, *([place.corpus] if "corpus" in specification else [])]
     parts += [path for path in named if path.startswith("/")]
+    if place.argument.startswith("/") and Path(place.argument).is_dir():  # a link to a folder is not followed
+        parts += [str(path) for path in Path(place.argument).iterdir() if path.is_symlink() and path.is_dir()]
     parts += [path for content, path in place.files.items() if content in text]
     parts += place.plugins
     for run in dict.fromkeys(IDENTITY.findall(text)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import queue
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,13 @@ from harness.ledger import cannot_write, sync_folder
 CHUNK = 64 << 20  # bytes that travel at once: what Ray's object store and both processes must have room for
 Stamp = tuple[int, int]  # a file's size and time of change in ns
 BATCH = 100  # entries told at once
+NO_PART = re.compile(r"\.exchanged\.json|\..*\.tmp|\.(.*\.)?lock|\.git")  # names of what a folder holds beside its own
+
+
+def clear(out: Path) -> None:
+    """Remove what a driver that was killed left in the cache. Before the depot begins: Ray may start that again."""
+    for part in out.glob("cache/**/.*.incoming.tmp"):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 class Depot:
@@ -24,8 +33,6 @@ class Depot:
 
     def __init__(self, out: str):
         self.out = Path(out)
-        for part in self.out.glob("cache/**/.*.incoming.tmp"):  # left by a driver that was killed
-            shutil.rmtree(part, ignore_errors=True)
         self._entries: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None] = queue.SimpleQueue()
         self._begun: dict[str, int] = {}
 
@@ -89,16 +96,22 @@ class Depot:
         """
         aside, place = self._aside(path, sender), Path(path)
         try:
+            if not aside.is_dir():  # Ray asks again where the answer was lost: it is kept already
+                return self.stamps(path)
             place.parent.mkdir(parents=True, exist_ok=True)
             if (aside / "file").is_file():
                 os.replace(aside / "file", place)
             elif whole:
-                shutil.rmtree(place, ignore_errors=True)  # of a run whose driver was killed before it recorded it
-                os.replace(aside, place)
+                if not _same(aside, place):  # otherwise two attempts made it, and somebody may read the first's
+                    shutil.rmtree(place, ignore_errors=True)
+                    os.replace(aside, place)
             else:
                 place.mkdir(exist_ok=True)
                 for file in sorted(aside.iterdir(), key=lambda file: file.name == "index.json"):
-                    os.replace(file, place / file.name)
+                    there = place / file.name
+                    # What two nodes made at once is the same: with its old stamp nobody fetches it again.
+                    if not (there.is_file() and filecmp.cmp(file, there, shallow=False)):
+                        os.replace(file, there)
                 sync_folder(place)
             sync_folder(place.parent)
         except OSError as error:
@@ -117,8 +130,15 @@ def stamps_of(place: Path) -> dict[str, Stamp]:
     if place.is_file():
         return {"": _stamp(place)}
     files = {str(file.relative_to(place)): file for file in sorted(place.rglob("*")) if file.is_file()}
-    hidden = {name for name in files if any(part.startswith(".") for part in Path(name).parts)}
-    return {name: _stamp(file) for name, file in files.items() if name not in hidden}
+    own = [name for name in files if not any(NO_PART.fullmatch(part) for part in Path(name).parts)]
+    return {name: _stamp(files[name]) for name in own}
+
+
+def _same(one: Path, other: Path) -> bool:
+    """True if both folders hold the same files."""
+    names = stamps_of(one)
+    same = (filecmp.cmp(one / name, other / name, shallow=False) for name in names)
+    return names.keys() == stamps_of(other).keys() and all(same)
 
 
 def _stamp(file: Path) -> Stamp:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,12 +22,13 @@ from typing import Any
 import ray
 from filelock import FileLock
 
+from harness import registry
 from harness.errors import UserError
 from harness.executors import environment
 from harness.executors.ray_depot import CHUNK, Stamp, stamps_of
 from harness.executors.worker import attempt
-from harness.ledger import atomic_file, atomic_write
-from harness.training.place import Place
+from harness.ledger import atomic_file, atomic_write, unsealed
+from harness.training.place import Place, teacher_source
 
 DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
 PREFIX = "distill-harness-"
@@ -43,6 +45,7 @@ def train(
     a node keeps for one driver; code: the driver's `code_here`.
     """
     environment.prepare()  # before torch is loaded
+    environment.alone()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     node = Node(depot, session, place, run)
@@ -59,6 +62,7 @@ def train(
         if ask(depot.begin.remote(run)) > DEATHS:
             raise TrainingFailure(f"its worker died {DEATHS} times (often for want of memory)")
         here = node.fetch_all(parts)
+        check_teacher(specification, here)
         record, predictions = perform(specification, here, node.tell)
         if (here.run / "weights").is_dir():
             node.send(here.run / "weights", whole=True)
@@ -66,7 +70,31 @@ def train(
         return record, predictions
 
     kind, _, *rest = attempt(run, work)
-    return kind, run, *(node.as_on_driver(part) if isinstance(part, str) else part for part in rest)
+    told = [node.as_on_driver(part) if isinstance(part, str) else part for part in rest]
+    if kind == "refused" and told != rest:
+        told[0] += f" (on node {ray.util.get_node_ip_address()}, below {node.folder})"
+    return kind, run, *told
+
+
+def check_teacher(specification: Any, place: Place) -> None:
+    """Raise UserError if the teacher here is another than the study was planned with."""
+    who = specification.get("teacher")
+    while isinstance(who, str) and who:  # a run, made of the teacher or of another run
+        record = unsealed((place.runs / who / "record.json").read_bytes())
+        who = record["specification"].get("teacher")
+    if who and _content(place.teacher, place.argument, place.plugins) != who["content"]:
+        raise UserError(
+            f"teacher {place.argument or place.teacher} on node {ray.util.get_node_ip_address()} is another than on "
+            "the driver's machine: its files changed since the study was planned, or the hub has a newer one"
+        )
+
+
+@functools.cache
+def _content(teacher: str, argument: str, plugins: Sequence[str]) -> str:
+    """The teacher's content here. Once a process: what a node has fetched is not changed."""
+    for path in plugins:
+        registry.load_file(path)
+    return str(teacher_source(teacher, argument).content())
 
 
 def ask(answer: Any) -> Any:
@@ -83,7 +111,8 @@ class Node:
     def __init__(self, depot: Any, session: str, place: Place, run: str):
         self.depot, self.place, self.run = depot, place, run
         self.folder = folder_of(session)
-        self._sent: Stamp | None = None  # of the checkpoint
+        self._sent: Stamp | None = None  # the checkpoint that the driver has
+        self._next = 0.0  # when another may be sent
 
     def here(self, path: Path | str) -> Path:
         """Where a path of the driver's machine is on this node."""
@@ -103,8 +132,8 @@ class Node:
             self._bring(part)
         checkpoint = self.place.run / "checkpoint.pt"
         self.here(self.place.run).mkdir(parents=True, exist_ok=True)
-        if not self.here(checkpoint).exists():  # otherwise a worker died here: its own is newer
-            self._bring(str(checkpoint))
+        self.here(checkpoint).unlink(missing_ok=True)  # of a worker that died here: another node may have gone further
+        self._bring(str(checkpoint))
         self._sent = _checkpoint(self.here(checkpoint))
         place, known = self.place, {part: str(self.here(part)) for part in parts}
         within = {place.source: str(self.here(place.source))} if place.source.startswith("/") else {}
@@ -122,12 +151,12 @@ class Node:
         )
 
     def tell(self, entry: dict[str, Any]) -> None:
-        """Send the checkpoint if there is a new one, and say how the run goes."""
-        checkpoint = self.here(self.place.run) / "checkpoint.pt"
+        """Say how the run goes, and send the checkpoint if there is a new one. A tenth of the time goes into that."""
+        checkpoint, began = self.here(self.place.run) / "checkpoint.pt", time.monotonic()
         found = _checkpoint(checkpoint)
-        if found is not None and found != self._sent:
+        if found is not None and found != self._sent and began >= self._next:
             self.send(checkpoint)
-            self._sent = found
+            self._sent, self._next = found, time.monotonic() + 9 * (time.monotonic() - began)
         self.depot.tell.remote(self.run, entry)
 
     def send(self, path: Path, names: Sequence[str] | None = None, whole: bool = False) -> dict[str, Stamp]:
@@ -209,7 +238,7 @@ def _remember(folder: Path, there: dict[str, Stamp]) -> None:
 @functools.cache
 def code_here() -> str:
     """A fingerprint of what decides the numbers on this machine: our code and the libraries' versions."""
-    whole = hashlib.sha256(repr([version(name) for name in LIBRARIES]).encode())
+    whole = hashlib.sha256(repr([version(name).partition("+")[0] for name in LIBRARIES]).encode())
     for package in PACKAGES:
         found = importlib.util.find_spec(package)
         root = Path(str(found and found.origin)).parent
@@ -228,7 +257,12 @@ def folder_of(session: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"{PREFIX}{session}-{node}"
     while True:
         folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            raise UserError(f"{folder} belongs to somebody else")
+        try:
+            handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)
+        except FileNotFoundError:
+            continue  # another worker took it for a folder of nobody just now
         fcntl.flock(handle, fcntl.LOCK_SH)  # never given back: it ends with the process
         if (folder / ".held").exists():
             break
@@ -241,7 +275,7 @@ def sweep() -> None:
     """Remove the folders of this machine whose drivers and workers are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or another worker removes it
-            handle = os.open(folder / ".held", os.O_RDWR)
+            handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)  # a remnant has lost it
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder)

@@ -158,6 +158,7 @@ def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path
         (("--executor", "ray", "--gpus-per-run", "1.5"), "a whole number or a part of one, such as 0.5, not 1.5"),
         (("--executor", "ray", "--gpus-per-run", "2"), "--gpus-per-run must be at most 1: a run computes on one GPU"),
         (("--executor", "ray", "--gpus-per-run", "nan"), "a whole number or a part of one, such as 0.5, not nan"),
+        (("--executor", "ray", "--cpus-per-run", "0.00001"), "a whole number or a part of one, such as 0.5, not 1e-05"),
         (("--executor", "ray", "--cpus-per-run", "0"), "--cpus-per-run must be more than 0"),
         (("--executor", "ray", "--address", "ray://head:1"), "HOST:PORT of a Ray cluster's head node, or auto, not"),
         (("--executor", "ray", "--address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),

@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("ray")
+from harness import registry
 from harness.errors import UserError
-from harness.executors import ray_depot, ray_node
-from harness.executors.ray_cluster import _parts
-from harness.executors.ray_depot import Depot
-from harness.executors.ray_node import Node
+from harness.executors import environment, ray_depot, ray_node
+from harness.executors.ray_cluster import _absolute, _parts
+from harness.executors.ray_depot import Depot, stamps_of
+from harness.executors.ray_node import Node, check_teacher
+from harness.ledger import Ledger
 from harness.training.place import Place
 
 
@@ -104,7 +106,7 @@ def test_what_a_killed_worker_left_half_fetched_is_fetched_again(tmp_path: Path)
 
 
 def test_a_run_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
-    """The driver's, or, where its worker died on the same node, that node's own; each new one is sent."""
+    """The driver's: what a node has may be of an attempt before the last. Each new one is sent."""
     run = write(tmp_path / "out" / "ledger" / "run", {"checkpoint.pt": b"epoch 1"})
     node = node_of(tmp_path)
     here = node.fetch_all([]).run / "checkpoint.pt"
@@ -114,11 +116,29 @@ def test_a_run_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
     here.write_bytes(b"the second epoch")
     node.tell({"epoch": 2})
     assert read(run) == {"checkpoint.pt": b"the second epoch"}
-    here.write_bytes(b"the third, which was not sent")
-    again = node_of(tmp_path).fetch_all([])
-    assert (again.run / "checkpoint.pt").read_bytes() == b"the third, which was not sent"
-    elsewhere = node_of(tmp_path, "b").fetch_all([])
-    assert (elsewhere.run / "checkpoint.pt").read_bytes() == b"the second epoch"
+    here.write_bytes(b"left by an attempt that died here before")
+    for name in ("a", "b"):
+        again = node_of(tmp_path, name).fetch_all([])
+        assert (again.run / "checkpoint.pt").read_bytes() == b"the second epoch"
+
+
+def test_sending_checkpoints_takes_a_tenth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, now = node_of(tmp_path), [0.0]
+    here = node.fetch_all([]).run / "checkpoint.pt"
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    send, sent = node.send, []
+
+    def slowly(*words: Any) -> Any:
+        now[0] += 2
+        sent.append(now[0])
+        return send(*words)
+
+    monkeypatch.setattr(node, "send", slowly)
+    for epoch in range(60):
+        here.write_bytes(b"epoch" * (epoch + 1))
+        node.tell({"epoch": epoch})
+        now[0] += 1
+    assert len(sent) == 4 and all(then - before >= 20 for before, then in zip(sent, sent[1:], strict=False))
 
 
 def test_the_cache_is_filled_once_for_all_nodes(tmp_path: Path) -> None:
@@ -162,6 +182,74 @@ def test_deaths_are_counted_from_the_last_finished_epoch(tmp_path: Path) -> None
     assert [entry for _, entry in depot.news()] == [{"epoch": 1, "step": 5}, {"epoch": 1}]
     depot.end()
     assert depot.news() == [] == depot.news()
+
+
+def test_what_ray_asks_of_the_depot_twice_changes_nothing(tmp_path: Path) -> None:
+    """Ray asks again where an answer was lost, and may start the depot again between two parts of a file."""
+    path = str(tmp_path / "ledger" / "run" / "weights")
+    Depot(str(tmp_path)).write(path, "sender", "model", 0, b"01234")
+    depot = Depot(str(tmp_path))
+    depot.write(path, "sender", "model", 5, b"56789")
+    depot.write(path, "sender", "model", 5, b"56789")
+    first = depot.keep(path, "sender", True)
+    assert depot.keep(path, "sender", True) == first and read(Path(path)) == {"model": b"0123456789"}
+
+
+def test_equal_files_of_another_node_keep_their_stamps(tmp_path: Path) -> None:
+    """Nobody fetches again, or loses while reading, what two nodes or two attempts made."""
+    depot = Depot(str(tmp_path))
+    for whole in (True, False):
+        path = str(tmp_path / f"folder-{whole}")
+        stamps = []
+        for sender in ("one", "two"):
+            for name, content in (("a.f32", b"same"), ("index.json", b"{}")):
+                depot.write(path, sender, name, 0, content)
+            stamps.append(depot.keep(path, sender, whole))
+        assert stamps[0] == stamps[1] and not list(tmp_path.glob(".*"))
+        depot.write(path, "three", "a.f32", 0, b"others")
+        assert depot.keep(path, "three", whole) != stamps[0]
+
+
+def test_hidden_files_travel_but_not_our_own(tmp_path: Path) -> None:
+    content = {".hidden.txt": b"1", "sub/.more/text.txt": b"2", "text.txt": b"3"}
+    folder = write(tmp_path / "corpus", content | {".lock": b"", ".text.txt.lock": b"", ".git/objects": b""})
+    node = node_of(tmp_path, corpus=str(folder))
+    assert read(Path(node.fetch_all([str(folder)]).corpus)) == content
+
+
+def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"labels/dict.txt": b"a", "home/teacher/model.pt": b"m"})
+    (tmp_path / "home" / "teacher" / "label").symlink_to(tmp_path / "labels")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    place = _absolute(place_of(tmp_path / "out", argument="~/teacher"))
+    here = node_of(tmp_path, argument=place.argument).fetch_all(_parts({"task": "corpus"}, place))
+    sizes = {name: size for name, (size, _) in stamps_of(Path(here.argument)).items()}
+    assert sizes == {"model.pt": 1, "label/dict.txt": 1}
+
+
+def test_another_teacher_than_planned_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the specification names the teacher by runs only."""
+    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "10.0.0.2")
+    place = place_of(tmp_path, teacher="huggingface", argument=str(checkpoint))
+    planned = {"name": "huggingface", "content": registry.TEACHERS.get("huggingface")(str(checkpoint)).content()}
+    ledger = Ledger(tmp_path, create=True)
+    ledger.write("fine_tuned", {"specification": {"teacher": planned}}, None)
+    ledger.write("other", {"specification": {"teacher": {**planned, "content": "another"}}}, None)
+    for teacher in (planned, "fine_tuned", "", None):
+        check_teacher({"teacher": teacher}, place)
+    with pytest.raises(UserError, match=r"on node 10\.0\.0\.2 is another than on the driver's machine"):
+        check_teacher({"teacher": "other"}, place)
+
+
+def test_a_run_is_no_process_of_the_launcher_that_started_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in environment.LAUNCHER:
+        monkeypatch.setenv(name, "4")
+    environment.alone()
+    assert not set(environment.LAUNCHER) & set(os.environ)
 
 
 def test_what_a_killed_worker_had_sent_of_a_file_is_removed(tmp_path: Path) -> None:
@@ -211,6 +299,7 @@ def test_folders_of_killed_workers_are_swept_and_others_are_kept(
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     for name in ("held", "left"):
         write(tmp_path / f"{ray_node.PREFIX}{name}", {"cache/file": b"1", ".held": b""})
+    write(tmp_path / f"{ray_node.PREFIX}remnant", {"cache/file": b"1"})  # of a sweep that was killed
     held = tmp_path / f"{ray_node.PREFIX}held"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(held / ".held")], stdout=subprocess.PIPE, text=True)
     try:
