@@ -1,4 +1,4 @@
-"""Shared fixtures: a small GLUE folder, a small teacher checkpoint, and the command line as a real process."""
+"""Shared fixtures: a small GLUE folder, small teachers, and the command line. The longest files are run first."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import contextlib
 import io
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+from filelock import FileLock
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test waits for a network
+
+hypothesis.settings.register_profile("suite", deadline=None)  # how long an example takes depends on the machine
+hypothesis.settings.load_profile("suite")
 
 ROOT = Path(__file__).parent.parent
 SUBJECTS = ("dog", "cat", "farmer", "nurse", "story", "song")
@@ -37,6 +45,25 @@ SMALL_STUDY = (
 )
 
 Harness = Callable[..., "subprocess.CompletedProcess[str]"]
+
+# Files of half a minute and more begin first, so that at the end no process waits for a long one of another.
+LONGEST = (
+    "test_embedded_default.py",
+    "test_ray_faults.py",
+    "test_ray_quick.py",
+    "test_kills.py",
+    "test_ray.py",
+    "test_study.py",
+    "test_pretraining.py",
+    "test_bad_input.py",
+    "test_general_faults.py",
+    "test_joint_faults.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 def environment() -> dict[str, str]:
@@ -72,6 +99,41 @@ def call() -> Harness:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
             status = main([str(word) for word in words])
         return subprocess.CompletedProcess(words, status, out.getvalue(), error.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def pretrained(call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """pretrained(out) puts the embedded teacher's pre-training into a folder of results: half a minute saved."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # of all processes of this test run
+    made = shared / "pretrained"
+    with FileLock(shared / "pretrained.lock"):
+        if not made.exists():
+            study = ("--study", "objectives_vs_init", "--tasks", "entailment", "--objectives", "labels_only", "--inits")
+            sizes = ("random", "--trials", "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1")
+            process = call("run", *study, *sizes, "--out", shared / "pretraining")
+            assert process.returncode == 0, process.stderr
+            records = shared.glob("pretraining/ledger/*/record.json")
+            (record,) = (path for path in records if b'"kind":"pretraining"' in path.read_bytes())
+            shutil.copytree(record.parent, made / "ledger" / record.parent.name)
+            shutil.copy(shared / "pretraining" / "harness.json", made)
+
+    def put(out: Path) -> None:
+        shutil.copytree(made, out)
+
+    return put
+
+
+@pytest.fixture
+def forked(tmp_path: Path) -> Harness:
+    """forked(*words, cwd=...) runs the command line in a process of its own that has its imports done: a fresh one."""
+    from tests import launching
+
+    def run(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+        return launching.forked(*words, folder=tmp_path / "said", cwd=cwd)
 
     return run
 

@@ -1,4 +1,4 @@
-"""Several processes of one launch: by the launchers themselves, or forked from a server that has its imports done."""
+"""Harness commands as real processes without the imports' seconds: forked from a server that has them done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import environment
+from harness.executors import environment as of_workers
+from tests.conftest import ROOT, environment
 
 # The fork server is the one of the local executor: there is one in a process.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
@@ -47,6 +48,36 @@ def _harness(*words: str) -> int:
     from harness.cli import main
 
     return main(words)
+
+
+def _alone(words: Sequence[str], folder: Path, cwd: Path) -> None:
+    for number, name in ((1, "out"), (2, "error")):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.environ.update(environment())
+    os.chdir(cwd)
+    sys.exit(_harness(*words))
+
+
+def begun(*words: object, folder: Path, cwd: Path = ROOT) -> Any:
+    """The process of `harness` with these words. It writes folder/out and folder/error, and has its own fork server."""
+    folder.mkdir(parents=True, exist_ok=True)
+    of_workers.prepare()
+    process = CONTEXT.Process(target=_alone, args=([str(word) for word in words], folder, cwd))
+    process.start()
+    return process
+
+
+def forked(
+    *words: object, folder: Path, cwd: Path = ROOT, seconds: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, from its beginning to its end, in a process that shares nothing with this one."""
+    process = begun(*words, folder=folder, cwd=cwd)
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        raise TimeoutError(f"harness {' '.join(map(str, words))} did not end in {seconds:g} seconds")
+    said = ((folder / name).read_text() for name in ("out", "error"))
+    return subprocess.CompletedProcess(words, process.exitcode, *said)
 
 
 @contextmanager

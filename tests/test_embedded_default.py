@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,16 @@ from tests.conftest import Harness
 TASKS = ("acceptability", "sentiment", "paraphrase", "entailment", "similarity")
 CHANCE = {"acceptability": 0.0, "sentiment": 0.5, "paraphrase": 0.58, "entailment": 0.5, "similarity": 0.0}
 STUDY = ("--study", "objectives_vs_init", "--tasks", *TASKS, "--objectives", "labels_only", "hid_seq",
-         "--inits", "every", "random", "--trials", "1", "--seeds", "1", "--set", "train_examples=1500")  # fmt: skip
+         "--inits", "every", "random", "--trials", "1", "--seeds", "1")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def scores(call: Harness, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[float]]:
+def scores(
+    call: Harness, pretrained: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str], list[float]]:
     """(kind, task) -> dev scores, of one teacher and of four students a task."""
     out = tmp_path_factory.mktemp("embedded") / "out"
+    pretrained(out)
     process = call("run", *STUDY, "--out", out, "--workers", "2")
     assert process.returncode == 0, process.stderr
     found: dict[tuple[str, str], list[float]] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
+from tests.launching import begun
 
 TABLE = Path("objectives_vs_init") / "quick"
 
@@ -132,7 +133,7 @@ def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
 
 
 def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
-    glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    glue: Path, checkpoint: Path, call: Harness, forked: Harness, tmp_path: Path
 ) -> None:
     plugin = tmp_path / "mine.py"
     formula = "    return (student.sentence - teacher.sentence).abs().mean()\n"
@@ -144,26 +145,27 @@ def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
     small = ("--trials", "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1")
     study = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "mine", "--inits", "every", *small)
     words = (*study, "--data", glue, "--teacher", checkpoint, "--plugin", plugin, "--out", tmp_path / "out")
-    first = harness("run", *words)
+    first = call("run", *words)
     assert first.returncode == 0 and "mine" in first.stdout, first.stderr
     plugin.write_text("# a comment\n" + head + '    """A docstring."""\n' + formula)
-    again = harness("run", *words)
+    again = forked("run", *words)
     assert "0 runs trained" in again.stdout and "another version" not in again.stdout
     plugin.write_text(head + formula.replace("abs()", "square()"))
-    changed = harness("report", "--study", "objectives_vs_init", "--out", tmp_path / "out")
+    changed = forked("report", "--study", "objectives_vs_init", "--out", tmp_path / "out")
     assert "1 cell was made with another version of mine" in changed.stdout
 
 
-def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path) -> None:
+def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "harness", "run", *SMALL_STUDY, "--data", str(glue), "--teacher", str(checkpoint)]
-    first = subprocess.Popen([*words, "--out", str(out)], env=environment(), stdout=subprocess.PIPE, text=True)
-    while not (out / TABLE / "plan.json").exists() and first.poll() is None:
+    small = ("--objectives", "vanilla_kd", "--inits", "every", "--trials", "1", "--seeds", "1")
+    words = ("run", *SMALL_STUDY, *small, "--data", glue, "--teacher", checkpoint, "--out", out)
+    first = begun(*words, folder=tmp_path / "said")
+    while not (out / TABLE / "plan.json").exists() and first.is_alive():
         time.sleep(0.05)
-    second = run_second = harness("run", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out)
-    assert second.returncode == 2 and "another harness run" in run_second.stderr
-    first.communicate(timeout=200)
-    assert first.returncode == 0
+    second = call(*words)
+    assert second.returncode == 2 and "another harness run" in second.stderr
+    first.join(200)
+    assert first.exitcode == 0
 
 
 def test_status_show_and_plan(finished: Path, glue: Path, checkpoint: Path, call: Harness) -> None:
@@ -189,20 +191,20 @@ def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_plugin_is_one_file(harness: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_plugin_is_one_file(forked: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> None:
     """Just as the README says: harness new, then --plugin; then the file moved into objectives/."""
-    written = harness("new", "objective", "sentence_l1", cwd=tmp_path)
+    written = forked("new", "objective", "sentence_l1", cwd=tmp_path)
     assert written.returncode == 0 and (tmp_path / "sentence_l1.py").exists()
-    listed = harness("list", "objectives", "--plugin", "sentence_l1.py", cwd=tmp_path)
+    listed = forked("list", "objectives", "--plugin", "sentence_l1.py", cwd=tmp_path)
     assert "sentence_l1" in listed.stdout
-    process = harness(
+    process = forked(
         "run", "--study", "objectives_vs_init", "--plugin", "sentence_l1.py", "--objectives", "vanilla_kd",
         "sentence_l1", "--tasks", "sst2", "--inits", "every", "--trials", "1", "--seeds", "1", "--set",
         "train_examples=32", "teacher.epochs=1", "--data", glue, "--teacher", checkpoint, cwd=tmp_path,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert "sentence_l1" in (tmp_path / "results" / TABLE / "table.md").read_text().replace("\\_", "_")
-    refused = harness("new", "objective", "sentence_l1", cwd=tmp_path)
+    refused = forked("new", "objective", "sentence_l1", cwd=tmp_path)
     assert refused.returncode == 2 and "exists already" in refused.stderr
     tree = tmp_path / "tree"
     for folder in ("harness", "objectives", "students", "teachers", "studies", "reports"):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,15 @@ pytest.importorskip("ray")
 STUDY = ("--study", "objectives_vs_init", "--set", "train_examples=32", "epochs=1", "teacher.epochs=1")
 
 
-def test_the_quick_profile_is_the_same_on_two_nodes(call: Harness, tmp_path: Path) -> None:
+def test_the_quick_profile_is_the_same_on_two_nodes(
+    call: Harness, pretrained: Callable[[Path], None], tmp_path: Path
+) -> None:
     local, out = tmp_path / "local", tmp_path / "ray"
+    for folder in (local, out):
+        pretrained(folder)
     process = call("run", *STUDY, "--out", local, "--workers", 2)
     assert process.returncode == 0, process.stderr
-    for path in local.glob("ledger/*/record.json"):
-        if json.loads(path.read_bytes())["record"]["specification"]["kind"] == "pretraining":  # half a minute
-            shutil.copytree(path.parent, out / "ledger" / path.parent.name)
-    shutil.copy(local / "harness.json", out)
-    with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as cluster:
+    with tempfile.TemporaryDirectory(prefix="ray") as logs, nodes(Path(logs)) as cluster:
         _, errors = (there := ray_run(*STUDY, "--out", out, "--address", cluster.address)).communicate(timeout=400)
     assert there.returncode == 0 and "312 of 312 runs done" in errors, errors
     for name in TABLES:

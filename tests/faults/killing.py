@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from tests.conftest import environment
+from tests.launching import begun
+
+
+def workers(driver: int) -> list[psutil.Process]:
+    """The processes that train: what the driver's fork server forked."""
+    return [worker for server in psutil.Process(driver).children() for worker in server.children()]
 
 
 def run_and_kill(arguments: Sequence[str], out: Path) -> None:
     """Start the command, kill its worker after a checkpoint, and its driver after the next one."""
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", *arguments],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    driver = begun(*arguments, folder=out.with_name(f"{out.name}-said"))
     try:
         _wait_for_another(out, driver)
-        (worker,) = [worker for server in psutil.Process(driver.pid).children() for worker in server.children()]
+        (worker,) = workers(driver.pid)
         os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
         _wait_for_another(out, driver)
     finally:
         driver.kill()
-        driver.wait()
+        driver.join()
     assert _saved(out) and not list(out.glob("ledger/*/weights/.*"))
 
 
@@ -45,10 +44,10 @@ def _saved(out: Path) -> int:
     return max(times, default=0)
 
 
-def _wait_for_another(out: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait_for_another(out: Path, process: Any) -> None:
     """Until the next checkpoint is written, and a little longer: some steps are then to be made again."""
     before, deadline = _saved(out), time.monotonic() + 300
     while _saved(out) == before:
-        assert process.poll() is None and time.monotonic() < deadline, "the run was not hit in its middle"
+        assert process.is_alive() and time.monotonic() < deadline, "the run was not hit in its middle"
         time.sleep(0.01)
     time.sleep(0.05)

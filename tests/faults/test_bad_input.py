@@ -276,23 +276,14 @@ def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, call: 
 
 
 def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
-    glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    words = [
-        "run",
-        *SMALL_STUDY,
-        "--data",
-        str(glue),
-        "--teacher",
-        str(checkpoint),
-        "--out",
-        str(out),
-        "--workers",
-        "1",
-    ]
+    study = (*STUDY, "--tasks", "sst2", "--objectives", "vanilla_kd", "--inits", "every", "--seeds", "1")
+    places = ("--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "1", "--trials", "1")
+    words = (*study, *places, "--set", "train_examples=64", "teacher.epochs=1", "epochs=30", "max_length=16")
     limit = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, resource.RLIM_INFINITY));"
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, resource.RLIM_INFINITY));"
         "from harness.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     # The kernel refuses to let any file grow past the limit, as it would on a full disk: checkpoints do not fit.
@@ -302,7 +293,8 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     assert full.returncode == 2, full.stderr
     assert "disk is full" in full.stderr.splitlines()[-1] and "Traceback" not in full.stderr
     before = {p: p.read_bytes() for p in out.glob("ledger/*/record.json")}
-    again = harness(*words)
+    assert len(before) == 1  # the teacher
+    again = call(*words)
     assert again.returncode == 0, again.stderr
     assert all(path.read_bytes() == content for path, content in before.items())
 
@@ -335,7 +327,7 @@ def test_broken_plugin_files(fault: str, call: Harness, tmp_path: Path, monkeypa
 
 
 def test_a_loss_that_becomes_nan_fails_its_run_alone(
-    glue: Path, checkpoint: Path, harness: Harness, tmp_path: Path
+    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     (tmp_path / "explosive.py").write_text(
         "from harness.contracts import Signal\nfrom harness.registry import objective\n"
@@ -345,7 +337,7 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     )
     study = [w if w != "att_kl" else "explosive" for w in SMALL_STUDY]
     words = ("--data", glue, "--teacher", checkpoint, "--out", tmp_path / "out", "--plugin", tmp_path / "explosive.py")
-    process = harness("run", *study, *words)
+    process = call("run", *study, "--inits", "every", "--trials", "1", "--seeds", "1", *words)
     assert process.returncode == 1, process.stdout + process.stderr
     assert "became nan at step" in process.stderr and "term explosive" in process.stderr
     assert "Traceback" not in process.stderr
@@ -354,5 +346,5 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     text = json.dumps(table)
     assert '"failed"' in text and '"complete"' in text
     failed = next(p for p in (tmp_path / "out" / "ledger").glob("*/record.json") if b'"failed"' in p.read_bytes())
-    shown = harness("show", failed.parent.name[:10], "--out", tmp_path / "out")
+    shown = call("show", failed.parent.name[:10], "--out", tmp_path / "out")
     assert "TrainingFailure" in shown.stdout and "Traceback" in shown.stdout

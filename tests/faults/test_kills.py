@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import psutil
+from tests.conftest import SMALL_STUDY, Harness
+from tests.faults.killing import workers
+from tests.launching import begun
 
-from tests.conftest import SMALL_STUDY, Harness, environment
-
-KILLS = 20
+VICTIMS = ("driver",) * 5 + ("worker",) * 15  # a new driver takes its time to begin; a new worker does not
 LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the middle
 
 
@@ -25,12 +23,6 @@ def _records(out: Path) -> dict[str, int]:
 
 def _newest(out: Path) -> int:
     return max((p.stat().st_mtime_ns for p in out.glob("ledger/*/*")), default=0)
-
-
-def _workers(driver: int) -> list[psutil.Process]:
-    """The processes that train: what the driver's fork server forked."""
-    servers = psutil.Process(driver).children()
-    return [worker for server in servers for worker in server.children()]
 
 
 def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
@@ -50,39 +42,32 @@ def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
     ]
 
 
-def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, harness: Harness) -> None:
-    calm = harness(*_arguments(glue, checkpoint, tmp_path / "calm"))
+def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
+    calm = call(*_arguments(glue, checkpoint, tmp_path / "calm"))
     assert calm.returncode == 0, calm.stderr
     draw = random.Random(20)
-    out, kills, finished = tmp_path / "killed", 0, {}
+    out, victims, finished = tmp_path / "killed", draw.sample(VICTIMS, len(VICTIMS)), {}
     process = None
-    while kills < KILLS:
-        if process is None or process.poll() is not None:
-            assert process is None or process.returncode == -signal.SIGKILL, "the study ended before all kills"
-            process = subprocess.Popen(
-                [sys.executable, "-m", "harness", *_arguments(glue, checkpoint, out)],
-                env=environment(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+    while victims:
+        if process is None or not process.is_alive():
+            assert process is None or process.exitcode == -signal.SIGKILL, "the study ended before all kills"
+            process = begun(*_arguments(glue, checkpoint, out), folder=tmp_path / "said")
         before, deadline = _newest(out), time.monotonic() + 60
-        while _newest(out) == before and process.poll() is None and time.monotonic() < deadline:
+        while _newest(out) == before and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.02)  # until something was written: at least an epoch of progress a kill
         time.sleep(draw.uniform(0, 0.15))
         finished |= {run: when for run, when in _records(out).items() if run not in finished}
-        if draw.random() < 0.25:  # a new driver takes its time to begin; a new worker does not
+        if victims[-1] == "driver":
             process.kill()
-            process.wait()
-            kills += 1
-        else:
-            workers = _workers(process.pid)
-            if workers:
-                os.kill(draw.choice(workers).pid, signal.SIGKILL)
-                kills += 1
-    if process is not None and process.poll() is None:
+            process.join()
+            victims.pop()
+        elif training := workers(process.pid):
+            os.kill(draw.choice(training).pid, signal.SIGKILL)
+            victims.pop()
+    if process is not None and process.is_alive():
         process.kill()
-        process.wait()
-    last = harness(*_arguments(glue, checkpoint, out))
+        process.join()
+    last = call(*_arguments(glue, checkpoint, out))
     assert last.returncode == 0, last.stderr
     after = _records(out)
     assert {run: after[run] for run in finished} == finished, "a finished run was trained again"
