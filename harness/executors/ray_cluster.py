@@ -165,7 +165,13 @@ class RayExecutor:
         """Why no run can start at the moment; None if one can, once there is room."""
         if not _answers(self._head):
             return self._gone()
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        # Asked of a head that goes at this very moment, Ray waits until it ends this process.
+        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=lambda: found.put(self._ray.nodes()), daemon=True).start()
+        try:
+            nodes = [node["Resources"] for node in found.get(timeout=LOOK) if node["Alive"]]
+        except queue.Empty:
+            return self._gone()
         asked = {"CPU": self._cpus, "GPU": self._gpus}
         if any(all(node.get(name, 0) >= number for name, number in asked.items()) for node in nodes):
             return None
