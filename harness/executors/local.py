@@ -11,11 +11,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from harness.executors import environment
-from harness.executors.worker import serve
+from harness.executors.worker import DEATHS, serve
 
 # Workers are forked from a server that has imported torch and transformers once and done nothing with them.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
-DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
 
 
 @dataclass

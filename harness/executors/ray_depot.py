@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.ledger import cannot_write, sync_folder
+from harness.ledger import Stamp, cannot_write, sync_folder
 
 CHUNK = 64 << 20  # bytes that travel at once: what Ray's object store and both processes must have room for
-Stamp = tuple[int, int]  # a file's size and time of change in ns
 BATCH = 100  # entries told at once
 NO_PART = re.compile(r"\.exchanged\.json|\..*\.tmp|\.(.*\.)?lock|\.git")  # names of what a folder holds beside its own
 
@@ -143,4 +142,4 @@ def _same(one: Path, other: Path) -> bool:
 
 def _stamp(file: Path) -> Stamp:
     status = file.stat()
-    return status.st_size, status.st_mtime_ns
+    return status.st_mtime_ns, status.st_size

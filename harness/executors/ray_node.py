@@ -25,12 +25,11 @@ from filelock import FileLock
 from harness import registry
 from harness.errors import UserError
 from harness.executors import environment
-from harness.executors.ray_depot import CHUNK, Stamp, stamps_of
-from harness.executors.worker import attempt
-from harness.ledger import atomic_file, atomic_write, unsealed
+from harness.executors.ray_depot import CHUNK, stamps_of
+from harness.executors.worker import DEATHS, attempt
+from harness.ledger import Stamp, atomic_file, atomic_write, unsealed
 from harness.training.place import Place, teacher_source
 
-DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
 PREFIX = "distill-harness-"
 PACKAGES = ("harness", "objectives", "students", "teachers")
 LIBRARIES = ("torch", "transformers", "numpy")

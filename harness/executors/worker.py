@@ -14,6 +14,8 @@ from typing import Any
 
 from harness.errors import UserError
 
+DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
+
 
 def serve(connection: Connection) -> None:
     """Train the runs that arrive until the connection closes.

@@ -225,7 +225,7 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     place = _absolute(place_of(tmp_path / "out", argument="~/teacher"))
     here = node_of(tmp_path, argument=place.argument).fetch_all(_parts({"task": "corpus"}, place))
-    sizes = {name: size for name, (size, _) in stamps_of(Path(here.argument)).items()}
+    sizes = {name: size for name, (_, size) in stamps_of(Path(here.argument)).items()}
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
 
 
