@@ -20,8 +20,9 @@ from typing import Any
 from harness.errors import UserError
 from harness.ledger import canonical
 
-PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough; after 60 Ray ends this process
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
+PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
+END = 45.0  # seconds after which this process ends although a call of Ray still waits for the head; Ray's own are 60
 IDENTITY = re.compile(r"\b[0-9a-f]{16}\b")  # of a run, within a specification
 
 
@@ -44,12 +45,15 @@ class RayExecutor:
         self._tasks: dict[str, Any] = {}  # run -> its task
         self._since = 0.0  # when the cluster was first found unfit for work, 0 while it is fit
         self._silent = threading.Event()  # set when the depot will tell no more
+        self._over = threading.Event()  # set when Ray is no longer needed
         with ExitStack() as ends:
             ends.enter_context(redirect_stdout(_FirstLines()))  # Ray prints where the table belongs
             clear(out.resolve())
             _start(ray, address, here)
+            ends.callback(self._over.set)  # last: Ray may wait in its shutdown as well
             ends.callback(ray.shutdown)
             self._head = ray.get_runtime_context().gcs_address
+            threading.Thread(target=self._watch, daemon=True).start()
             if trouble := self._trouble():
                 raise trouble
             if not gpus and ray.cluster_resources().get("GPU"):
@@ -161,17 +165,26 @@ class RayExecutor:
         if trouble and time.monotonic() - self._since > PATIENCE:
             raise trouble
 
+    def _watch(self) -> None:
+        """End this process once the head node has been away for long.
+
+        Whichever call of Ray meets that moment never returns: after a minute Ray itself ends the process, without a
+        sentence. All that is kept is on disk, whole at any time.
+        """
+        answered = time.monotonic()
+        while not self._over.wait(LOOK):
+            if _answers(self._head):
+                answered = time.monotonic()
+            elif time.monotonic() - answered > END:
+                cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides it
+                print(f"{cursor}harness: {self._gone()}", file=sys.stderr, flush=True)
+                os._exit(2)
+
     def _trouble(self) -> UserError | None:
         """Why no run can start at the moment; None if one can, once there is room."""
         if not _answers(self._head):
             return self._gone()
-        # Asked of a head that goes at this very moment, Ray waits until it ends this process.
-        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=lambda: found.put(self._ray.nodes()), daemon=True).start()
-        try:
-            nodes = [node["Resources"] for node in found.get(timeout=LOOK) if node["Alive"]]
-        except queue.Empty:
-            return self._gone()
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         asked = {"CPU": self._cpus, "GPU": self._gpus}
         if any(all(node.get(name, 0) >= number for name, number in asked.items()) for node in nodes):
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -115,8 +114,22 @@ IMPATIENT = """
 import sys
 from harness.executors import ray_cluster
 ray_cluster.PATIENCE, ray_cluster.LOOK = 0.5, 2.0
+{}
 from harness.cli import main
 sys.exit(main(sys.argv[1:]))
+"""
+# The head is gone when the first run is handed to Ray, which waits for it then.
+UNFORTUNATE = """
+import contextlib, os, signal
+ray_cluster.END = 4.0
+submit = ray_cluster.RayExecutor.submit
+def without_head(self, *arguments):
+    for process in map(int, input().split()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    submit(self, *arguments)
+    raise SystemExit("Ray did not wait")
+ray_cluster.RayExecutor.submit = without_head
 """
 
 
@@ -124,9 +137,10 @@ def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path
     """The only node that is large enough leaves, then the head: a sentence each instead of waiting for ever."""
     study = ["run", *SMALL_STUDY, "epochs=200", "--data", str(glue), "--teacher", str(checkpoint), "--executor", "ray"]
 
-    def start(out: Path, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", IMPATIENT, *study, "--out", str(out), *words]
-        process = subprocess.Popen(command, env=ray_environment(), stderr=subprocess.PIPE, text=True)
+    def start(out: Path, *words: str, change: str = "") -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", IMPATIENT.format(change), *study, "--out", str(out), *words]
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, env=ray_environment(), text=True, **pipes)  # type: ignore[call-overload]
         deadline = time.monotonic() + 100
         while not list(out.glob("objectives_vs_init/quick/plan.json")):
             assert process.poll() is None and time.monotonic() < deadline
@@ -140,12 +154,13 @@ def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path
         assert large.returncode == 2, errors
         assert "no node of the Ray cluster has what a run takes, 2 CPUs" in errors.splitlines()[-1]
         small = start(tmp_path / "small", "--address", cluster.address)
-        for process in psutil.Process(cluster.process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        _, errors = small.communicate(timeout=100)
-        assert small.returncode == 2, errors
-        assert f"the Ray cluster at {cluster.address} is gone: finished runs are kept" in errors.splitlines()[-1]
+        stuck = start(tmp_path / "stuck", "--address", cluster.address, change=UNFORTUNATE)
+        head = psutil.Process(cluster.process.pid).children(recursive=True)
+        deaths = " ".join(str(process.pid) for process in head)
+        for process, line in ((stuck, deaths), (small, "")):
+            _, errors = process.communicate(line + "\n", timeout=100)
+            assert process.returncode == 2, errors
+            assert f"the Ray cluster at {cluster.address} is gone: finished runs are kept" in errors.splitlines()[-1]
         cluster.process.kill()
 
 
