@@ -8,11 +8,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.ledger import Ledger
+from harness.ledger import Ledger, Stamp
 from harness.search.progress import Finished, Progress, Record, curve
 from harness.search.proposals import frozen
 
@@ -162,7 +163,7 @@ class View:
         for key, trial in zip(keys, trials, strict=True):
             if key not in self._told:
                 record = ledger.read(trial.run) or trial.record
-                study.add_trial(_in_optunas_terms(cell, trial, record))
+                study.add_trial(_in_optunas_terms(cell, trial, record, ledger.stamp(trial.run)))
                 self._told.add(key)
                 self._steps += 1
 
@@ -207,10 +208,12 @@ def _known(file: Path) -> set[Told]:
         return set()
 
 
-def _in_optunas_terms(cell: Mapping[str, Any], trial: Finished, record: Record) -> optuna.trial.FrozenTrial:
-    """With its curve as intermediate values, by epoch from 0, as pruners see it."""
+def _in_optunas_terms(
+    cell: Mapping[str, Any], trial: Finished, record: Record, stamp: Stamp | None
+) -> optuna.trial.FrozenTrial:
+    """With its curve as intermediate values, by epoch from 0, as pruners see it, and the time its run took."""
     own = record.get("by_task", {}).get(cell["task"], record)
-    return frozen(
+    told = frozen(
         cell["space"],
         trial.hyperparameters,
         trial.score,
@@ -218,6 +221,10 @@ def _in_optunas_terms(cell: Mapping[str, Any], trial: Finished, record: Record) 
         user_attrs={"run": trial.run, "metrics": own.get("metrics", {})},
         intermediate_values=dict(enumerate(curve(record))),
     )
+    if stamp is not None:
+        told.datetime_complete = datetime.fromtimestamp(stamp[0] / 1e9)
+        told.datetime_start = told.datetime_complete - timedelta(seconds=record.get("seconds", 0.0))
+    return told
 
 
 def _why(error: BaseException, password: str) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def cell(name: str) -> dict[str, Any]:
 
 def finished(ledger: Ledger, run: str, **more: Any) -> Finished:
     """A run with its record in the ledger; the record in hand is only a part of it."""
-    part = {"status": "finished", "selection": 0.75, **more}
+    part = {"status": "finished", "selection": 0.75, "seconds": 90.0, **more}
     curve = [{"selection": None}, {"selection": 0.5}, {"selection": 0.75}]
     ledger.write(run, {**part, "metrics": {"f1": 0.5}, "curve": curve}, None)
     return Finished(run, {}, {"learning_rate": 1e-3, "schedule": "cosine"}, part)
@@ -99,6 +100,8 @@ def test_a_trial_is_told_once_with_its_state_curve_and_metrics(tmp_path: Path) -
     assert first[0].params == {"learning_rate": 1e-3, "schedule": "cosine"} and first[0].value == 0.75
     assert first[0].intermediate_values == {0: 0.5, 1: 0.75} and first[0].user_attrs["metrics"] == {"f1": 0.5}
     assert first[4].user_attrs["metrics"] == {"f1": 0.25}
+    ended = datetime.fromtimestamp(ledger.stamp("good")[0] / 1e9)
+    assert first[0].datetime_complete == ended and first[0].duration == timedelta(seconds=90)
 
 
 def test_two_drivers_on_two_ledgers_share_one_database(tmp_path: Path, server: Server) -> None:
