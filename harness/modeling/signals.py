@@ -7,7 +7,7 @@ shared between calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,12 +127,10 @@ def emit(
     if exact or want.attention_scores or want.values:
         arguments["signal_request"] = request
     layers = want.hidden_states | ({depth} if want.sentence else set())
-    if layers:
-        arguments["output_hidden_states"] = sorted(layers)
     if getattr(model.config, "type_vocab_size", 0) < 2:  # DistilBERT takes none, RoBERTa only zeros
         encoding = {name: tensor for name, tensor in encoding.items() if name != "token_type_ids"}
     network = model if want.logits or want.mlm_logits else model.base_model
-    with _head_at(model, targets if want.mlm_logits else None):
+    with _head_at(model, targets if want.mlm_logits else None), _states(model, layers) as found:
         output = network(**encoding, **arguments)
     if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
         raise UserError(
@@ -145,9 +143,39 @@ def emit(
     if want.mlm_logits:
         single["mlm_logits"] = output.logits
     if want.sentence:
-        single["sentence"] = output.hidden_states[depth][:, 0]  # (B, L, D) -> (B, D)
-    states = {layer: output.hidden_states[layer] for layer in sorted(want.hidden_states)}
+        single["sentence"] = found[depth][:, 0]  # (B, L, D) -> (B, D)
+    states = {layer: found[layer] for layer in sorted(want.hidden_states)}
     return Outputs(hidden_states=states, attention_scores=request.found_scores, values=request.found_values, **single)
+
+
+@contextmanager
+def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tensor]]:
+    """Fills a dictionary with the hidden states after these layers, (B, L, D) each; 0 is what the first layer reads.
+
+    The library can select layers too, but its versions number them differently.
+    """
+    found: dict[int, Tensor] = {}
+    base = model.base_model
+    modules = list(base.get_submodule(layers_path(model)).children())
+
+    def read(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        found[0] = arguments[0] if arguments else keywords["hidden_states"]
+
+    def keep(layer: int) -> Callable[[nn.Module, Any, Any], None]:
+        def take(_: nn.Module, arguments: Any, output: Any) -> None:
+            found[layer] = output if isinstance(output, Tensor) else output[0]
+
+        return take
+
+    hooks = [modules[0].register_forward_pre_hook(read, with_kwargs=True)] if 0 in layers else []
+    for layer in layers - {0}:
+        # What the whole encoder gives is the last state: some have a normalisation after the last layer.
+        hooks.append((base if layer == len(modules) else modules[layer - 1]).register_forward_hook(keep(layer)))
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager
