@@ -1,6 +1,5 @@
 """Corpora: what a document is, the store of tokens, and every way a corpus can be wrong."""
 
-import multiprocessing
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.data import corpora, embedded
 from harness.data.corpora import Corpus, content, documents, tokenised
 from harness.errors import UserError
 from tests.data.test_encoding import tokenizer_of
+from tests.launching import CONTEXT
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij")
 UNK, CLS, SEP = 1, 2, 3
@@ -311,12 +311,10 @@ def _ask(source: str, folder: Path, report: Any) -> None:
     report.put((pieces(corpus), (next(folder.glob("*/tokens.bin"))).stat().st_ino))
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes cannot be forked here")
 def test_many_processes_build_one_store(tmp_path: Path) -> None:
     source = write(tmp_path / "a.txt", "a b c\nd e f\n" * 50)
-    fork = multiprocessing.get_context("fork")
-    report = fork.Queue()
-    workers = [fork.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(4)]
+    report = CONTEXT.Queue()
+    workers = [CONTEXT.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(4)]
     for worker in workers:
         worker.start()
     found = [report.get(timeout=60) for _ in workers]

@@ -1,7 +1,6 @@
 """Sentences: what one is, the same ones for every tokenizer, stores that are whole or absent, and batches."""
 
 import json
-import multiprocessing
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.data.sentences import SentenceText, sentences, texts, tokenised_sen
 from harness.errors import UserError
 from harness.modeling.words import word_level
 from tests.data.test_corpora import pieces, write
+from tests.launching import CONTEXT
 
 TEXT = (
     "Mr. Smith ran home.  He said, “I am tired. Good night.” It cost 3.5 dollars at 9 a.m. today! Yes. Did it rain?\n"
@@ -228,12 +228,10 @@ def _ask(source: str, folder: Path, report: Any) -> None:
     report.put((pieces(corpus), sorted(file.stat().st_ino for file in folder.glob("*/*.*"))))
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes cannot be forked here")
 def test_many_processes_build_one_store(tmp_path: Path) -> None:
     source = write(tmp_path / "a.txt", TEXT * 50)
-    fork = multiprocessing.get_context("fork")
-    report = fork.Queue()
-    workers = [fork.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(3)]
+    report = CONTEXT.Queue()
+    workers = [CONTEXT.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(3)]
     for worker in workers:
         worker.start()
     found = [report.get(timeout=60) for _ in workers]
