@@ -176,8 +176,8 @@ class RayExecutor:
             if _answers(self._head):
                 answered = time.monotonic()
             elif time.monotonic() - answered > END:
-                cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides it
-                print(f"{cursor}harness: {self._gone()}", file=sys.stderr, flush=True)
+                below = "\n\x1b[?25h" if os.isatty(2) else ""  # the progress bar, which hides the cursor
+                os.write(2, f"{below}harness: {self._gone()}\n".encode())
                 os._exit(2)
 
     def _trouble(self) -> UserError | None:
