@@ -13,7 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -254,30 +254,43 @@ def folder_of(session: str) -> Path:
     """This node's folder for one driver, held as long as this process lives. Removes those that nobody holds."""
     node = ray.get_runtime_context().get_node_id()[:12]
     folder = Path(tempfile.gettempdir()) / f"{PREFIX}{session}-{node}"
-    while True:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            raise UserError(f"{folder} belongs to somebody else")
-        try:
-            handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)
-        except FileNotFoundError:
-            continue  # another worker took it for a folder of nobody just now
-        fcntl.flock(handle, fcntl.LOCK_SH)  # never given back: it ends with the process
-        if (folder / ".held").exists():
-            break
-        os.close(handle)  # another worker took it for a folder of nobody just now
+    hold(folder)  # never given back: it ends with the process
     sweep()
     return folder
+
+
+def hold(folder: Path) -> int:
+    """Make the folder if it is not there and keep `sweep` from it until the descriptor returned is closed."""
+    while True:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        # At any of these steps another process may take it for a folder of nobody and remove it.
+        with suppress(FileNotFoundError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                raise UserError(f"{folder} belongs to somebody else")
+            return _lock(folder, fcntl.LOCK_SH)
+
+
+def _lock(folder: Path, how: int) -> int:
+    """A descriptor that has the folder locked. Raises OSError if it is removed meanwhile, or locked by others."""
+    with ExitStack() as undo:
+        handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)  # a remnant has lost it
+        undo.callback(os.close, handle)
+        fcntl.flock(handle, how)
+        if not os.path.samestat(os.fstat(handle), (folder / ".held").stat()):
+            raise FileNotFoundError(folder)
+        undo.pop_all()
+    return handle
 
 
 def sweep() -> None:
     """Remove the folders of this machine whose drivers and workers are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or another worker removes it
-            handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)  # a remnant has lost it
+            handle = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
+                # Whoever makes the folder anew meanwhile gets one that nothing is removed from.
+                shutil.rmtree(folder.rename(folder.with_name(f"{PREFIX}{uuid.uuid4().hex}")))
             finally:
                 os.close(handle)
 
