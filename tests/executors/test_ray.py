@@ -87,11 +87,11 @@ def test_ctrl_c_stops_at_once_and_the_next_start_goes_on(
         time.sleep(0.05)
     ours = psutil.Process(process.pid).children(recursive=True)
     assert any(p.name().startswith("ray::train") for p in ours)
+    status = call("status", "--study", "objectives_vs_init", "--out", out)
+    assert status.returncode == 0 and " left; teacher runs: 1 of 1 done" in status.stdout
     os.killpg(process.pid, signal.SIGINT)
     text, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "stopped; finished runs are kept" in errors, errors
-    status = call("status", "--study", "objectives_vs_init", "--out", out)
-    assert status.returncode == 0 and " left; teacher runs: 1 of 1 done" in status.stdout
     assert "Traceback" not in errors + text
     gone, alive = psutil.wait_procs(ours, timeout=60)
     assert not alive
