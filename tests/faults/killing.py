@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +31,22 @@ def run_and_kill(arguments: Sequence[str], out: Path) -> None:
     finally:
         driver.kill()
         driver.join()
-    assert _saved(out) and not list(out.glob("ledger/*/weights/.*"))
+    assert newest(out) and not list(out.glob("ledger/*/weights/.*"))
 
 
-def _saved(out: Path) -> int:
-    """When the newest checkpoint was written; 0 if there is none."""
+def newest(out: Path, names: str = "checkpoint.pt") -> int:
+    """When the newest file of these names of any run was written; 0 if there is none."""
     times = []
-    for path in out.glob("ledger/*/checkpoint.pt"):
-        try:
+    for path in out.glob(f"ledger/*/{names}"):
+        with suppress(FileNotFoundError):  # the run has just ended, or what was written got its name
             times.append(path.stat().st_mtime_ns)
-        except FileNotFoundError:  # the run has just ended
-            continue
     return max(times, default=0)
 
 
 def _wait_for_another(out: Path, process: Any) -> None:
     """Until the next checkpoint is written, and a little longer: some steps are then to be made again."""
-    before, deadline = _saved(out), time.monotonic() + 300
-    while _saved(out) == before:
+    before, deadline = newest(out), time.monotonic() + 300
+    while newest(out) == before:
         assert process.is_alive() and time.monotonic() < deadline, "the run was not hit in its middle"
         time.sleep(0.01)
     time.sleep(0.05)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from harness.training import corpus_loop
 from tests.conftest import Harness
-from tests.faults.killing import run_and_kill
+from tests.faults.killing import newest, run_and_kill
 from tests.launching import ranks, together
 
 SETTINGS = ("max_length=16", "teacher.epochs=1", "epochs=1", "train_examples=32", "general.max_length=16")
@@ -95,10 +95,10 @@ def test_killed_processes_of_one_launch_go_on_with_the_same_result(
     assert statuses == [0, 0], said
     steps = []
     for turn, hit in enumerate(((0,), (1,), (0, 1), (1, 0))):
-        before = saved(killed)
+        before = newest(killed)
         with ranks(*arguments(killed), folder=tmp_path / "said") as both:
             deadline = time.monotonic() + 200
-            while saved(killed) == before:
+            while newest(killed) == before:
                 assert all(p.is_alive() for p in both) and time.monotonic() < deadline, f"turn {turn} was not hit"
                 time.sleep(0.01)
             time.sleep(draw.uniform(0, 0.1))
@@ -113,11 +113,6 @@ def test_killed_processes_of_one_launch_go_on_with_the_same_result(
     statuses, said = together(*arguments(killed), folder=tmp_path / "said")
     assert statuses == [0, 0], said
     same(killed, calm)
-
-
-def saved(out: Path) -> int:
-    """When the newest checkpoint was written; 0 if there is none."""
-    return max((path.stat().st_mtime_ns for path in out.glob("ledger/*/checkpoint.pt")), default=0)
 
 
 def saved_step(out: Path) -> int:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.conftest import SMALL_STUDY, Harness
-from tests.faults.killing import workers
+from tests.faults.killing import newest, workers
 from tests.launching import begun
 
 VICTIMS = ("driver",) * 5 + ("worker",) * 15  # a new driver takes its time to begin; a new worker does not
@@ -19,10 +19,6 @@ LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the mid
 def _records(out: Path) -> dict[str, int]:
     """Each finished run and when its record was written."""
     return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
-
-
-def _newest(out: Path) -> int:
-    return max((p.stat().st_mtime_ns for p in out.glob("ledger/*/*")), default=0)
 
 
 def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
@@ -52,8 +48,8 @@ def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Pat
         if process is None or not process.is_alive():
             assert process is None or process.exitcode == -signal.SIGKILL, "the study ended before all kills"
             process = begun(*_arguments(glue, checkpoint, out), folder=tmp_path / "said")
-        before, deadline = _newest(out), time.monotonic() + 60
-        while _newest(out) == before and process.is_alive() and time.monotonic() < deadline:
+        before, deadline = newest(out, "*"), time.monotonic() + 60
+        while newest(out, "*") == before and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.02)  # until something was written: at least an epoch of progress a kill
         time.sleep(draw.uniform(0, 0.15))
         finished |= {run: when for run, when in _records(out).items() if run not in finished}

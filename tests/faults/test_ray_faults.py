@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import SMALL_STUDY, Harness
 from tests.executors.ray_nodes import Nodes, nodes, ray_environment
+from tests.faults.killing import newest
 
 pytest.importorskip("ray")
 
@@ -27,10 +28,6 @@ LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the mid
 def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
     study = [word for word in SMALL_STUDY if not word.startswith("train_examples")]
     return ["run", *study, *LONGER, "--data", str(glue), "--teacher", str(checkpoint), "--out", str(out)]
-
-
-def _newest(out: Path) -> int:
-    return max((p.stat().st_mtime_ns for p in out.glob("ledger/*/[cr]*")), default=0)
 
 
 def _training(cluster: Nodes) -> list[psutil.Process]:
@@ -54,8 +51,8 @@ def test_ten_losses_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path,
     with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as cluster:
         driver = _start(arguments, cluster)
         for loss in LOSSES:
-            before, deadline = _newest(out), time.monotonic() + 240
-            while _newest(out) == before:
+            before, deadline = newest(out, "[cr]*"), time.monotonic() + 240
+            while newest(out, "[cr]*") == before:
                 assert driver.poll() is None, driver.communicate()[1].decode()
                 assert time.monotonic() < deadline, "nothing was written for four minutes"
                 time.sleep(0.02)
