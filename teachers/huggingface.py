@@ -29,7 +29,7 @@ from transformers.utils import logging
 
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
-from harness.modeling.bases import Teacher
+from harness.modeling.bases import Teacher, in_own_memory
 from harness.registry import teacher
 from teachers.architectures import KNOWN
 
@@ -337,6 +337,7 @@ def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrain
     if found["mismatched_keys"]:
         name, here, wanted = min(found["mismatched_keys"])
         raise UserError(f"weight {name} in {folder} has shape {tuple(here)}, but config.json asks for {tuple(wanted)}")
+    in_own_memory(model)
     missing = set(found["missing_keys"])
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
     needed = sorted(

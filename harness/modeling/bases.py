@@ -14,6 +14,17 @@ from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Output
 from harness.errors import UserError
 
 
+def in_own_memory(model: nn.Module) -> None:
+    """Copy every weight out of the file that it was read from and may still be mapped from.
+
+    A file puts weights at any address, memory of torch's own at multiples of 64; on some processors a product of a
+    matrix and one vector rounds by the address. After this the same weights give the same bits, wherever they come
+    from.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
+
+
 class Objective(nn.Module):
     """A loss that transfers knowledge, with or without parameters of its own.
 
@@ -98,6 +109,13 @@ class Student(PreTrainedModel):
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
     file_inits: ClassVar[frozenset[str]] = frozenset()  # initialisations KIND:FILE, known by the file's content
     head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no general distillation depends on
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **keywords: Any) -> Any:
+        """As the library's, but the weights leave their file: see `in_own_memory`."""
+        found = super().from_pretrained(*arguments, **keywords)
+        in_own_memory(found[0] if isinstance(found, tuple) else found)
+        return found
 
     @classmethod
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:

@@ -111,9 +111,12 @@ class TeacherCache:
         """One signal for a batch, (B, ...) padded with zeros to `length` tokens."""
         array, offsets, shape = self._opened(part)
         ragged = RAGGED.get(part[0], 0)
+        size = _with_length(part[0], shape, length) if ragged else shape
+        batch = torch.zeros(len(rows), *size)  # torch's own memory, see `bases.in_own_memory`; numpy's lies anywhere
+        padded = batch.numpy()
         if not ragged:
-            return torch.from_numpy(array.reshape(-1, *shape)[rows])
-        padded = np.zeros((len(rows), *_with_length(part[0], shape, length)), np.float32)
+            padded[:] = array.reshape(-1, *shape)[rows]
+            return batch
         for place, row in enumerate(rows):
             n = int(self.length[row])
             cut = array[offsets[row] : offsets[row + 1]].reshape(_with_length(part[0], shape, n))
@@ -123,7 +126,7 @@ class TeacherCache:
                 padded[place, :, :n] = cut
             else:
                 padded[place, :n] = cut
-        return torch.from_numpy(padded)
+        return batch
 
     def _opened(self, part: tuple[str, int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
         if part not in self._open:
