@@ -68,7 +68,7 @@ def plan(options: Namespace) -> int:
     worked_out = planning.resolve(request, lenient=True)
     out = Path(options.out)
     ledger = Ledger(out) if (out / "harness.json").exists() else None
-    replays, missing, counted = replayed(worked_out, ledger), 0, set()
+    replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
     for cell, found in zip(worked_out["cells"], replays, strict=True):
         label = f"{cell['id']}  {cell['task']:<14} {cell['init']:<18} {cell['student']:<12} {cell['row']}"
         if cell["refused"]:
@@ -165,6 +165,8 @@ def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
         if not _distilled(ledger, run):
             runs = [name for name in ledger.runs() if _distilled(ledger, name)]
             raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
+        if trouble := ledger.trouble_with_weights(run):
+            raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")
         check_pretrained(cell["specification"], plan["teacher"], plan["argument"], ledger.folder(run) / "weights")
 
 

@@ -32,6 +32,38 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
+def checksum(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    whole = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            whole.update(block)
+    return whole.hexdigest()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """SHA-256, hexadecimal, of every file in a folder of weights, by name: what a record keeps of them."""
+    return {path.name: checksum(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+
+
+def trouble_with(folder: Path, recorded: Mapping[str, str] | None) -> str:
+    """What happened to a folder of weights since its record was written, such as "are missing", or "".
+
+    recorded: their `checksums`; None in older records, which vouch for nothing but that the folder is there.
+    """
+    try:
+        if recorded is None:
+            return "" if folder.is_dir() else "are missing"
+        for name, value in recorded.items():
+            if checksum(folder / name) != value:
+                return f"are damaged ({name})"
+    except FileNotFoundError as error:
+        return f"are missing ({Path(error.filename).name})"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return ""
+
+
 _BEGIN, _BEFORE_SUM = b'{"record":', b',"sha256":"'
 
 
@@ -177,6 +209,8 @@ class Ledger:
             return None
         try:
             record = unsealed(raw)
+            if (whose := record.pop("run", run)) != run:  # older records do not say whose they are
+                raise ValueError(f"it is that of run {whose}")
         except (ValueError, KeyError, TypeError) as error:
             self.damaged[run] = (
                 f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
@@ -212,8 +246,9 @@ class Ledger:
             packed = save(dict(predictions))
             atomic_write(self.folder(run) / "predictions.safetensors", packed)
             record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
-        atomic_write(self.folder(run) / "record.json", sealed(record))
-        (self.folder(run) / "checkpoint.pt").unlink(missing_ok=True)
+        atomic_write(self.folder(run) / "record.json", sealed({**record, "run": run}))
+        for checkpoint in self.folder(run).glob("checkpoint*.pt"):  # one that was set aside, too
+            checkpoint.unlink(missing_ok=True)
         self.damaged.pop(run, None)
         self._records[run] = record
         if stamp := self.stamp(run):
@@ -223,18 +258,34 @@ class Ledger:
         """The arrays stored with a run (ids, predictions, labels: (N,) each), or None if absent or damaged."""
         from safetensors.numpy import load
 
-        record = self.read(run) or {}
-        if "predictions_sha256" not in record:
-            return None
+        packed = self._predictions(run)
+        return load(packed) if packed else None
+
+    def whole(self, run: str) -> dict[str, Any] | None:
+        """`read`, but None too where the predictions that belong to the record are missing or damaged."""
+        record = self.read(run)
+        return None if record is None or self._predictions(run) is None else record
+
+    def _predictions(self, run: str) -> bytes | None:
+        """The file that the record vouches for, b"" where it has none; None, named in `damaged`, if that is not it."""
+        expected = (self.read(run) or {}).get("predictions_sha256")
+        if expected is None:
+            return b""
         try:
             with open(self._path(run, "predictions.safetensors"), "rb") as file:
                 packed = file.read()
+            trouble = "" if hashlib.sha256(packed).hexdigest() == expected else "damaged"
         except FileNotFoundError:
-            return None
-        if hashlib.sha256(packed).hexdigest() != record["predictions_sha256"]:
-            self.damaged[run] = f"the predictions of run {run} are damaged and are ignored"
-            return None
-        return load(packed)
+            trouble = "missing"
+        except OSError as error:
+            trouble = f"not to be read ({error.strerror})"
+        if trouble:
+            self.damaged[run] = f"the predictions of run {run} are {trouble}; harness run makes it again"
+        return None if trouble else packed
+
+    def trouble_with_weights(self, run: str) -> str:
+        """What happened to the weights that a finished run left, or ""; see `trouble_with`."""
+        return trouble_with(self.folder(run) / "weights", (self.read(run) or {}).get("weights"))
 
     def runs(self) -> Iterator[str]:
         """Every run that has a folder, finished or not, in order of name."""

@@ -100,7 +100,7 @@ def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
     first = plan["first"][run]
 
     def there(name: str) -> bool:
-        return (ledger.read(name) or {}).get("status") == "finished" and (ledger.folder(name) / "weights").is_dir()
+        return (ledger.read(name) or {}).get("status") == "finished" and not ledger.trouble_with_weights(name)
 
     begins = _told(lambda: not there(run) and all(map(there, first["after"])))
     if begins and processes.leads():

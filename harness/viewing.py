@@ -130,7 +130,12 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         protocol=results.protocol(plan),
         budget=results.budget(plan),
         recipe=results.recipe(plan),
-        notes=(*results.general_recipe(plan), *results.coverage(plan, replays), *results.pruned(replays)),
+        notes=(
+            *results.general_recipe(plan),
+            *results.coverage(plan, replays),
+            *results.pruned(replays),
+            *results.other_weights(replays, ledger),
+        ),
         older_code=tuple(results.older_code(replays, _origins(plan))),
     )
     return reports.build(

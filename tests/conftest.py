@@ -17,7 +17,10 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
+from harness.executors import environment as of_workers
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test waits for a network
+of_workers.prepare()  # as every process that trains: with more threads than cores tests take many times as long
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job; our processes would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -137,7 +137,20 @@ def test_damaged_predictions_are_ignored_and_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     assert Ledger(tmp_path).read("run") is not None
     opened = Ledger(tmp_path)
-    assert opened.predictions("run") is None and "run" in opened.damaged
+    assert opened.predictions("run") is None and "damaged" in opened.damaged["run"] and opened.whole("run") is None
+    path.unlink()
+    opened = Ledger(tmp_path)
+    assert opened.whole("run") is None and "missing" in opened.damaged["run"]
+
+
+def test_a_record_belongs_to_its_run(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    for run in ("one", "other"):
+        ledger.write(run, {"status": "finished", "whose": run}, None)
+    (ledger.folder("other") / "record.json").write_bytes((ledger.folder("one") / "record.json").read_bytes())
+    opened = Ledger(tmp_path)
+    assert opened.read("one") is not None and opened.read("other") is None
+    assert "it is that of run one" in opened.damaged["other"]
 
 
 def test_folders_that_are_not_results_are_refused(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class LocalExecutor:
                     return failed
                 continue
             if message[0] == "epoch":
-                if "step" not in message[2]:  # progress within an epoch is lost with the worker
+                if "epoch" in message[2] and "step" not in message[2]:  # progress within one is lost with the worker
                     self._deaths.pop(message[1], None)
             else:
                 worker.job = None

@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.ledger import canonical
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
 END = 45.0  # seconds after which this process ends although a call of Ray still waits for the head; Ray's own are 60
-IDENTITY = re.compile(r"\b[0-9a-f]{16}\b")  # of a run, within a specification
 
 
 class RayExecutor:
@@ -304,23 +302,19 @@ def _absolute(place: Any) -> Any:
 
 
 def _parts(specification: Any, place: Any) -> list[str]:
-    """The files and folders of the driver's machine that a run reads: data, teacher, plugins, and runs it starts from.
-
-    A specification names the runs that it starts from by their identities, wherever in it.
-    """
+    """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
     from harness.data import sources
     from harness.data.tasks import TASKS
+    from harness.training import inputs
 
-    text = canonical(specification)
     tasks = [name for name in (specification.get("task"), *specification.get("tasks", ())) if name in TASKS]
     parts = [str(path) for task in tasks for path in sources.parts(TASKS[task], place.source)]
     named = [place.argument, *([place.corpus] if "corpus" in specification else [])]
     parts += [path for path in named if path.startswith("/")]
     if place.argument.startswith("/") and Path(place.argument).is_dir():  # a link to a folder is not followed
         parts += [str(path) for path in Path(place.argument).iterdir() if path.is_symlink() and path.is_dir()]
-    parts += [path for content, path in place.files.items() if content in text]
+    parts += [place.files[content] for content in inputs.files_of(specification, place.files)]
     parts += place.plugins
-    for run in dict.fromkeys(IDENTITY.findall(text)):
-        if (place.runs / run / "weights").is_dir():
-            parts += [str(place.runs / run / "weights"), str(place.runs / run / "record.json")]
+    for run in inputs.started_from(specification):
+        parts += [str(place.runs / run / "record.json"), str(place.runs / run / "weights")]
     return list(dict.fromkeys(parts))

@@ -46,7 +46,7 @@ class Depot:
 
     def tell(self, run: str, entry: Mapping[str, Any]) -> None:
         """Pass on how a run goes."""
-        if "step" not in entry:  # progress within an epoch is lost with the worker
+        if "epoch" in entry and "step" not in entry:  # progress within one is lost with the worker
             self._begun.pop(run, None)
         self._entries.put((run, entry))
 

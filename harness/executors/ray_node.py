@@ -22,13 +22,12 @@ from typing import Any
 import ray
 from filelock import FileLock
 
-from harness import registry
 from harness.errors import UserError
 from harness.executors import environment
 from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
-from harness.ledger import Stamp, atomic_file, atomic_write, unsealed
-from harness.training.place import Place, teacher_source
+from harness.ledger import Stamp, atomic_file, atomic_write
+from harness.training.place import Place
 
 PREFIX = "distill-harness-"
 PACKAGES = ("harness", "objectives", "students", "teachers")
@@ -61,7 +60,6 @@ def train(
         if ask(depot.begin.remote(run)) > DEATHS:
             raise TrainingFailure(f"its worker died {DEATHS} times (often for want of memory)")
         here = node.fetch_all(parts)
-        check_teacher(specification, here)
         record, predictions = perform(specification, here, node.tell)
         if (here.run / "weights").is_dir():
             node.send(here.run / "weights", whole=True)
@@ -73,27 +71,6 @@ def train(
     if kind == "refused" and told != rest:
         told[0] += f" (on node {ray.util.get_node_ip_address()}, below {node.folder})"
     return kind, run, *told
-
-
-def check_teacher(specification: Any, place: Place) -> None:
-    """Raise UserError if the teacher here is another than the study was planned with."""
-    who = specification.get("teacher")
-    while isinstance(who, str) and who:  # a run, made of the teacher or of another run
-        record = unsealed((place.runs / who / "record.json").read_bytes())
-        who = record["specification"].get("teacher")
-    if who and _content(place.teacher, place.argument, place.plugins) != who["content"]:
-        raise UserError(
-            f"teacher {place.argument or place.teacher} on node {ray.util.get_node_ip_address()} is another than on "
-            "the driver's machine: its files changed since the study was planned, or the hub has a newer one"
-        )
-
-
-@functools.cache
-def _content(teacher: str, argument: str, plugins: Sequence[str]) -> str:
-    """The teacher's content here. Once a process: what a node has fetched is not changed."""
-    for path in plugins:
-        registry.load_file(path)
-    return str(teacher_source(teacher, argument).content())
 
 
 def ask(answer: Any) -> Any:

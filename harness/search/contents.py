@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from harness.contracts import Task
 from harness.errors import UserError
+from harness.ledger import checksum
 
 
 class Contents:
@@ -66,11 +66,7 @@ class Contents:
                 raise UserError(missing)
             self.notices += [missing] if missing not in self.notices else []
             return f"{kind}:unknown"
-        with open(path, "rb") as file:
-            checksum = hashlib.sha256()
-            while block := file.read(1 << 20):
-                checksum.update(block)
-        content = checksum.hexdigest()[:16]
+        content = checksum(path)[:16]
         self.files[content] = str(path.resolve())
         return f"{kind}:{content}"
 

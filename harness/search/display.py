@@ -26,7 +26,13 @@ class Display:
         self.done, self.wanted = done, wanted
         self._line(f"{wanted - done} runs of cells to do, {done} done before")
 
+    def note(self, sentence: str) -> None:
+        self._line(f"harness: {sentence}")
+
     def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+        if "note" in entry:
+            self.note(entry["note"])
+            return
         if specification["kind"] in self.own:
             self.began = self.began or time.monotonic()
         state = f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}"

@@ -30,6 +30,8 @@ class Listener(Protocol):
 
     def started(self, done: int, wanted: int) -> None: ...
 
+    def note(self, sentence: str) -> None: ...
+
     def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None: ...
 
     def ended(self, specification: Mapping[str, Any], record: Record) -> None: ...
@@ -53,6 +55,8 @@ class Driver:
     _index: Index = field(init=False)
     _flying: dict[str, dict[str, Any]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
+    _whole: dict[str, bool] = field(default_factory=dict)  # run -> are its record's predictions there as recorded
+    _weights: dict[str, bool] = field(default_factory=dict)  # run that others start from -> are its weights
     _waiting: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # run -> the cells that need it, by id
 
     def __post_init__(self) -> None:
@@ -88,6 +92,8 @@ class Driver:
             self.ledger.write(run, record, rest[1] if kind == "finished" else None)
             trained += 1
             del self._flying[run]
+            self._whole.pop(run, None)
+            self._weights.pop(run, None)
             self._ended.add(run)
             self.listener.ended(specification, record)
             for cell in self._waiting.pop(run, {}).values():
@@ -104,7 +110,11 @@ class Driver:
         record = self.ledger.read(run)
         if record is not None and record["status"] == "failed" and run not in self._ended:
             return None  # failed in an earlier session: tried again
-        return record
+        if run not in self._whole:
+            self._whole[run] = self.ledger.whole(run) is not None
+            if run in self.ledger.damaged:
+                self.listener.note(self.ledger.damaged[run])
+        return record if self._whole[run] else None
 
     def _advance(self, cell: dict[str, Any]) -> None:
         """Submit what the cell needs next, the runs it starts from first."""
@@ -124,12 +134,21 @@ class Driver:
         record = self._lookup(run)
         if record is not None and record["status"] == "failed":
             return False
-        if record is not None and (self.ledger.folder(run) / "weights").is_dir():
+        if record is not None and self._has_weights(run):
             return True
         first = self.plan["first"][run]
         if self._have(first["after"], cell):
             self._submit(first["specification"], cell)
         return False
+
+    def _has_weights(self, run: str) -> bool:
+        """True if the weights that a finished run left are those recorded; otherwise, said once, it is made again."""
+        if run not in self._weights:
+            trouble = self.ledger.trouble_with_weights(run)
+            if trouble:
+                self.listener.note(f"the weights of run {run} {trouble}: the run is made again")
+            self._weights[run] = not trouble
+        return self._weights[run]
 
     def _submit(self, specification: dict[str, Any], cell: dict[str, Any] | None) -> None:
         run = identity(specification, self.plan["defaults"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
-from harness.ledger import Ledger
+from harness.ledger import Ledger, digest
 from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.proposals import is_grid, size
@@ -27,11 +27,14 @@ NAMES = {
 }
 
 
-def replayed(plan: Plan, ledger: Ledger | None) -> list[Progress]:
-    """The progress of every cell of the plan, in order; of one that cannot exist it is empty."""
+def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
+    """The progress of every cell of the plan, in order; of one that cannot exist it is empty.
+
+    whole: a run whose predictions are lost is missing, as it is for `harness run`.
+    """
     # Models that are only counted have no ledger, so nothing has an index of them.
     replay = Index(ledger).progress if isinstance(ledger, Ledger) else progress
-    lookup: Lookup = ledger.read if ledger else lambda run: None
+    lookup: Lookup = (ledger.whole if whole else ledger.read) if ledger else lambda run: None
     cells = plan["cells"]
     return [Progress() if c["refused"] else replay(c, plan["defaults"], lookup) for c in cells]
 
@@ -293,6 +296,22 @@ def older_code(replays: Sequence[Progress], origins: Mapping[str, str]) -> list[
         f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {name}"
         for name, count in sorted(changed.items())
     ]
+
+
+def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:
+    """Sentences on the cells that started from weights of a run which has other ones now."""
+    changed: Counter[str] = Counter()
+    now: dict[str, str] = {}
+    for found in replays:
+        runs = (*found.trials, *found.seeds)
+        started = {start for run in runs for start in run.record.get("started_from", {}).items()}
+        now |= {run: digest((ledger.read(run) or {}).get("weights"))[:16] for run in dict(started) if run not in now}
+        changed.update({run for run, was in started if now[run] != was})
+    return tuple(
+        f"{count} cell{'s' * (count > 1)} started from weights of run {run} that were lost; it was made again, with "
+        "other ones."
+        for run, count in sorted(changed.items())
+    )
 
 
 def _cells(plan: Plan) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ when: so a killed training goes on with the very same losses, and two processes 
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.ledger import atomic_file, derive_seed
+from harness.ledger import derive_seed
 from harness.modeling.combine import Sum
-from harness.training import machine, processes
+from harness.training import checkpoints, machine, processes
 from harness.training.loop import Clock, Data, TeacherOutputs, Tell, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
 
@@ -26,7 +25,7 @@ STAGE = "general"
 POINTS = 100  # of the recorded curve
 CHECKPOINT_SECONDS = 120.0  # between checkpoints; when one is written changes no number
 TELL_SECONDS = 2.0  # between reports of progress
-FORMAT = 1
+FORMAT = "general 2"  # of a checkpoint
 
 
 @dataclass
@@ -65,9 +64,12 @@ def train_on_corpus(
     steps, per_epoch = steps_of(len(data), settings)
     objective.to(device)
     optimisation = Optimisation(model, objective, settings, steps)
-    saved = processes.from_leader(checkpoint.read_bytes() if processes.leads() and checkpoint.exists() else None)
+    saved = processes.from_leader(checkpoints.read(checkpoint, FORMAT, tell) if processes.leads() else None)
     if saved is not None:
-        course = _resume(saved, model, objective, optimisation)
+        model.load_state_dict(saved["model"])
+        objective.load_state_dict(saved["objective"])
+        optimisation.load_state_dict(saved["optimisation"])
+        course = Course(**saved["course"])
     lengths, batches, epoch = data.lengths, [], -1
     watch = Watch(steps - course.step)
     for step in range(course.step, steps):
@@ -86,7 +88,13 @@ def train_on_corpus(
         if not processes.leads():
             continue
         if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps:
-            _save(checkpoint, course, model, objective, optimisation)
+            state = {
+                "course": vars(course),
+                "model": model.state_dict(),
+                "objective": objective.state_dict(),
+                "optimisation": optimisation.state_dict(),
+            }
+            checkpoints.write(checkpoint, FORMAT, state)
             tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
         if watch.told.due(TELL_SECONDS):
             where = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}
@@ -180,30 +188,3 @@ class Watch:
         speed = self.throughput()
         left = self.left / max(speed["steps_per_second"], 1e-9)
         return speed | {"seconds_left": left, "peak_memory_mib": machine.peak_memory()}
-
-
-# ---------------------------------------------------------------- checkpoints
-
-
-def _save(path: Path, course: Course, model: nn.Module, objective: nn.Module, optimisation: Optimisation) -> None:
-    state = {
-        "format": f"{STAGE} {FORMAT}",
-        "course": vars(course),
-        "model": model.state_dict(),
-        "objective": objective.state_dict(),
-        "optimisation": optimisation.state_dict(),
-    }
-    with atomic_file(path) as file:
-        torch.save(state, file)
-
-
-def _resume(saved: bytes, model: nn.Module, objective: nn.Module, optimisation: Optimisation) -> Course:
-    """Take up a checkpoint, loaded as data only; one of another version is left aside."""
-    # Not to the device: each module copies its part there, and torch cannot restore to "cpu:0", as accelerate calls it.
-    state = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
-    if state.get("format") != f"{STAGE} {FORMAT}":
-        return Course()
-    model.load_state_dict(state["model"])
-    objective.load_state_dict(state["objective"])
-    optimisation.load_state_dict(state["optimisation"])
-    return Course(**state["course"])

@@ -6,6 +6,8 @@ It returns the record and the per-example dev predictions.
 
 from __future__ import annotations
 
+import functools
+import operator
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +19,9 @@ from harness import registry
 from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.ledger import derive_seed, remove
+from harness.ledger import checksums, derive_seed, remove
 from harness.modeling import combine
-from harness.training import machine, processes
+from harness.training import inputs, machine, processes
 from harness.training.code_versions import code_versions
 from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.general import general, masked_teacher
@@ -64,10 +66,14 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
         "speed": measure_speed,
     }
     job = jobs[specification["kind"]]
+    rests_on = inputs.check(specification, place)
     record, predictions = job(specification, place, clock, tell)
+    if (place.run / "weights").is_dir() and processes.leads():
+        record["weights"] = checksums(place.run / "weights")
     return record | {
         "status": "finished",
         "specification": dict(specification),
+        "started_from": rests_on,
         "seconds": time.perf_counter() - began,
         "model_seconds": clock.seconds,
         "peak_memory_mib": machine.peak_memory(),
@@ -179,5 +185,5 @@ def _student(
         "pruned": history.pruned,
         "initialisation": started,
         "examples": len(examples.train),
-        "teacher_signals": teacher.how,
+        "teacher_signals": teacher.how(functools.reduce(operator.or_, (stage.wants[1] for stage in stages))),
     }, predictions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +13,14 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
-from harness.ledger import atomic_file, derive_seed
+from harness.ledger import derive_seed
+from harness.training import checkpoints
 from harness.training.optimisation import Optimisation
 
 # Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
 CHECKPOINT_STEPS = 50
 CHECKPOINT_STEPS_WITHIN = 250
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = "loop 3"
 TELL_SECONDS = 2.0  # between reports of progress within an epoch
 
 
@@ -104,7 +104,7 @@ def train(
     not finite.
     """
     history = History()
-    state = _read_checkpoint(checkpoint, device)
+    state = checkpoints.read(checkpoint, CHECKPOINT_FORMAT, tell)
     if state:
         history = History(state["curve"], state["best"])
         model.load_state_dict(state["model"])
@@ -130,10 +130,10 @@ def train(
 
         def save(epoch: int, within: EpochState) -> None:
             """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""
-            _write_checkpoint(
+            checkpoints.write(
                 checkpoint,
+                CHECKPOINT_FORMAT,
                 {
-                    "format": CHECKPOINT_FORMAT,
                     "stage": number,  # noqa: B023 - called before the next stage begins
                     "epoch": epoch,
                     "within": vars(within),
@@ -306,16 +306,3 @@ def _set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(state["cpu"].cpu())
     if "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)
-
-
-def _write_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    with atomic_file(path) as file:
-        torch.save(state, file)
-
-
-def _read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint of an interrupted run, or None, also where another version wrote it. Loaded as data only."""
-    if not path.exists():
-        return None
-    state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location=device, weights_only=True)
-    return state if state.get("format") == CHECKPOINT_FORMAT else None

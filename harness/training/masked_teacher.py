@@ -17,10 +17,9 @@ from transformers import PreTrainedModel
 from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
-from harness.ledger import atomic_file, atomic_write, canonical, digest
+from harness.ledger import atomic_file, atomic_write, canonical, checksum, digest
 from harness.training.loop import precision
 from harness.training.place import Once, Place, alone, teacher_source
-from harness.training.teacher_cache import checksum
 from harness.training.teacher_outputs import Encoder, weights_hash
 
 FILES = ("tokens.i32", "logs.f32")

@@ -95,7 +95,7 @@ def multi_task(
     return record | count(joint.network(next(iter(parts)))) | {
         "initialisation": started,
         "examples": {name: len(found.train) for name, found in examples.items()},
-        "teacher_signals": {name: teacher.how for name, teacher in teachers.items()},
+        "teacher_signals": {name: teacher.how(sums[name].wants()[1]) for name, teacher in teachers.items()},
     }, predictions
 
 

@@ -15,10 +15,9 @@ from torch import Tensor
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.sentences import SentenceText
-from harness.ledger import atomic_file, atomic_write, canonical, digest
+from harness.ledger import atomic_file, atomic_write, canonical, checksum, digest
 from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
-from harness.training.teacher_cache import checksum
 
 BATCH = 64  # sentences a teacher call when its vectors are stored
 

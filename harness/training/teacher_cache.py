@@ -20,7 +20,7 @@ from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
-from harness.ledger import atomic_write, cannot_write, canonical, digest
+from harness.ledger import atomic_write, cannot_write, canonical, checksum, digest
 from harness.training.place import Once, alone
 
 Compute = Callable[[Batch, Want], Outputs]
@@ -153,15 +153,6 @@ def _create(path: Path, numbers: int) -> np.ndarray:
         path.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
     return np.memmap(path, np.float32, "r+")
-
-
-def checksum(path: Path) -> str:
-    """The file's SHA-256, hexadecimal."""
-    whole = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            whole.update(chunk)
-    return whole.hexdigest()
 
 
 def _name(part: tuple[str, int]) -> str:

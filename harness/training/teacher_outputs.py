@@ -39,7 +39,8 @@ class Encoder(nn.Module):
 class NoTeacher:
     """In a teacher's place where a run asks none."""
 
-    how: dict[str, str] = {}
+    def how(self, want: Want) -> dict[str, str]:
+        return {}
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         return Outputs()
@@ -55,7 +56,7 @@ def teacher_of(
 
 
 class TeacherOutputs:
-    """Called with (batch, want) of the run's training examples. how says of each signal: stored or computed."""
+    """Called with (batch, want) of the run's training examples."""
 
     def __init__(self, specification: Mapping[str, Any], place: Place, train: Encoded, device: torch.device):
         """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it."""
@@ -69,7 +70,6 @@ class TeacherOutputs:
         head = self.task.name if self.heads else ""
         self.cache = _cache(place, self.folder, head, specification["settings"]["max_length"], train)
         self.rows = self.cache.rows(train.keys)
-        self.how: dict[str, str] = {}
         info = teacher_source(place.teacher, place.argument).info(self.task)
         numbers = {
             Signal.HIDDEN_STATES: info.width,
@@ -82,6 +82,10 @@ class TeacherOutputs:
         union = Want.of_parts(place.outputs.get(specification["task"], ()))
         self.cache.fill([p for p in union.parts() if self._stored(p)], self._compute, BATCH, device)
 
+    def how(self, want: Want) -> dict[str, str]:
+        """Of each signal that is asked for: stored or computed."""
+        return {name: "stored" if self.keeps[name] else "computed" for name, _ in want.parts()}
+
     def model(self) -> PreTrainedModel:
         """The teacher's model, loaded once a process."""
         return self._encoder().model
@@ -89,7 +93,6 @@ class TeacherOutputs:
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         stored = [p for p in want.parts() if self._stored(p)]
         computed = [p for p in want.parts() if p not in stored]
-        self.how |= {p[0]: "stored" for p in stored} | {p[0]: "computed" for p in computed}
         ids = batch.ids.cpu()  # the student may read the same examples otherwise: its encodings are not the teacher's
         outputs = self._compute(self.train.batch(ids, self.device), Want.of_parts(computed)) if computed else Outputs()
         rows = self.rows[ids.numpy()]

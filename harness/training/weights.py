@@ -1,4 +1,4 @@
-"""Weights kept in a folder beside a run's record: there whole, or not at all."""
+"""Weights kept in a folder beside a run's record, which holds their checksums: there whole, or not at all."""
 
 from __future__ import annotations
 

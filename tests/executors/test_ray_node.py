@@ -18,13 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("ray")
-from harness import registry
 from harness.errors import UserError
 from harness.executors import environment, ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
-from harness.executors.ray_node import Node, check_teacher
-from harness.ledger import Ledger
+from harness.executors.ray_node import Node
 from harness.training.place import Place
 
 
@@ -233,22 +231,6 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
 
 
-def test_another_teacher_than_planned_is_refused(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the specification names the teacher by runs only."""
-    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "10.0.0.2")
-    place = place_of(tmp_path, teacher="huggingface", argument=str(checkpoint))
-    planned = {"name": "huggingface", "content": registry.TEACHERS.get("huggingface")(str(checkpoint)).content()}
-    ledger = Ledger(tmp_path, create=True)
-    ledger.write("fine_tuned", {"specification": {"teacher": planned}}, None)
-    ledger.write("other", {"specification": {"teacher": {**planned, "content": "another"}}}, None)
-    for teacher in (planned, "fine_tuned", "", None):
-        check_teacher({"teacher": teacher}, place)
-    with pytest.raises(UserError, match=r"on node 10\.0\.0\.2 is another than on the driver's machine"):
-        check_teacher({"teacher": "other"}, place)
-
-
 def test_a_run_is_no_process_of_the_launcher_that_started_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in environment.LAUNCHER:
         monkeypatch.setenv(name, "4")
@@ -284,7 +266,7 @@ def test_a_run_needs_its_own_task_and_the_runs_it_names(glue: Path, tmp_path: Pa
     specification = {"task": "mrpc", "teacher": teacher, "init": "vectors:aa"}
     assert _parts(specification, place) == [
         str(glue / "MRPC"), "/teacher", "/vectors",
-        str(tmp_path / "ledger" / teacher / "weights"), str(tmp_path / "ledger" / teacher / "record.json"),
+        str(tmp_path / "ledger" / teacher / "record.json"), str(tmp_path / "ledger" / teacher / "weights"),
     ]  # fmt: skip
 
 

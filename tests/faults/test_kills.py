@@ -7,7 +7,9 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
+from harness.ledger import Ledger
 from tests.conftest import SMALL_STUDY, Harness
 from tests.faults.killing import newest, workers
 from tests.launching import begun
@@ -68,9 +70,17 @@ def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Pat
     after = _records(out)
     assert {run: after[run] for run in finished} == finished, "a finished run was trained again"
     assert set(after) == set(_records(tmp_path / "calm"))
-    for name in ("table.md", "table.tex", "table.csv", "table.json"):
+    for name in ("table.md", "table.tex", "table.csv", "table.json", "table.html"):
         place = Path("objectives_vs_init") / "quick" / name
         assert (out / place).read_bytes() == (tmp_path / "calm" / place).read_bytes(), name
+    ours, theirs = Ledger(out), Ledger(tmp_path / "calm")
+    for run in after:
+        assert without_times(ours.read(run) or {}) == without_times(theirs.read(run) or {}), run
+
+
+def without_times(record: dict[str, Any]) -> dict[str, Any]:
+    times = ("seconds", "model_seconds", "examples_per_second", "peak_memory_mib")
+    return {name: value for name, value in record.items() if name not in times}
 
 
 SUICIDAL = '''

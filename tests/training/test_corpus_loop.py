@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
-from harness.training import corpus_loop, processes
+from harness.training import checkpoints, corpus_loop, processes
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import Clock, TrainingFailure
 from harness.training.settings import GENERAL_TRAINING
@@ -361,26 +361,29 @@ def test_it_may_be_stopped_again_and_again(whole: Any, tmp_path: Path) -> None:
     assert gone_on(tmp_path, whole) == PARTS[-1]
 
 
-@pytest.mark.parametrize("how", ["another format", "no format"])
-def test_a_checkpoint_of_another_format_is_left_aside(how: str, whole: Any, tmp_path: Path) -> None:
-    def tell(entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize("how", ["another format", "a flipped bit"])
+def test_a_checkpoint_that_cannot_be_vouched_for_is_set_aside(how: str, whole: Any, tmp_path: Path) -> None:
+    def stop(entry: dict[str, Any]) -> None:
         raise Stop
 
-    broken(tmp_path, tell=tell)
-    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    state["format"] = f"{state['format']}0"
-    if how == "no format":
-        del state["format"]
-    torch.save(state, tmp_path / "checkpoint.pt")
-    pair, asked = made(dropout=0.3, sparse=True), []
+    broken(tmp_path, tell=stop)
+    path = tmp_path / "checkpoint.pt"
+    if how == "a flipped bit":
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        path.write_bytes(raw)
+    else:
+        checkpoints.write(path, "general 1", checkpoints.read(path, corpus_loop.FORMAT, stop) or {})
+    pair, asked, told = made(dropout=0.3, sparse=True), [], []
 
     def ask(batch: Batch, want: Want) -> Outputs:
         asked.append(batch)
         return teacher(batch, want)
 
-    record = run(pair, tmp_path, RESUMED, ask=ask)
+    record = run(pair, tmp_path, RESUMED, ask=ask, tell=told.append)
     assert len(asked) == sum(PARTS)  # from the beginning
     assert record["curve"] == whole[0]["curve"] and same(weights(pair), whole[1])
+    assert "set aside" in told[0]["note"] and (tmp_path / checkpoints.ASIDE).exists()
 
 
 # ---------------------------------------------------------------- progress

@@ -145,14 +145,6 @@ def test_a_run_killed_in_the_middle_of_an_epoch_goes_on_with_the_same_losses(
     assert all(torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in whole.state_dict().items())
 
 
-def test_a_checkpoint_of_another_version_is_not_continued(tmp_path: Path) -> None:
-    whole, history, _ = run(tmp_path / "whole", [("prediction", 2, False)])
-    (tmp_path / "old").mkdir()
-    torch.save({"stage": 0, "epoch": 0}, tmp_path / "old" / "checkpoint.pt")
-    again, after, _ = run(tmp_path / "old", [("prediction", 2, False)])
-    assert after == history and torch.equal(whole.head.weight, again.head.weight)
-
-
 def test_a_loss_that_is_not_finite_names_step_stage_and_term(tmp_path: Path) -> None:
     class Explosive(Labels):
         def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

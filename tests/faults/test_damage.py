@@ -1,0 +1,155 @@
+"""Whatever a number rests on is checked before it is used: what is damaged or lost is made again, and said so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.errors import UserError
+from harness.ledger import Ledger, checksums
+from harness.training import inputs
+from harness.training.place import Place
+from tests.conftest import SMALL_STUDY, Harness
+from tests.faults.test_kills import without_times
+
+STUDY = (
+    "--study",
+    "objectives_vs_init",
+    "--tasks",
+    "sst2",
+    "--objectives",
+    "hid_seq",
+    "--inits",
+    "every",
+    "--trials",
+    "1",
+)
+FILES = ("table.md", "table.tex", "table.csv", "table.json", "table.html")
+
+
+@pytest.fixture(scope="module")
+def run(glue: Path, checkpoint: Path, call: Harness) -> Callable[[Path], Any]:
+    sizes = SMALL_STUDY[SMALL_STUDY.index("--set") :]
+
+    def again(out: Path, command: str = "run") -> Any:
+        process = call(command, *STUDY, *sizes, "--data", glue, "--teacher", checkpoint, "--out", out)
+        assert process.returncode == 0, process.stdout + process.stderr
+        return process
+
+    return again
+
+
+@pytest.fixture(scope="module")
+def finished(run: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("damage") / "out"
+    run(out)
+    return out
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "out"))
+
+
+def records(out: Path, kind: str) -> dict[str, dict[str, Any]]:
+    found = {path.parent.name: json.loads(path.read_bytes())["record"] for path in out.glob("ledger/*/record.json")}
+    return {run: record for run, record in sorted(found.items()) if record["specification"]["kind"] == kind}
+
+
+def tables(out: Path) -> list[bytes]:
+    return [(out / "objectives_vs_init" / "quick" / name).read_bytes() for name in FILES]
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+def test_lost_weights_and_predictions_are_made_again(
+    how: str, finished: Path, out: Path, run: Callable[..., Any]
+) -> None:
+    """A teacher's weights, and the predictions of one of two students: the other is not trained again."""
+    (teacher,), student = records(out, "teacher"), next(iter(records(out, "student")))
+    damage = flip if how == "damaged" else Path.unlink
+    damage(out / "ledger" / teacher / "weights" / "model.safetensors")
+    damage(out / "ledger" / student / "predictions.safetensors")
+    assert "2 runs, 1 missing" in run(out, "plan").stdout
+    process = run(out)
+    assert f"the weights of run {teacher} are {how} (model.safetensors): the run is made again" in process.stderr
+    assert f"the predictions of run {student} are {how}" in process.stderr and "2 runs trained" in process.stdout
+    for kind in ("teacher", "student"):
+        before, after = records(finished, kind), records(out, kind)
+        assert {r: without_times(x) for r, x in before.items()} == {r: without_times(x) for r, x in after.items()}
+    assert tables(out) == tables(finished)
+    assert "0 runs trained" in run(out).stdout
+
+
+def test_a_record_in_another_runs_folder_is_damaged(finished: Path, out: Path, run: Callable[..., Any]) -> None:
+    one, other = (out / "ledger" / name for name in records(out, "student"))
+    for name in ("record.json", "predictions.safetensors"):
+        shutil.copy2(one / name, other / name)
+    process = run(out)
+    assert f"the record of run {other.name} is damaged (it is that of run {one.name})" in process.stderr
+    assert "1 run trained" in process.stdout and tables(out) == tables(finished)
+
+
+def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness) -> None:
+    """As where the weights were lost and made again on another machine."""
+    ledger, (teacher, record) = Ledger(out), *records(out, "teacher").items()
+    flip(out / "ledger" / teacher / "weights" / "model.safetensors")
+    predictions = ledger.predictions(teacher)
+    ledger.write(teacher, {**record, "weights": checksums(out / "ledger" / teacher / "weights")}, predictions)
+    process = call("report", "--study", "objectives_vs_init", "--out", out, "--format", "markdown")
+    assert f"1 cell started from weights of run {teacher} that were lost" in process.stdout
+
+
+# ---------------------------------------------------------------- at the moment of use
+
+
+def place(out: Path, checkpoint: Path, **files: str) -> Place:
+    return Place(
+        run=out / "ledger" / "here", runs=out / "ledger", cache=out / "cache", source="", corpus="", files=files,
+        teacher="huggingface", argument=str(checkpoint), plugins=(), outputs={},
+    )  # fmt: skip
+
+
+def test_a_run_finds_out_that_what_it_starts_from_changed(out: Path, checkpoint: Path) -> None:
+    (teacher,) = records(out, "teacher")
+    for specification in ({"teacher": teacher}, {"init": f"pretrained:{teacher}"}, {"masked_teacher": teacher}):
+        assert inputs.started_from(specification) == [teacher]
+        assert set(inputs.check(specification, place(out, checkpoint))) == {teacher}
+    flip(out / "ledger" / teacher / "weights" / "model.safetensors")
+    with pytest.raises(UserError, match=f"the weights of run {teacher}, which others start from, are damaged"):
+        inputs.check({"teacher": teacher}, place(out, checkpoint))
+    (out / "ledger" / teacher / "record.json").unlink()
+    with pytest.raises(UserError, match=f"the record of run {teacher}, which this one starts from, is missing"):
+        inputs.check({"teacher": teacher}, place(out, checkpoint))
+
+
+def test_a_run_finds_out_that_the_teacher_or_a_file_changed(out: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Also where the specification names the teacher by a run only."""
+    (teacher,) = records(out, "teacher")
+    folder = Path(shutil.copytree(checkpoint, tmp_path / "teacher"))
+    base = {"name": "huggingface", "content": registry.TEACHERS.get("huggingface")(str(folder)).content()}
+    inputs.check({"teacher": base}, place(out, folder))
+    flip(folder / "model.safetensors")
+    for who in (base, teacher):
+        with pytest.raises(UserError, match="is not the one that the study was planned with"):
+            inputs.check({"teacher": who}, place(out, folder))
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("a 0.1 0.2\n")
+    content = inputs.content_of_file(vectors)
+    where = place(out, checkpoint, **{content: str(vectors)})
+    inputs.check({"init": f"vectors:{content}"}, where)
+    vectors.write_text("a 0.1 0.3\n")
+    with pytest.raises(UserError, match=r"vectors\.txt changed since the study was planned"):
+        inputs.check({"init": f"vectors:{content}"}, where)
+    inputs.check({"init": "random"}, where)  # it reads no file

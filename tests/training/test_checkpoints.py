@@ -1,0 +1,100 @@
+"""A checkpoint vouches for itself and its run; one that does not is set aside with a sentence, and never continued."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.errors import UserError
+from harness.training import checkpoints
+
+STATE = {"epoch": 3, "model": {"weight": torch.arange(3000.0).reshape(30, 100)}, "random": torch.get_rng_state()}
+FORM = "test 1"
+
+
+def path_in(folder: Path) -> Path:
+    return folder / "run" / checkpoints.NAME
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = path_in(tmp_path)
+    checkpoints.write(path, FORM, STATE)
+    return path
+
+
+def refused(path: Path, form: str = FORM) -> str:
+    """The note about a checkpoint that is not taken."""
+    told: list[dict[str, Any]] = []
+    assert checkpoints.read(path, form, told.append) is None
+    (entry,) = told
+    assert not path.exists() and path.with_name(checkpoints.ASIDE).exists()
+    assert "set aside" in entry["note"] and "starts over" in entry["note"] and path.parent.name in entry["note"]
+    return str(entry["note"])
+
+
+def test_what_is_written_is_read(written: Path) -> None:
+    found = checkpoints.read(written, FORM, pytest.fail)
+    assert found is not None and found["epoch"] == 3 and torch.equal(found["model"]["weight"], STATE["model"]["weight"])
+    assert checkpoints.read(written.with_name("none.pt"), FORM, pytest.fail) is None
+
+
+def test_no_flipped_bit_is_continued_from(written: Path) -> None:
+    whole, draw = written.read_bytes(), random.Random(0)
+    places = [0, len(whole) - 1, len(whole) - 70, *(draw.randrange(len(whole)) for _ in range(200))]
+    for place in places:
+        raw = bytearray(whole)
+        raw[place] ^= 1 << draw.randrange(8)
+        written.write_bytes(raw)
+        assert "damaged" in refused(written), place
+
+
+def test_no_truncated_file_is_continued_from(written: Path) -> None:
+    whole = written.read_bytes()
+    for size in (0, 1, 70, 71, 72, len(whole) // 2, len(whole) - 71, len(whole) - 1):
+        written.write_bytes(whole[:size])
+        assert "damaged" in refused(written), size
+
+
+def test_neither_another_runs_nor_another_versions_is(written: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / checkpoints.NAME
+    other.parent.mkdir()
+    other.write_bytes(written.read_bytes())
+    assert "another run's" in refused(other)
+    old = path_in(tmp_path / "old")
+    old.parent.mkdir(parents=True)
+    torch.save({"format": 2, **STATE}, old)  # as it was written before checkpoints had a checksum
+    assert "another version" in refused(old)
+    assert "another version" in refused(written, "test 2")
+
+
+def test_one_that_would_run_code_is_not_opened(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+            return (tmp_path / "executed").mkdir, ()  # type: ignore[return-value]
+
+    path = path_in(tmp_path)
+    checkpoints.write(path, FORM, {"evil": Evil()})
+    assert "cannot be read" in refused(path) and not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("free", [0, 1, 5000, 300_000])
+def test_a_full_disk_is_told_in_one_sentence(free: int, written: Path) -> None:
+    """Of a file no more bytes than are free can be written; torch itself tells only at which one it was."""
+    before, limits = written.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free, limits[1]))
+    try:
+        with pytest.raises(UserError, match="the disk is full"):
+            checkpoints.write(written, FORM, {**STATE, "more": [torch.ones(70_000) for _ in range(4)]})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert written.read_bytes() == before and list(written.parent.iterdir()) == [written]
