@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test lint bench fairseq constraints clean
+.PHONY: run test bits lint bench fairseq constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -13,6 +13,14 @@ run: $(VENV)/installed
 # One process has a whole file: what its tests share is made once. conftest.py says which files begin.
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# The tests that compare bits, as on a processor with AVX2 alone: other instructions round otherwise, not less surely.
+BITS := tests/students tests/modeling tests/training tests/faults/test_kills.py tests/faults/test_damage.py \
+	tests/test_study.py
+LOW := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+
+bits: $(VENV)/installed-for-tests
+	$(LOW) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(BITS)
 
 lint: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
