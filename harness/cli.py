@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from harness.errors import UserError, near
+from harness.errors import UserError, near, sentence
 
 # Refusals of wrong names must answer before torch is loaded, so this module imports nothing heavy at its top.
 
@@ -19,6 +21,12 @@ class Parser(argparse.ArgumentParser):
     """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        for word in sys.argv[1:] if args is None else args:
+            if re.match(r"-[\d.]+\s*\*", word):  # argparse would take it for a flag
+                raise UserError(
+                    f"objective {word!r} begins with a weight below zero: a loss is made smaller, so a weight must be "
+                    "greater than zero, as in '0.5*att_kl+val_kl'"
+                )
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said by the command that does not know the flag, so that near ones are its own
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -179,14 +187,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except UserError as error:
-        print(f"harness: {error}", file=sys.stderr)
+        print(f"harness: {sentence(str(error))}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe went away, as in `harness report | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"harness: {sentence(str(error.filename))} is too long for the name of a file", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("harness: stopped; finished runs are kept, and the same command goes on from here", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of a pipe went away, as in `harness report | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 if __name__ == "__main__":

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 from harness import registry
 from harness.errors import UserError, near, unknown
-from harness.executors import choosing
-from harness.ledger import Ledger, atomic_write, check_writable
-from harness.viewing import plan_file, say, table_of
+from harness.executors import choosing, environment
+from harness.ledger import Ledger, atomic_write, check_free, check_writable, holds_results
+from harness.viewing import plan_file, say, table_of, tell
 
 Plan = dict[str, Any]
+LONGEST_NAME = 100  # of an objective, and of its file
 DISTILLED = ("general", "multi_task")  # runs whose students others start from
 
 
@@ -27,7 +28,7 @@ def run(options: Namespace) -> int:
     from harness.search.request import Request, check_early
 
     request = Request.of(options)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if environment.launched() > 1:
         raise UserError(
             "harness run starts its own workers: give harness pretrain to torchrun or accelerate launch, then harness "
             "run by itself"
@@ -43,8 +44,8 @@ def run(options: Namespace) -> int:
         _check_pretrained(plan, ledger)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
         trained = _train(plan, ledger, executor, storage)
-        for sentence in ledger.damaged.values():
-            say(sentence)
+        for damage in ledger.damaged.values():
+            say(damage)
         table = table_of(plan, ledger)
         files = _write_reports(plan, table, ledger, changed=trained > 0)
     import reports
@@ -52,7 +53,7 @@ def run(options: Namespace) -> int:
     print(reports.render(table, "terminal"))
     print(f"{trained} run{'s' * (trained != 1)} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
     for path in files:
-        print(f"  {path}")
+        tell(f"  {path}")
     return _status_of(table)
 
 
@@ -63,16 +64,19 @@ def plan(options: Namespace) -> int:
     from harness.search.request import Request, check_early
     from harness.search.results import budget, general_recipe, protocol, recipe, replayed
 
-    request = Request.of(options)
+    request, out = Request.of(options), Path(options.out)
     check_early(request)
+    workers = choosing.workers(options.workers)
+    ledger = Ledger(out) if holds_results(out) else None
+    if ledger is None:
+        check_free(out)
     worked_out = planning.resolve(request, lenient=True)
-    out = Path(options.out)
-    ledger = Ledger(out) if (out / "harness.json").exists() else None
+    _check_pretrained(worked_out, ledger)
     replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
     for cell, found in zip(worked_out["cells"], replays, strict=True):
         label = f"{cell['id']}  {cell['task']:<14} {cell['init']:<18} {cell['student']:<12} {cell['row']}"
         if cell["refused"]:
-            print(f"{label}  refused: {cell['refused']}")
+            tell(f"{label}  refused: {cell['refused']}")
             continue
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell["seeds"] - 1
@@ -80,18 +84,16 @@ def plan(options: Namespace) -> int:
         counted.add(cell["search"])
         epochs = cell["specification"]["settings"].get("epochs")
         trains = f"{cell['stages']} x {epochs} epochs, " if epochs else ""
-        print(f"{label}  {trains}runs {done} of {wanted} done")
+        tell(f"{label}  {trains}runs {done} of {wanted} done")
     real = [c for c in worked_out["cells"] if not c["refused"]]
     tasks, refused = ", ".join(worked_out["tasks"]), len(worked_out["cells"]) - len(real)
-    print(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {worked_out['label']}, tasks {tasks}")
+    tell(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {worked_out['label']}, tasks {tasks}")
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if real and protocol(worked_out):
-        print(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
-    for sentence in general_recipe(worked_out):
-        print(sentence)
-    for notice in worked_out["notices"]:
-        print(f"note: {notice}")
-    print(estimate(worked_out, replays, missing, choosing.workers(options.workers)))
+        tell(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
+    for said in (*general_recipe(worked_out), *(f"note: {notice}" for notice in worked_out["notices"])):
+        tell(said)
+    print(estimate(worked_out, replays, missing, workers))
     return 0
 
 
@@ -114,7 +116,7 @@ def list_names(options: Namespace) -> int:
         extra = ""
         if hyperparameters := getattr(plugin, "hyperparameters", None):
             extra = f" [{', '.join(f'{name}.{k}={h.default}' for k, h in hyperparameters.items())}]"
-        print(f"{name:<18} {text}{extra}")
+        tell(f"{name:<18} {text}{extra}")
     return 0
 
 
@@ -137,6 +139,10 @@ def new(options: Namespace) -> int:
     name, path = options.name, Path(f"{options.name}.py")
     if not name.isidentifier():
         raise UserError(f"{name!r} cannot name an objective: use letters, digits and underscores, not a digit first")
+    if iskeyword(name):
+        raise UserError(f"{name!r} cannot name an objective: it is a word of Python's own")
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"{name!r} is too long to name a file: an objective's name has at most {LONGEST_NAME} letters")
     if path.exists():
         raise UserError(f"{path} exists already; choose another name or remove it")
     if name in registry.OBJECTIVES.names():
@@ -152,7 +158,7 @@ def new(options: Namespace) -> int:
 # ---------------------------------------------------------------- shared
 
 
-def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
+def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
     from harness.training.starting import check_pretrained
 
@@ -162,8 +168,8 @@ def _check_pretrained(plan: Plan, ledger: Ledger) -> None:
             continue
         if plan["first"].get(run, {}).get("specification", {}).get("kind") in DISTILLED:
             continue  # made before the cell
-        if not _distilled(ledger, run):
-            runs = [name for name in ledger.runs() if _distilled(ledger, name)]
+        if ledger is None or not _distilled(ledger, run):
+            runs = [name for name in ledger.runs() if _distilled(ledger, name)] if ledger else []
             raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
         if trouble := ledger.trouble_with_weights(run):
             raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")

@@ -190,6 +190,8 @@ class Task:
 
 # ---------------------------------------------------------------- hyperparameters
 
+LARGEST = 10**9  # of whole numbers that declare no bound of their own: beyond it a number is a slip
+
 
 @dataclass(frozen=True)
 class Hyperparameter:
@@ -227,12 +229,10 @@ class Hyperparameter:
         if typed is None or (kind is float and not math.isfinite(typed)):
             word = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a word"}[kind]
             raise UserError(f"{name} must be {word}, not {value!r}")
-        if (self.low is not None and typed < self.low) or (self.high is not None and typed > self.high):
-            between = (
-                f"between {self.low} and {self.high}"
-                if None not in (self.low, self.high)
-                else (f"at least {self.low}" if self.high is None else f"at most {self.high}")
-            )
+        low, high = self.low, LARGEST if self.high is None and kind is int else self.high
+        if (low is not None and typed < low) or (high is not None and typed > high):
+            between = f"at most {high}" if high is not None and typed > high else f"at least {low}"
+            between = f"between {low} and {high}" if None not in (low, self.high) else between
             raise UserError(f"{name} must be {between}, not {typed}")
         return typed
 

@@ -1,23 +1,48 @@
-"""The one exception for a user's mistake, and the wording shared by its messages."""
+"""The one exception for a user's mistake, the wording shared by its messages, and how text from outside is shown."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+LONGEST = 300  # characters of a word in a sentence
+
+# What a terminal obeys instead of showing it: C0, DEL and C1; what ends a line or turns the direction of reading; and
+# half of a pair of code units, as an undecodable file name holds it, which no encoding can write.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UserError(Exception):
     """Bad input, told in one sentence: the thing, the rule, the nearest valid names. Exit status 2."""
 
 
+def plain(text: str) -> str:
+    r"""The text on one line, with control characters shown and not obeyed: "\x1b[2J" in place of a cleared screen."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def sentence(text: str) -> str:
+    """`plain`, with the middle of words left out that are too long to read."""
+    return re.sub(rf"\S{{{LONGEST + 1},}}", lambda found: _shortened(found[0]), plain(text))
+
+
+def _shortened(word: str) -> str:
+    half = LONGEST // 2
+    return f"{word[:half]}...({len(word) - 2 * half} more)...{word[-half:]}"
+
+
+def close(name: str, valid: Iterable[str]) -> str:
+    """'did you mean a or b?' where something is close, otherwise ""."""
+    found = get_close_matches(name, sorted(set(valid)), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
 def near(name: str, valid: Iterable[str], limit: int = 8) -> str:
     """'did you mean a or b?' where something is close, otherwise the valid names (the first `limit`)."""
-    valid = sorted(valid)
-    close = get_close_matches(name, valid, n=3, cutoff=0.6)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
+    valid = sorted(set(valid))
     if not valid:
         return "there are none"
     rest = f" and {len(valid) - limit} more" if len(valid) > limit else ""
-    return f"valid names: {', '.join(valid[:limit])}{rest}"
+    return close(name, valid) or f"valid names: {', '.join(valid[:limit])}{rest}"
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:

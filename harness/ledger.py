@@ -6,9 +6,10 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 Stamp = tuple[int, int]  # a file's mtime_ns and size
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
+# The kinds of runs that stand in a table.
+SCORED = ("student", "teacher", "checkpoint", "untuned", "count", "speed", "multi_task", "multi_task_teacher")
+STRAY = (".DS_Store", "Thumbs.db", "desktop.ini", "lost+found")  # what systems leave in any folder
 
 
 def canonical(value: Any) -> str:
@@ -81,11 +86,28 @@ def unsealed(raw: bytes) -> dict[str, Any]:
     if end.rstrip() == hashlib.sha256(text).hexdigest().encode() + b'"}':
         record: dict[str, Any] = json.loads(text)
         return record
-    whole = json.loads(raw)  # damaged, or laid out by another hand
+    try:
+        whole = json.loads(raw)  # damaged, or laid out by another hand
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     record = whole["record"]
     if digest(record) != whole["sha256"]:
         raise ValueError("its checksum does not match")
     return record
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `write_sealed` wrote into the cache; {} where that is absent or damaged, and has to be made again."""
+    try:
+        found = unsealed(path.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Write what `read_sealed` reads. Raises UserError as `atomic_file` does."""
+    atomic_write(path, sealed(value))
 
 
 def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -115,12 +137,20 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        _make_way(path)
         os.replace(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # what is wrong with the place has been told
+            temporary.unlink()
+
+
+def _make_way(path: Path) -> None:
+    """Set aside a folder that stands where a file of ours belongs: some other program put it there."""
+    if path.is_dir() and not path.is_symlink():
+        os.rename(path, path.with_name(f"{path.name}.{os.getpid()}.aside"))
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -150,6 +180,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
 
 def check_writable(out: Path) -> None:
     """Raise UserError if nothing can be written into the folder."""
+    _names(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / f".{os.getpid()}.tmp"
@@ -157,6 +188,10 @@ def check_writable(out: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise cannot_write(out, error) from error
+
+
+class Held(UserError):
+    """The folder is being worked in."""
 
 
 class Ledger:
@@ -169,15 +204,12 @@ class Ledger:
         self._records: dict[str, dict[str, Any] | None] = {}
         self._stamps: dict[str, Stamp] = {}
         marker = out / "harness.json"
-        if not marker.exists():
+        if not holds_results(out):
             if not create:
                 raise UserError(
                     f"there are no results in {out}: start with harness run, or give their folder with --out"
                 )
-            if out.exists() and not out.is_dir():
-                raise UserError(f"{out} is a file; --out must name a folder")
-            if out.is_dir() and any(p.name != ".lock" and not p.name.endswith(".tmp") for p in out.iterdir()):
-                raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
+            check_free(out)
             atomic_write(marker, canonical({"format": FORMAT}).encode())
         try:
             found = json.loads(marker.read_bytes())["format"]
@@ -191,6 +223,13 @@ class Ledger:
                 f"{out} was written in ledger format {found}, this version reads format {FORMAT}; "
                 "give another folder with --out"
             )
+        try:
+            with os.scandir(out / "ledger"):
+                pass
+        except FileNotFoundError:
+            pass  # no run was begun yet
+        except OSError as error:
+            raise _cannot_read(out / "ledger", error) from error
 
     def folder(self, run: str) -> Path:
         return self.out / "ledger" / run
@@ -205,12 +244,18 @@ class Ledger:
         try:
             with open(self._path(run), "rb") as file:
                 status, raw = os.fstat(file.fileno()), file.read()  # of one file, even if it is replaced meanwhile
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self.damaged[run] = (
+                f"the record of run {run} cannot be read ({error.strerror}) and is ignored; harness run makes it again"
+            )
             return None
         try:
             record = unsealed(raw)
             if (whose := record.pop("run", run)) != run:  # older records do not say whose they are
                 raise ValueError(f"it is that of run {whose}")
+            _check(record)
         except (ValueError, KeyError, TypeError) as error:
             self.damaged[run] = (
                 f"the record of run {run} is damaged ({error}) and is ignored; harness run makes it again"
@@ -226,7 +271,7 @@ class Ledger:
         """When a run's record was written and its size, without reading it; None where there is none."""
         try:
             status = os.stat(self._path(run))
-        except FileNotFoundError:
+        except OSError:
             return None
         return status.st_mtime_ns, status.st_size
 
@@ -289,8 +334,13 @@ class Ledger:
 
     def runs(self) -> Iterator[str]:
         """Every run that has a folder, finished or not, in order of name."""
-        folder = self.out / "ledger"
-        yield from sorted(os.listdir(folder)) if folder.is_dir() else ()
+        try:
+            with os.scandir(self.out / "ledger") as entries:
+                named = [entry for entry in entries if _RUN.fullmatch(entry.name)]
+                found = sorted(e.name for e in named if e.is_dir(follow_symlinks=False) or os.path.isdir(e.path))
+        except FileNotFoundError:
+            return
+        yield from found
 
     def interrupted(self, read: Callable[[str], Any] | None = None) -> list[str]:
         """Runs that were begun and have no whole record. read: tells of a run what `self.read` would, at less cost."""
@@ -298,14 +348,17 @@ class Ledger:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for one driver. The lock dies with its process. Raises UserError if another holds it."""
+        """Hold the folder for one driver. The lock dies with its process.
+
+        Raises Held if another holds it, UserError if the folder cannot be written.
+        """
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.out / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            raise UserError(
+            raise Held(
                 f"another harness run is working in {self.out}: wait for it, or give another folder with --out"
             ) from error
         except OSError as error:
@@ -314,6 +367,43 @@ class Ledger:
             yield
         finally:
             lock.release()
+
+
+def holds_results(out: Path) -> bool:
+    """True for a folder of results. Raises UserError for a file, and a folder that cannot be read."""
+    return "harness.json" in _names(out)
+
+
+def check_free(out: Path) -> None:
+    """Raise UserError unless a folder that holds no results may become one that does."""
+    if any(name not in (".lock", *STRAY) and not name.endswith(".tmp") for name in _names(out)):
+        raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
+
+
+def _names(out: Path) -> list[str]:
+    try:
+        return os.listdir(out)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise UserError(f"{out} is a file; --out must name a folder") from error
+    except OSError as error:
+        raise _cannot_read(out, error) from error
+
+
+def _cannot_read(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be read: {error.strerror or error}; mend that, or give another folder with --out")
+
+
+def _check(record: Any) -> None:
+    """Raise ValueError unless a record says what everyone who reads it needs."""
+    if not isinstance(record, dict) or record.get("status") not in ("finished", "failed"):
+        raise ValueError("it tells no status")
+    specification = record.get("specification")
+    scored = isinstance(specification, dict) and specification.get("kind") in SCORED
+    for name in ("error",) if record["status"] == "failed" else ("metrics", "selection") if scored else ():
+        if name not in record:
+            raise ValueError(f"it lacks {name}")
 
 
 def remove(path: Path) -> None:

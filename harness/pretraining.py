@@ -27,6 +27,7 @@ def pretrain(options: Namespace) -> int:
     One process by itself; under torchrun or `accelerate launch` all of them share out every batch. The leading one
     plans, records and tells; --out is a folder that all see. Returns the exit status.
     """
+    environment.launched()  # refuses what cannot be a launch
     environment.prepare()
     from harness.search.request import Request, check_early
 

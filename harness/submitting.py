@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.contracts import Task
 from harness.errors import UserError, unknown
+from harness.executors import environment
 from harness.ledger import Ledger
 from harness.search.progress import Finished, progress
 from harness.viewing import recorded, say
@@ -33,6 +34,7 @@ def submit(options: Namespace) -> int:
     from harness.data import sources
     from harness.data.tasks import get_task
 
+    environment.launched()  # refuses what cannot be a launch
     plan, ledger = recorded(options)
     source = options.data or plan["source"]
     cells = _cells(plan, options)

@@ -9,18 +9,21 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from harness import registry
 from harness.contracts import Study
-from harness.errors import UserError, near, unknown
-from harness.ledger import Ledger, identity
+from harness.errors import UserError, near, plain, sentence, unknown
+from harness.ledger import Held, Ledger, identity
 from harness.search.index import Index
 from harness.search.progress import PLAN_FORMAT, distinct, progress
 
 Plan = dict[str, Any]
+# What is read of a plan; one that lacks any was not written by us, or not whole.
+PARTS = ("study", "profile", "procedure", "label", "tasks", "students", "inits", "rows", "cells", "first", "teachers",
+         "defaults")  # fmt: skip
 
 
 def report(options: Namespace) -> int:
@@ -34,9 +37,9 @@ def report(options: Namespace) -> int:
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan["study"]))
-    for sentence in ledger.damaged.values():
-        say(sentence)
-    print(reports.render(table, options.format))
+    for damage in ledger.damaged.values():
+        say(damage)
+    print(reports.render(table, options.format), end="")
     return 0
 
 
@@ -58,18 +61,20 @@ def status(options: Namespace) -> int:
             done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
     made = sum(1 for run in plan["first"] if (index.read(run) or {}).get("status") == "finished")
-    print(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
+    tell(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan['cells']) - refused} complete, {refused} impossible")
     print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan['first'])} done")
-    working = _is_locked(ledger)
-    begun = ledger.interrupted(index.read)
+    working, begun = _is_locked(ledger), ledger.interrupted(index.read)
     if begun:
-        what = "running" if working else "interrupted (the same harness run command continues them)"
+        interrupted = "interrupted (the same harness run command continues them)"
+        what = {True: "running", False: interrupted, None: "begun and not finished"}[working]
         print(f"{what}: {', '.join(begun)}")
     elif working:
         print("a harness run is working here")
-    for sentence in ledger.damaged.values():
-        print(sentence)
+    if working is None:
+        tell(f"whether a harness run is working here cannot be told: {ledger.out / '.lock'} cannot be written")
+    for damage in ledger.damaged.values():
+        tell(damage)
     return 0
 
 
@@ -77,10 +82,13 @@ def show(options: Namespace) -> int:
     """Print one cell or run."""
     ledger = Ledger(Path(options.out))
     asked = options.what
-    cells = {cell["id"]: (plan, cell) for plan in _plans(ledger.out) for cell in plan["cells"]}
+    plans, unread = _plans(ledger.out)
+    cells = {cell["id"]: (plan, cell) for plan in plans for cell in plan["cells"]}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
     if not matches:
+        for error in unread:
+            say(str(error))
         raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
     if len(matches) > 1:
         raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
@@ -196,25 +204,40 @@ def recorded(options: Namespace) -> tuple[Plan, Ledger]:
     _study(options)
     ledger = Ledger(Path(options.out))
     path = plan_file(ledger.out, options.study, options.profile)
-    if not path.exists():
-        raise UserError(
-            f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
-            f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}"
-        )
-    return _read_plan(path), ledger
+    with suppress(FileNotFoundError):
+        return _read_plan(path), ledger
+    raise UserError(
+        f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
+        f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}"
+    )
 
 
-def _plans(out: Path) -> Sequence[Plan]:
-    return [_read_plan(path) for path in sorted(out.glob("*/*/plan.json"))]
+def _plans(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
+    """(every plan in a folder of results, what is wrong with those that cannot be read)."""
+    plans: list[Plan] = []
+    unread: list[Exception] = []
+    for path in sorted(out.glob("*/*/plan.json")):
+        try:
+            plans.append(_read_plan(path))
+        except (UserError, FileNotFoundError) as error:  # a link that leads nowhere
+            unread.append(error)
+    return plans, unread
 
 
 def _read_plan(path: Path) -> Plan:
+    again = "the harness run command that made it writes it again"
     try:
         plan: Plan = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{path} is damaged; the harness run command that made it writes it again") from error
-    if plan.get("format") != PLAN_FORMAT:
-        raise UserError(f"{path} was written by another version; the harness run command that made it writes it again")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); {again}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged; {again}") from error
+    if isinstance(plan, dict) and plan.get("format", PLAN_FORMAT) != PLAN_FORMAT:
+        raise UserError(f"{path} was written by another version; {again}")
+    if not isinstance(plan, dict) or any(part not in plan for part in PARTS):
+        raise UserError(f"{path} is damaged; {again}")
     return plan
 
 
@@ -223,55 +246,64 @@ def plan_file(out: Path, study: str, profile: str) -> Path:
 
 
 def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
-    print(f"cell {cell['id']}: {cell['row']}, {cell['student']}, init {cell['init']}, task {cell['task']}")
+    tell(f"cell {cell['id']}: {cell['row']}, {cell['student']}, init {cell['init']}, task {cell['task']}")
     if cell["refused"]:
-        print(f"impossible: {cell['refused']}")
+        tell(f"impossible: {cell['refused']}")
         return
     found = Index(ledger).progress(cell, plan["defaults"], ledger.read)
-    print(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
+    tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
     protocol = cell["specification"]["settings"].get("protocol")
     if protocol:  # a cell that only measures has nothing to choose
         on = "dev" if protocol == "published" else "held-out training data"
-        print(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on {on}")
+        tell(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on {on}")
     for number, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
-        print(f"  trial {number}: run {trial.run}, {trial.hyperparameters}, {what}{mark}")
+        tell(f"  trial {number}: run {trial.run}, {trial.hyperparameters}, {what}{mark}")
     for one in found.seeds:
         what = (
             f"failed: {one.record['error']}"
             if one.score is None
             else f"dev {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
         )
-        print(f"  seed {one.specification['seed']}: run {one.run}, {what}")
+        tell(f"  seed {one.specification['seed']}: run {one.run}, {what}")
     if found.missing:
-        print(f"  still to run: {len(found.missing)}")
+        tell(f"  still to run: {len(found.missing)}")
 
 
 def _show_run(run: str, ledger: Ledger) -> None:
     record = ledger.read(run)
     if record is None:
-        print(ledger.damaged.get(run, f"run {run} was begun and is not finished"))
+        tell(ledger.damaged.get(run, f"run {run} was begun and is not finished"))
         return
-    print(f"run {run}: {record['status']}")
+    tell(f"run {run}: {record['status']}")
     for name, value in sorted(record.items()):
         if name not in ("curve", "traceback", "status", "specification"):
-            print(f"  {name}: {value}")
-    print(f"  specification: {json.dumps(record['specification'], indent=2, sort_keys=True)}")
+            tell(f"  {name}: {value}")
+    tell(f"  specification: {json.dumps(record.get('specification'), indent=2, sort_keys=True)}")
     for entry in record.get("curve", ()):
         chosen = "" if entry["selection"] is None else f", selection {entry['selection']:.4f}"
-        print(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{chosen}")
+        tell(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{chosen}")
     if "traceback" in record:
-        print(record["traceback"])
+        tell(record["traceback"])
 
 
-def _is_locked(ledger: Ledger) -> bool:
+def _is_locked(ledger: Ledger) -> bool | None:
+    """Whether another process works in the folder; None where the lock cannot tell."""
     try:
         with ledger.lock():
             return False
-    except UserError:
+    except Held:
         return True
+    except UserError:
+        return None
 
 
-def say(sentence: str) -> None:
-    print(f"harness: {sentence}", file=sys.stderr)
+def say(text: str) -> None:
+    """Tell something beside the output."""
+    print(f"harness: {sentence(text)}", file=sys.stderr)
+
+
+def tell(text: str) -> None:
+    """Print lines that may hold text from outside."""
+    print("\n".join(map(plain, text.split("\n"))))

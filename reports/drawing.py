@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import plain as shown
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -56,8 +58,8 @@ def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib neither reads as mathematics nor leaves out of a legend."""
-    text = " ".join(text.split()).replace("$", r"\$")
+    """Text that matplotlib neither reads as mathematics nor leaves out of a legend, nor has no glyphs for."""
+    text = shown(" ".join(text.split())).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 

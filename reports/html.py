@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from harness.errors import plain
 from reports.figures import curves, heatmap, lines
 from reports.layout import grids
 from reports.masking import masked_words
@@ -26,4 +27,4 @@ def html(table: Table) -> str:
     )
     others = (("Learning curves", curves), ("Entropy of the prediction when a word is masked", masked_words))
     figures = [(title, svg[svg.index(b"<svg") :].decode()) for title, draw in (scores, *others) if (svg := draw(table))]
-    return environment.from_string(page).render(title=table.title, grids=grids(table), figures=figures) + "\n"
+    return environment.from_string(page).render(title=plain(table.title), grids=grids(table), figures=figures) + "\n"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from harness.errors import plain
 from reports import quantities
 from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
 from reports.quantities import COUNTED, WHOLE, is_score, scaled, written
@@ -43,8 +45,20 @@ class Grid:
 
 
 def grids(table: Table) -> list[Grid]:
-    """The table, then the comparison with published numbers if there is one."""
-    return [_main(table)] + ([_comparison(table.comparison)] if table.comparison else [])
+    """The table, then the comparison with published numbers if there is one. Every text is `plain`."""
+    found = [_main(table)] + ([_comparison(table.comparison)] if table.comparison else [])
+    return [_plain(grid) for grid in found]
+
+
+def _plain(part: Any) -> Any:
+    """A text, or whatever holds some, with control characters shown and not obeyed."""
+    if isinstance(part, str):
+        return plain(part)
+    if isinstance(part, tuple):
+        return tuple(map(_plain, part))
+    if isinstance(part, (Grid, Group, Cell)):
+        return replace(part, **{name: _plain(value) for name, value in vars(part).items()})
+    return part
 
 
 def heading(student: str, init: str, improvement: bool = False) -> str:

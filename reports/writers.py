@@ -12,6 +12,7 @@ import shutil
 import sys
 from typing import Any
 
+from harness.errors import CONTROL, plain
 from reports.layout import Cell, Grid, grids
 from reports.model import Column, Entry, Table
 from reports.quantities import number, scaled
@@ -143,8 +144,15 @@ def csv(table: Table) -> str:
     records = _records(table)
     writer = csv_format.DictWriter(written, list(RECORD), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({k: "" if record[k] is None else record[k] for k in RECORD} for record in records)
+    writer.writerows({k: _csv_cell(record[k]) for k in RECORD} for record in records)
     return written.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """A number as it is; a text such that no spreadsheet takes it for a formula (OWASP, CSV injection)."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + plain(value)
 
 
 RECORD = (
@@ -216,8 +224,8 @@ def _records(table: Table) -> list[dict[str, Any]]:
                     {
                         "run": run.run,
                         "seed": run.seed,
-                        "hyperparameters": dict(run.hyperparameters),
-                        "metrics": {k: _shown(k, v) for k, v in run.metrics.items()},
+                        "hyperparameters": dict(sorted(run.hyperparameters.items())),
+                        "metrics": {k: _shown(k, v) for k, v in sorted(run.metrics.items())},
                     }
                     for run in entry.runs
                 ],
@@ -279,7 +287,9 @@ def json(table: Table) -> str:
             ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
         }
-    return json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+    text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    # What JSON lets stand, but a terminal obeys: its escapes have the same meaning.
+    return "\n".join(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")) + "\n"
 
 
 def _shown(metric: str, value: float | None) -> float | None:

@@ -21,9 +21,10 @@ from torch import Tensor
 from transformers import RobertaConfig
 
 from harness.contracts import Task
-from harness.errors import UserError, near
+from harness.errors import UserError, close
 from harness.modeling.gpt2_bpe import dictionary
 from teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
+from teachers.huggingface import check_unpacked
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint.pt", "checkpoint_last.pt")
 DICTIONARY = "dict.txt"
@@ -244,8 +245,8 @@ def _file_in(folder: Path) -> Path:
     """The checkpoint in a folder. Raises UserError if the folder or one of its files is missing."""
     if not folder.is_dir():
         beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
-        hint = f": {near(folder.name, beside)}" if beside else ""
-        raise UserError(f"teacher folder {folder} does not exist or is no folder{hint}")
+        hint = close(folder.name, beside)
+        raise UserError(f"teacher folder {folder} does not exist or is no folder{hint and f': {hint}'}")
     found = [folder / name for name in CHECKPOINTS if (folder / name).is_file()]
     if not found:
         raise UserError(f"teacher folder {folder} has no checkpoint: none of {', '.join(CHECKPOINTS)} is there")
@@ -265,6 +266,8 @@ def _read(file: Path, shapes_only: bool = False) -> dict[str, Any]:
     try:
         with torch.serialization.safe_globals(_HARMLESS):
             zipped = is_zipfile(file)
+            if zipped:
+                check_unpacked(file)
             named = torch.serialization.get_unsafe_globals_in_checkpoint(str(file)) if zipped else []
             if named:
                 raise _unsafe(file, named[0])

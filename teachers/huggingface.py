@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
 from huggingface_hub import snapshot_download
@@ -248,13 +250,33 @@ def check_weights(folder: Path) -> list[Path]:
     return files
 
 
+def check_unpacked(file: Path) -> None:
+    """Raise UserError for a zip file that says it unpacks to more than it is: weights are not compressed."""
+    try:
+        with ZipFile(file) as found:
+            size = sum(part.file_size for part in found.infolist())
+    except (OSError, BadZipFile) as error:
+        raise UserError(f"{file} is no whole file of weights: {_line(error)}") from error
+    if size > file.stat().st_size:
+        raise UserError(f"{file} unpacks to {size:,} bytes, which weights do not: it is not opened")
+
+
 def _check_pickle(file: Path) -> None:
+    if is_zipfile(file):
+        check_unpacked(file)
     try:
         named = torch.serialization.get_unsafe_globals_in_checkpoint(str(file)) if is_zipfile(file) else []
         if not is_zipfile(file):  # as torch wrote them before 2020: their names cannot be listed, but data can be read
-            torch.load(file, map_location="meta", weights_only=True)
-    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise UserError(f"{file} is no whole file of weights: {_line(error)}; save them as safetensors") from error
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of pickles that torch does not write
+                torch.load(file, map_location="meta", weights_only=True)
+    except Exception as error:  # a broken pickle raises anything
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))  # torch's own text says how to run the code after all
+        foreign = isinstance(error, (pickle.UnpicklingError, LookupError))
+        why = "torch writes none like it" if foreign else _line(error)
+        if not found:
+            raise UserError(f"{file} is no whole file of weights: {why}; save them as safetensors") from error
+        named = [found[1]]
     if named:
         raise UserError(f"{file} holds more than weights ({named[0]}), which could run code, so it is not opened")
 

@@ -109,25 +109,30 @@ def test_a_checksum_vouches_for_nothing_but_a_record(raw: bytes) -> None:
 
 
 def test_a_stamp_tells_when_a_record_was_replaced(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, create=True)
-    ledger.write("run", {"status": "finished", "selection": 0.5}, None)
-    first = ledger.stamp("run")
+    ledger, run = Ledger(tmp_path, create=True), "0123456789abcdef"
+    ledger.write(run, {"status": "finished", "selection": 0.5}, None)
+    first = ledger.stamp(run)
     assert first == next(Ledger(tmp_path).stamp(run) for run in ledger.runs()) and ledger.stamp("another") is None
-    assert list(ledger.known()) == [("run", first, {"status": "finished", "selection": 0.5})]
-    ledger.write("run", {"status": "finished", "selection": 0.25}, None)
-    assert ledger.stamp("run") != first
+    assert list(ledger.known()) == [(run, first, {"status": "finished", "selection": 0.5})]
+    ledger.write(run, {"status": "finished", "selection": 0.25}, None)
+    assert ledger.stamp(run) != first
     opened = Ledger(tmp_path)
-    assert not list(opened.known()) and opened.read("run") and list(opened.known()) == list(ledger.known())
+    assert not list(opened.known()) and opened.read(run) and list(opened.known()) == list(ledger.known())
 
 
 def test_interrupted_runs_are_those_without_a_whole_record(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, create=True)
-    for run in ("whole", "damaged", "begun"):
+    begun, damaged, whole = (letter * 16 for letter in "bde")
+    for run in (whole, damaged, begun):
         ledger.write(run, {"status": "finished"}, None)
-    (ledger.folder("begun") / "record.json").unlink()
-    (ledger.folder("damaged") / "record.json").write_bytes(b"{")
-    assert Ledger(tmp_path).interrupted() == ["begun", "damaged"]
-    assert Ledger(tmp_path).interrupted({"whole": 1, "begun": 1}.get) == ["damaged"]
+    (ledger.folder(begun) / "record.json").unlink()
+    (ledger.folder(damaged) / "record.json").write_bytes(b"{")
+    for stray in ("lost+found", f"{begun} (copy)", "A" * 16, "0" * 15):  # of another program
+        (tmp_path / "ledger" / stray).mkdir()
+    for stray in (".DS_Store", f"{begun}~", "c" * 16):
+        (tmp_path / "ledger" / stray).touch()
+    assert Ledger(tmp_path).interrupted() == [begun, damaged]
+    assert Ledger(tmp_path).interrupted({whole: 1, begun: 1}.get) == [damaged]
 
 
 def test_damaged_predictions_are_ignored_and_named(tmp_path: Path) -> None:

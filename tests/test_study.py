@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.ledger import read_sealed
 from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 from tests.launching import begun
 
@@ -126,7 +127,7 @@ def test_a_damaged_record_is_named_and_made_again(
 def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
     indexes = list(finished.glob("cache/*/index.json"))
     assert len(indexes) == 1  # one task, one teacher, one set of examples
-    index = json.loads(indexes[0].read_text())
+    index = read_sealed(indexes[0])
     # att_kl asks for two layers under "every" (2 and 4), vanilla_kd for logits: one pass stored them all
     assert set(index["files"]) == {"logits.f32", "attention_scores.2.f32", "attention_scores.4.f32"}
     assert index["passes"] == 1 and index["calls"] == 2  # 64 examples, 32 a call

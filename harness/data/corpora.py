@@ -7,7 +7,6 @@ piece begins, and an index, written after them, that names their checksums: what
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from harness.data import embedded
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError, near
-from harness.ledger import atomic_file, atomic_write, cannot_write, canonical, digest
+from harness.ledger import atomic_file, cannot_write, canonical, digest, read_sealed, write_sealed
 
 SENTENCES = 20_000  # texts drawn from our own grammar
 LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; a longer line is refused
@@ -203,7 +202,7 @@ class Corpus:
     """
 
     def __init__(self, folder: Path):
-        index = json.loads((folder / "index.json").read_bytes())
+        index = read_sealed(folder / "index.json")
         self.content: str = index["content"]
         self.key = folder.name  # of text, tokenizer and length
         self._offsets = np.fromfile(folder / "offsets.bin", np.int64)
@@ -325,7 +324,7 @@ def write_pieces(
 def write_index(store: Path, names: Iterable[str], **told: Any) -> None:
     """Vouch for the files `names` of a store, which are written; `told` stands in the index too."""
     files = {name: _checksum(store / name) for name in names}
-    atomic_write(store / "index.json", canonical({**told, "files": files}).encode())
+    write_sealed(store / "index.json", {**told, "files": files})
 
 
 def refuse_unknown(source: str, tokenizer: PreTrainedTokenizerBase, words: int, unknown: int) -> None:
@@ -338,9 +337,9 @@ def refuse_unknown(source: str, tokenizer: PreTrainedTokenizerBase, words: int, 
 def _whole(store: Path) -> bool:
     """True if the index vouches for its files."""
     try:
-        files: dict[str, Any] = json.loads((store / "index.json").read_bytes())["files"]
+        files = read_sealed(store / "index.json").get("files", {})
         return bool(files) and all(_checksum(store / name) == files[name] for name in files)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return False
 
 

@@ -5,7 +5,6 @@ Sentences are those of pysbd (Sadvilkar and Neumann, 2020), whose rules need no 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -22,7 +21,7 @@ from harness.data import corpora
 from harness.data.corpora import Corpus
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
-from harness.ledger import atomic_file, digest
+from harness.ledger import atomic_file, digest, read_sealed
 
 PART = 1000  # characters split at once: in longer text pysbd pairs quotation marks wrongly, and slows down
 SHORTEST = 3  # words of a sentence that is kept
@@ -66,7 +65,7 @@ def tokenised_sentences(
     words.
     """
     store = sentences(source, content, folder)
-    split = json.loads((store / "index.json").read_bytes())["files"]
+    split = read_sealed(store / "index.json")["files"]
     tokens = folder / digest([FORMAT, content, split, tokenizer_fingerprint(tokenizer), max_length])[:16]
     pieces = _pieces(source, store, tokenizer, max_length)
     corpora.build_once(tokens, lambda: corpora.write_pieces(tokens, content, tokenizer, pieces))

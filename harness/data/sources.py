@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +29,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "RTE": (*_SENTENCES, "label"),
     "WNLI": (*_SENTENCES, "label"),
 }
-COLA_POSITIONS = (3, 1)  # source, label, author's mark, sentence
+COLA_POSITIONS, COLA_WIDTH = (3, 1), 4  # source, label, author's mark, sentence
+SCORES = {"STS-B": (0.0, 5.0)}
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 # Some questions of the official QQP files contain line breaks and tabs; every published reader drops those rows.
-BROKEN_LINES_DROPPED = ("QQP",)
+BROKEN_LINES = ("QQP",)
 TEST_INDEX = {"QQP": "id"}  # of test files, which all have a header; "index" in the others
 HUB_TEXTS = {"MNLI": ("premise", "hypothesis"), "MRPC": _SENTENCES}  # where its columns have other names
 
@@ -204,7 +206,7 @@ def _rows(task: Task, source: str, name: str) -> Iterator[embedded.Example]:
     if fairseq_binary.holds(task, source):
         found = fairseq_binary.cells(task, source, name)
     else:
-        columns, dropping = COLUMNS.get(task.folder, ()), task.folder in BROKEN_LINES_DROPPED
+        columns, dropping = COLUMNS.get(task.folder, ()), task.folder in BROKEN_LINES
         found = _cells(_path(task, source, name), columns, dropping)
     for where, (*texts, label) in found:
         yield texts[0], texts[1] if task.pair else None, _parse(task, label, where)
@@ -215,18 +217,22 @@ def _cells(path: Path, columns: Sequence[str], dropping: bool = False) -> Iterat
 
     dropping: lines that are too short are left out.
     """
-    lines, needed = _lines(path), list(COLA_POSITIONS)
+    lines, needed, most = _lines(path), list(COLA_POSITIONS), COLA_WIDTH
     if columns:
         header = lines.pop(0).split("\t")
         for column in columns:
             if column not in header:
                 raise UserError(f"{path}, line 1: the header has no column {column!r}: {near(column, header)}")
-        needed = [header.index(column) for column in columns]
+            if header.count(column) > 1:
+                raise UserError(f"{path}, line 1: the header names the column {column!r} {header.count(column)} times")
+        needed, most = [header.index(column) for column in columns], len(header)
     if not lines:
         raise UserError(f"{path} has a header but no examples")
     width = max(needed) + 1
     for number, line in enumerate(lines, 2 if columns else 1):
         fields, where = line.split("\t"), f"{path}, line {number}"
+        if len(fields) > most and path.parent.name not in BROKEN_LINES:
+            raise UserError(f"{where}: {len(fields)} tab-separated columns, but a line of this file has {most}")
         if len(fields) >= width:
             yield where, [fields[position] for position in needed]
         elif not dropping:
@@ -261,12 +267,11 @@ def _parse(task: Task, label: str, where: str) -> float:
         if label not in task.labels:
             raise UserError(f"{where}: label {label!r} is not one of {', '.join(task.labels)}")
         return task.labels.index(label)
-    try:
-        score = float(label)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
+    if not _NUMBER.fullmatch(label):
         raise UserError(f"{where}: score {label!r} is not a number")
+    score, (low, high) = float(label), SCORES[task.folder]
+    if not low <= score <= high:
+        raise UserError(f"{where}: score {label!r} is not between {low:g} and {high:g}")
     return _label(task, score)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from harness.contracts import Task
 from harness.data.sources import NumberedSplit
+from harness.errors import UserError
 from harness.ledger import atomic_write
 
 SUFFIXES = {"test": "", "test_matched": "-m", "test_mismatched": "-mm"}  # of MNLI's two files
@@ -34,5 +35,7 @@ def write(task: Task, test: NumberedSplit, predictions: np.ndarray, folder: Path
         words = [f"{score:.3f}" for score in np.clip(predictions, LOWEST, HIGHEST)]
     lines = ["index\tprediction", *(f"{n}\t{word}" for n, word in zip(test.index, words, strict=True))]
     path = folder / file_name(task, test.split.name)
+    if path.is_dir():
+        raise UserError(f"{path} cannot be written: it is a folder")
     atomic_write(path, ("\n".join(lines) + "\n").encode())
     return path

@@ -12,6 +12,8 @@ from typing import Any
 from harness import registry
 from harness.errors import UserError
 
+MOST = 1024  # workers
+
 
 def executor(options: Namespace) -> Callable[[Path], Any]:
     """What starts the executor, given the folder of results. Raises UserError for flags that do not go together."""
@@ -37,8 +39,8 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
 
 def workers(asked: int | None) -> int:
     """How many runs go on at the same time on this machine: as asked, or one a core."""
-    if asked is not None and asked < 1:
-        raise UserError(f"--workers must be at least 1, not {asked}")
+    if asked is not None and not 1 <= asked <= MOST:
+        raise UserError(f"--workers must be between 1 and {MOST}, not {asked}")
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return asked or available
 

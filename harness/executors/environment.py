@@ -2,6 +2,8 @@
 
 import os
 
+from harness.errors import UserError
+
 SETTINGS = {
     "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads of one process starve the other
     "OMP_NUM_THREADS": "1",
@@ -13,7 +15,23 @@ SETTINGS = {
 
 # What a launcher (srun, mpirun, torchrun) tells the processes that it started: a run is none of them, but accelerate
 # would take it for one.
+NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
 LAUNCHER = ("LOCAL_RANK", "WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+
+
+def launched() -> int:
+    """How many processes torchrun or `accelerate launch` started together with this one, itself included.
+
+    Raises UserError for what no launcher sets: accelerate would fail on it.
+    """
+    for name in NUMBERS:
+        try:
+            int(os.environ.get(name, "0"))
+        except ValueError:
+            raise UserError(
+                f"{name} in the environment is a whole number that a launcher sets, not {os.environ[name]!r}"
+            ) from None
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def alone() -> None:

@@ -6,7 +6,6 @@ import fcntl
 import functools
 import hashlib
 import importlib.util
-import json
 import os
 import shutil
 import tempfile
@@ -26,7 +25,7 @@ from harness.errors import UserError
 from harness.executors import environment
 from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
-from harness.ledger import Stamp, atomic_file, atomic_write
+from harness.ledger import Stamp, atomic_file, read_sealed, write_sealed
 from harness.training.place import Place
 
 PREFIX = "distill-harness-"
@@ -200,15 +199,13 @@ def _checkpoint(path: Path) -> Stamp | None:
 
 def _known(folder: Path) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
     """File -> (its stamp on the driver's machine, its stamp here) when the two were last the same."""
-    path = folder / ".exchanged.json"
-    found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
-    return found
+    return read_sealed(folder / ".exchanged.json")
 
 
 def _remember(folder: Path, there: dict[str, Stamp]) -> None:
     here = stamps_of(folder)
     both = {name: (there[name], here[name]) for name in here if name in there}
-    atomic_write(folder / ".exchanged.json", json.dumps(both).encode())
+    write_sealed(folder / ".exchanged.json", both)
 
 
 @functools.cache

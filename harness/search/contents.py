@@ -13,7 +13,10 @@ from harness.ledger import checksum
 
 
 class Contents:
-    """Hashes of everything a plan reads. With `lenient`, what cannot be read is "unknown", and `notices` says why."""
+    """Hashes of everything a plan reads.
+
+    With `lenient`, what the hub cannot give is "unknown", and `notices` says why; what is here has to be sound.
+    """
 
     def __init__(self, source: str, corpus: str, lenient: bool):
         self.source, self.corpus_source, self.lenient = source, corpus, lenient
@@ -23,7 +26,8 @@ class Contents:
 
     def teacher(self, plugin: Any) -> str:
         """A hash of a teacher's base weights."""
-        return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._or_unknown(plugin.content)))
+        here = bool(plugin.argument) and Path(plugin.argument).expanduser().exists()
+        return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, plugin.content)))
 
     def data(self, task: Task) -> str:
         return str(self._read(task)[0])
@@ -46,7 +50,8 @@ class Contents:
                 deque(corpora.documents(self.corpus_source), 0)  # its mistakes are told before anything is trained
             return corpora.content(self.corpus_source)
 
-        return str(self._once("corpus", lambda: self._or_unknown(read)))
+        here = not self.corpus_source.startswith("hub:")
+        return str(self._once("corpus", lambda: self._read_or(here, read)))
 
     def read(self) -> set[str]:
         """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""
@@ -75,8 +80,8 @@ class Contents:
 
         def read() -> tuple[str, int]:
             # A hub that did not answer once is not asked again: every question costs half a minute.
-            unreachable = self.source == "hub" and bool(self.notices)
-            content = "unknown" if unreachable else self._or_unknown(lambda: sources.content(task, self.source))
+            unreachable, here = self.source == "hub" and bool(self.notices), self.source != "hub"
+            content = "unknown" if unreachable else self._read_or(here, lambda: sources.content(task, self.source))
             return content, 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)
 
         found: tuple[str, int] = self._once(f"task {task.name}", read)
@@ -87,11 +92,12 @@ class Contents:
             self._found[name] = read()
         return self._found[name]
 
-    def _or_unknown(self, read: Callable[[], str]) -> str:
+    def _read_or(self, here: bool, read: Callable[[], str]) -> str:
+        """What `read` finds, or "unknown" where a lenient plan may do without. here: it is on this machine."""
         try:
             return read()
         except UserError as error:
-            if not self.lenient:
+            if here or not self.lenient:
                 raise
             self.notices.append(str(error))
             return "unknown"

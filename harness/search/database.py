@@ -95,7 +95,7 @@ class View:
         self._told: set[Told] = set()  # this and the next belong to the thread
         self._storage: optuna.storages.RDBStorage | None = None
         self._studies: dict[str, optuna.Study] = {}
-        self._steps, self._trouble = 0, ""
+        self._steps, self._trouble, self._damaged = 0, "", False
         self._thread = threading.Thread(target=self._work, name="optuna", daemon=True)
         self._thread.start()
 
@@ -122,10 +122,8 @@ class View:
         if not self._waiting:
             return ""
         why = self._trouble or "it does not answer"
-        return (
-            f"Optuna's database {self.where.shown} could not be brought up to date ({why}); no result is lost, and "
-            "the next start tries again"
-        )
+        then = ": delete it, and the next start makes it anew" if self._damaged else ", and the next start tries again"
+        return f"Optuna's database {self.where.shown} could not be brought up to date ({why}); no result is lost{then}"
 
     def _work(self) -> None:
         if self.where.file is not None:
@@ -146,6 +144,7 @@ class View:
                             del self._waiting[key]
             except Exception as error:  # whatever a database or its driver raises, runs go on
                 self._trouble = _why(error, self.where.password)
+                self._damaged = self.where.file is not None and _is_damage(error)
                 self._disconnect()
         self._disconnect()
 
@@ -180,15 +179,26 @@ class View:
         import optuna
         import sqlalchemy
 
+        self._answered()  # loading them takes a while
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         url = self.where.url or sqlalchemy.URL.create("sqlite", database=str(self.where.file)).render_as_string()
         arguments: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew between two trials
         if self.where.file is not None:
             arguments["connect_args"] = {"timeout": LOCKED}
-        self._storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+        # Whatever it answers is progress: the first connection makes some twenty tables before there is an engine.
+        answer = (sqlalchemy.Engine, "after_cursor_execute", self._answered)
+        sqlalchemy.event.listen(*answer)
+        try:
+            self._storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+        finally:
+            sqlalchemy.event.remove(*answer)
+        sqlalchemy.event.listen(self._storage.engine, *answer[1:])
         with self._storage.engine.connect() as connection:
             rows = connection.execute(sqlalchemy.text(TOLD))
             self._told = {(name, run, bool(failed)) for name, run, failed in rows}
+        self._steps += 1
+
+    def _answered(self, *what: Any) -> None:
         self._steps += 1
 
     def _disconnect(self) -> None:
@@ -227,10 +237,22 @@ def _in_optunas_terms(
     return told
 
 
-def _why(error: BaseException, password: str) -> str:
-    """The first line of what the database's driver said, without the password."""
+def _first(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
+    return error
+
+
+def _is_damage(error: BaseException) -> bool:
+    """True of what no retry ends: a file that SQLite cannot read, or of another version of Optuna."""
+    error = _first(error)
+    passing = any(word in str(error) for word in ("locked", "readonly", "unable to open", "is full"))
+    return isinstance(error, (sqlite3.DatabaseError, RuntimeError)) and not passing
+
+
+def _why(error: BaseException, password: str) -> str:
+    """The first line of what the database's driver said, without the password."""
+    error = _first(error)
     line = next(iter(str(error).splitlines()), "")
     line = f"{type(error).__name__}: {line}" if line else type(error).__name__
     return line.replace(password, "***") if password else line

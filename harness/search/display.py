@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from harness.errors import plain, sentence
+
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
 
 
@@ -35,7 +37,7 @@ class Display:
             return
         if specification["kind"] in self.own:
             self.began = self.began or time.monotonic()
-        state = f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}"
+        state = plain(f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}")
         if "step" in entry:
             state += f", step {entry['step']} of {entry['steps']}, {entry['tokens_per_second']:,.0f} tokens/s"
         if "seconds_left" in entry:
@@ -70,6 +72,7 @@ class Display:
                 )
 
     def _line(self, text: str) -> None:
+        text = sentence(text)
         if self.bar:
             self.bar.console.print(text, highlight=False, markup=False)
         else:

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from harness.ledger import Ledger, atomic_write, sealed, unsealed
+from harness.ledger import Ledger, read_sealed, write_sealed
 from harness.search.progress import Lookup, Progress, Proposed, Record, curve, progress, prunes
 
 NAME = "ledger.index.json"
@@ -36,11 +36,9 @@ class Index:
         self._proposed: dict[str, tuple[list[str], Proposed]] = {}  # key -> (the space's dimensions, what is known)
         self._defaults: tuple[Any, str] = (None, "")
         self._saved = time.monotonic()
-        try:
-            self._stored = unsealed(self.path.read_bytes())
-        except (OSError, ValueError, KeyError, TypeError):
-            self._stored = {}
-        if self._stored.get("code") != _code():
+        self._stored = read_sealed(self.path)
+        whole = all(isinstance(self._stored.get(part), dict) for part in ("runs", "searches"))
+        if not whole or self._stored.get("code") != _code():
             self._stored = {"code": _code(), "runs": {}, "searches": {}}
 
     def read(self, run: str) -> Record | None:
@@ -76,7 +74,7 @@ class Index:
             "searches": {key: s for key, s in searches.items() if any(run in names for _, run in s["trials"])},
         }
         if new != self._stored:
-            atomic_write(self.path, sealed(new))
+            write_sealed(self.path, new)
         self._stored, self._saved = new, time.monotonic()
 
     def _known(self, cell: Mapping[str, Any], defaults: Mapping[str, Any]) -> Proposed:

@@ -6,6 +6,7 @@ A plan is plain JSON: the driver follows it, and tables are made from it and the
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -145,8 +146,22 @@ def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) 
             names = " ".join(r.name for r in rows[:3])
             raise UserError(f"{key} is what rows of {asked.study.name} differ in: choose by --objectives {names}")
     for key, value in asked.overrides.items():
-        merging.check(key, value, known | own)
+        checked = merging.check(key, value, known | own)
+        if key.rpartition(".")[2] == "max_length" and not asked.measured and checked > (limit := _positions(asked)):
+            raise UserError(f"{key} must be at most {limit}, the tokens that teacher {asked.label} reads, not {value}")
     return {name: h.default for name, h in (MASKING | TRAINING | own).items()}
+
+
+def _positions(asked: Asked) -> float:
+    """The longest text that the teacher can read, in tokens; infinite where nothing tells."""
+    try:
+        shape = asked.teacher.configuration()
+    except UserError:  # told elsewhere, unless the plan is lenient
+        return math.inf
+    positions = shape.get("max_position_embeddings") or 0
+    if "roberta" in shape.get("model_type", ""):  # its positions begin after that of padding
+        positions -= 1 + shape["pad_token_id"]
+    return positions if positions > 0 else math.inf
 
 
 def runs_of(plan: dict[str, Any]) -> int:

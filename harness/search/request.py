@@ -14,6 +14,7 @@ from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.contents import Contents
 
+MOST = 10_000  # seeds, or trials, of a cell
 MEASURED = ("count", "speed")  # procedures that train nothing
 
 
@@ -54,8 +55,15 @@ def check_early(request: Request) -> None:
     for task in request.tasks or ():
         get_task(task)
     for name, count in (("--seeds", request.seeds), ("--trials", request.trials)):
-        if count is not None and count < 1:
-            raise UserError(f"{name} must be at least 1, not {count}")
+        if count is not None and not 1 <= count <= MOST:
+            raise UserError(f"{name} must be between 1 and {MOST}, not {count}")
+    for name in ("teacher", "data", "corpus"):
+        if getattr(request, name) is not None and not getattr(request, name).strip():
+            raise UserError(f"--{name} is empty: name something, or leave it out")
+    for name in ("objectives", "students", "inits", "tasks"):
+        words = list(getattr(request, name) or ())
+        for twice in (word for word in words if words.count(word) > 1):
+            raise UserError(f"--{name} names {twice} twice: give it once")
     merging.check_plain(merging.parse_set(request.overrides))
 
 
@@ -129,15 +137,20 @@ class Asked:
         }
         if not self.request.objectives:
             return list(known.values())
-        rows = [known[name] for name in checkpoints]
-        for asked in dict.fromkeys(self.request.objectives):
+        rows: dict[str, Row] = {}
+        asked_as: dict[str, str] = {}  # row, or the objective of one that is no study's -> the word that asked for it
+        for asked in self.request.objectives:
             if asked in known:
-                rows.append(known[asked])
-                continue
-            plain = [r for r in known.values() if not (r.equal_epochs or r.settings or r.student or r.init)]
-            same = [r for r in plain if r.objective == _canonical(combine, asked, known)]
-            rows.append(same[0] if same else Row(asked, combine.canonical(asked), asked))
-        return list({row.name: row for row in rows}.values())
+                row = known[asked]
+            else:
+                plain = [r for r in known.values() if not (r.equal_epochs or r.settings or r.student or r.init)]
+                same = [r for r in plain if r.objective == _canonical(combine, asked, known)]
+                row = same[0] if same else Row(asked, combine.canonical(asked), asked)
+            which = row.name if row.name in known else row.objective
+            if asked_as.setdefault(which, asked) != asked:
+                raise UserError(f"--objectives names {asked_as[which]} twice, the second time as {asked}: give it once")
+            rows[row.name] = row
+        return list(({name: known[name] for name in checkpoints} | rows).values())
 
 
 def _canonical(combine: Any, asked: str, known: Any) -> str:

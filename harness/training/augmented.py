@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torch import nn
 from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, words_of
 from harness.data.sources import Split
 from harness.errors import UserError
-from harness.ledger import atomic_write, canonical, digest
+from harness.ledger import digest, read_sealed, write_sealed
 from harness.modeling.bases import Teacher
 from harness.training import machine
 from harness.training.place import Place
@@ -39,12 +38,12 @@ def augmented(split: Split, specification: Mapping[str, Any], place: Place, sour
     key = digest([value, copies, probability, specification.get("masked_teacher"), digest(texts)])
     path = place.cache / "augmented" / key[:16] / "texts.json"
     with place.once(path.parent):
-        if not path.exists():
+        if not (stored := read_sealed(path)):
             replacer = _replacer(value, split, specification, place, source)
             made = augment(split, replacer, copies, probability, 0, masking=value in (MASKING, WITH_TAGS))
-            atomic_write(path, canonical([made.text_a, made.text_b, made.labels.tolist()]).encode())
-    first, second, labels = json.loads(path.read_bytes())
-    return Split(split.name, first, second, np.array(labels, split.labels.dtype))
+            stored = {"first": made.text_a, "second": made.text_b, "labels": made.labels.tolist()}
+            write_sealed(path, stored)
+    return Split(split.name, stored["first"], stored["second"], np.array(stored["labels"], split.labels.dtype))
 
 
 def _replacer(

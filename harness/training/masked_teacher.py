@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from transformers import PreTrainedModel
 from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
-from harness.ledger import atomic_file, atomic_write, canonical, checksum, digest
+from harness.ledger import atomic_file, checksum, digest, read_sealed, write_sealed
 from harness.training.loop import precision
 from harness.training.place import Once, Place, alone, teacher_source
 from harness.training.teacher_outputs import Encoder, weights_hash
@@ -150,17 +149,17 @@ class StoredTargets:
             divergence /= sum(counts)
             files = {name: checksum(self.folder / name) for name in FILES}
             index_of = {"k": number, "pieces": pieces, "counts": counts, "divergence": divergence, "files": files}
-            atomic_write(self.folder / "index.json", canonical(index_of).encode())
+            write_sealed(self.folder / "index.json", index_of)
             return divergence
 
     def _whole(self) -> float | None:
         """The mean divergence, if the index is there and vouches for both files; otherwise they are made again."""
+        index = read_sealed(self.folder / "index.json")
         try:
-            index = json.loads((self.folder / "index.json").read_bytes())
-            whole = all(checksum(self.folder / name) == index["files"][name] for name in FILES)
-            return float(index["divergence"]) if whole else None
-        except (FileNotFoundError, ValueError, KeyError):
+            whole = index and all(checksum(self.folder / name) == index["files"][name] for name in FILES)
+        except FileNotFoundError:
             return None
+        return float(index["divergence"]) if whole else None
 
     def logits(self, pieces: np.ndarray) -> Tensor:
         """(P, V) log-probabilities at the masked positions of these pieces, row by row."""
@@ -170,7 +169,7 @@ class StoredTargets:
 
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]]:
         if self._open is None:
-            index = json.loads((self.folder / "index.json").read_bytes())
+            index = read_sealed(self.folder / "index.json")
             ends = np.cumsum(index["counts"])
             places = {
                 piece: (int(end) - n, int(end))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.sentences import SentenceText
-from harness.ledger import atomic_file, atomic_write, canonical, checksum, digest
+from harness.ledger import atomic_file, checksum, digest, read_sealed, write_sealed
 from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
 
@@ -61,12 +60,12 @@ class SentenceTeacher(CorpusTeacher):
             folder = self.place.cache / "sentences" / key[:16]
             file, index = folder / "vectors.f32", folder / "index.json"
             with self.place.once(folder):
-                known = json.loads(index.read_bytes()) if index.exists() and file.exists() else {}
+                known = read_sealed(index) if file.exists() else {}
                 if not known or checksum(file) != known["sha256"]:
                     with atomic_file(file) as written:
                         width = self._write(written)
                     known = {"sha256": checksum(file), "width": width}
-                    atomic_write(index, canonical(known).encode())
+                    write_sealed(index, known)
             self._vectors = np.memmap(file, np.float32, "r", shape=(len(self.rows), known["width"]))
         return self._vectors
 

@@ -14,7 +14,7 @@ TRAINING: dict[str, Hyperparameter] = {
     "warmup_ratio": Hyperparameter(0.06, low=0.0, high=0.9),  # share of a stage's steps
     "weight_decay": Hyperparameter(0.01, low=0.0),  # on matrices only
     "gradient_clip": Hyperparameter(1.0, low=1e-6),  # largest norm of the gradient
-    "max_length": Hyperparameter(128, low=4),  # tokens; longer inputs are cut
+    "max_length": Hyperparameter(128, low=4, high=65_536),  # tokens; longer inputs are cut
     "augmentation": Hyperparameter("none"),  # see harness.training.augmented; of training examples only
     "augmentation_copies": Hyperparameter(5, low=1),  # further texts made of each example
     "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
@@ -24,7 +24,7 @@ TRAINING: dict[str, Hyperparameter] = {
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
     "pruner": Hyperparameter("none", choices=("none", "median", "hyperband")),
     "precision": Hyperparameter("float32", choices=("float32", "bfloat16")),  # of the model; losses are float32
-    "threads": Hyperparameter(1, low=1),  # they change the numbers, so they are part of what a run is
+    "threads": Hyperparameter(1, low=1, high=1024),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
 }
 
@@ -56,9 +56,9 @@ GENERAL_TRAINING = MASKING | {
 # Of a run that only measures the speed of encoding (galke2022, section V-E).
 SPEED_SETTINGS: dict[str, Hyperparameter] = {
     "batch_size": Hyperparameter(256, low=1),
-    "max_length": Hyperparameter(64, low=4),  # tokens of every sequence
+    "max_length": Hyperparameter(64, low=4, high=65_536),  # tokens of every sequence
     "rounds": Hyperparameter(3, low=1),  # each runs the model and the reference in turn
-    "threads": Hyperparameter(1, low=1),
+    "threads": Hyperparameter(1, low=1, high=1024),
 }
 
 # Of the teacher where vectors that no task has tuned are compared (wu2020, section 5.5): its first token, or the mean.

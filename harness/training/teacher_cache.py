@@ -8,7 +8,6 @@ the hash of an example's text, never by position. Sequences are stored without t
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
-from harness.ledger import atomic_write, cannot_write, canonical, checksum, digest
+from harness.ledger import cannot_write, checksum, digest, read_sealed, write_sealed
 from harness.training.place import Once, alone
 
 Compute = Callable[[Batch, Want], Outputs]
@@ -30,9 +29,7 @@ RAGGED = {"hidden_states": 1, "attention_scores": 2, "values": 1, "mlm_logits": 
 class TeacherCache:
     """The stored outputs of one teacher for one set of examples."""
 
-    def __init__(
-        self, folder: Path, teacher: str, tokenizer: str, max_length: int, data: Encoded, once: Once = alone
-    ):
+    def __init__(self, folder: Path, teacher: str, tokenizer: str, max_length: int, data: Encoded, once: Once = alone):
         """teacher: hash of its weights; tokenizer: its fingerprint. data: the examples, (N,) unique or repeated."""
         self.keys, first = np.unique(data.keys, return_index=True)  # repeated texts share a row
         self.data = data.subset(torch.from_numpy(first))
@@ -61,8 +58,7 @@ class TeacherCache:
         return 4 * numbers * int((self.length ** RAGGED[signal]).sum()) <= gib * 2**30
 
     def index(self) -> dict[str, Any]:
-        path = self.folder / "index.json"
-        return json.loads(path.read_bytes()) if path.exists() else {"files": {}, "passes": 0, "calls": 0}
+        return read_sealed(self.folder / "index.json") or {"files": {}, "passes": 0, "calls": 0}
 
     def fill(self, parts: list[tuple[str, int]], compute: Compute, batch_size: int, device: torch.device) -> int:
         """Store the parts that are missing, in one pass over the examples. Returns the number of teacher calls made."""
@@ -97,7 +93,7 @@ class TeacherCache:
             index["files"][_name(part)] = {"sha256": checksum(temporary), "shape": list(shapes[part])}
             os.replace(temporary, self.folder / _name(part))
         index |= {"passes": index["passes"] + 1, "calls": index["calls"] + calls}
-        atomic_write(self.folder / "index.json", canonical(index).encode())
+        write_sealed(self.folder / "index.json", index)
         return calls
 
     def _whole(self, part: tuple[str, int], index: dict[str, Any]) -> bool:

@@ -272,12 +272,13 @@ def test_built_once_and_again_when_damaged(
     monkeypatch.setattr(corpora, "documents", lambda source: reads.append(source) or documents(source))
     assert pieces(tokenised(source, key, tokenizer, 8, tmp_path / "store")) == first and not reads
     (store,) = (tmp_path / "store").iterdir()
-    damages = {
-        "tokens.bin": lambda file: file.write_bytes(file.read_bytes()[:-2]),
-        "offsets.bin": Path.unlink,
-        "index.json": lambda file: file.write_text("{"),
-    }
-    for count, (name, damage) in enumerate(damages.items(), 1):
+    damages: list[tuple[str, Any]] = [
+        ("tokens.bin", lambda file: file.write_bytes(file.read_bytes()[:-2])),
+        ("offsets.bin", Path.unlink),
+        ("index.json", lambda file: file.write_text("{")),
+        ("index.json", lambda file: file.write_bytes(file.read_bytes().replace(b"<u2", b"<u1"))),
+    ]
+    for count, (name, damage) in enumerate(damages, 1):
         damage(store / name)
         assert pieces(tokenised(source, key, tokenizer, 8, tmp_path / "store")) == first
         assert len(reads) == count

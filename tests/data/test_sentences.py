@@ -1,6 +1,5 @@
 """Sentences: what one is, the same ones for every tokenizer, stores that are whole or absent, and batches."""
 
-import json
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.data import corpora
 from harness.data.corpora import content
 from harness.data.sentences import SentenceText, sentences, texts, tokenised_sentences
 from harness.errors import UserError
+from harness.ledger import read_sealed
 from harness.modeling.words import word_level
 from tests.data.test_corpora import pieces, write
 from tests.launching import CONTEXT
@@ -183,7 +183,7 @@ def test_built_once_and_again_when_damaged(tmp_path: Path, wordpiece: BertTokeni
     monkeypatch.setattr(corpora, "documents", lambda source: read.append(source) or documents(source))
     assert pieces(tokenised_sentences(*asked)) == first and not read
     store = sentences(source, content(source), tmp_path / "store")
-    index = json.loads((store / "index.json").read_bytes())
+    index = read_sealed(store / "index.json")
     assert index["count"] == 4 and index["content"] == content(source)
     (tokens,) = set((tmp_path / "store").iterdir()) - {store}
     damages = (

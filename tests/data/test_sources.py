@@ -100,6 +100,12 @@ def test_scores_as_21_classes(tmp_path):
     assert labels.dtype == np.int64
 
 
+def test_scores_may_be_written_as_numbers_are(tmp_path):
+    scores = ["5", "5.000", "0", ".5", "4.", "+3", "2e0", "-0.0", " 1 "]
+    write(tmp_path, "stsb", [f"0\tg\tf\ty\to\tn\tn\tA\tB\t{score}" for score in scores])
+    assert sources.load(get_task("stsb"), str(tmp_path)).train.labels.tolist() == [5, 5, 0, 0.5, 4, 3, 2, 0, 1]
+
+
 def test_broken_lines_of_qqp_are_dropped_as_by_its_published_readers(tmp_path):
     lines = ["1\t2\t3\tWhy ?\tHow", " is it ?\t0", *ROWS["qqp"]]
     assert sources.load(write(tmp_path, "qqp", lines), str(tmp_path)).train.text_a == ["Why ?", "Who ?"]
@@ -126,6 +132,13 @@ def test_broken_lines_of_qqp_are_dropped_as_by_its_published_readers(tmp_path):
         ("cola", b"gj04\t1\t\tIt works\ngj04\t2\t\tIt works\n", r"line 2: label '2'"),
         ("stsb", b"sentence1\tsentence2\tscore\nA\tB\tfive\n", r"line 2: score 'five' is not a number"),
         ("stsb", b"sentence1\tsentence2\tscore\nA\tB\tnan\n", r"line 2: score 'nan' is not a number"),
+        ("stsb", b"sentence1\tsentence2\tscore\nA\tB\t5.01\n", r"line 2: score '5.01' is not between 0 and 5"),
+        ("stsb", b"sentence1\tsentence2\tscore\nA\tB\t-7\n", r"line 2: score '-7' is not between 0 and 5"),
+        ("stsb", b"sentence1\tsentence2\tscore\nA\tB\t1_0\n", r"line 2: score '1_0' is not a number"),
+        ("stsb", "sentence1\tsentence2\tscore\nA\tB\t\u0664\n".encode(), r"line 2: score '\u0664' is not a number"),
+        ("sst2", b"sentence\tlabel\nfine\t1\nso\tso\t1\n", r"line 3: 3 tab-separated columns, but .* has 2"),
+        ("cola", b"gj04\t1\t\tIt works\tagain\n", r"line 1: 5 tab-separated columns, but .* has 4"),
+        ("rte", b"label\tsentence1\tlabel\tsentence2\n", r"line 1: the header names the column 'label' 2 times"),
         ("sst2", b"sentence\tlabel\nfine\t1\nbr\xffoken\t1\n", r"line 3: not UTF-8 text"),
         ("sst2", b"\xef\xbb\xbfsentence\tlabel\nbr\xffoken\t1\n", r"line 2: not UTF-8 text"),
     ],

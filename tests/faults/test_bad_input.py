@@ -40,7 +40,7 @@ EARLY = {
     "setting out of range": ((*STUDY, "--set", "epochs=0"), ("epochs", "at least 1", "0")),
     "setting that is not a number": ((*STUDY, "--set", "learning_rate=nan"), ("learning_rate", "finite")),
     "choice": ((*STUDY, "--set", "protocol=test"), ("protocol", "held_out", "published", "test")),
-    "seeds": ((*STUDY, "--seeds", "0"), ("--seeds", "at least 1")),
+    "seeds": ((*STUDY, "--seeds", "0"), ("--seeds", "between 1 and")),
     "trials": ((*STUDY, "--trials", "two"), ("--trials", "two")),
     "report format": (("report", "--study", "objectives_vs_init", "--format", "pdf"), ("pdf", "latex")),
 }

@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import pytest
 
 from harness.contracts import Profile, Row, RunResult
-from harness.errors import UserError
-from reports import render, with_published
+from harness.errors import UserError, plain
+from reports import FORMATS, render, with_published
 from reports.latex import escape
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, table
 
@@ -94,6 +94,53 @@ def test_columns_that_do_not_fit_a_terminal_follow_below(monkeypatch):
         text = render(table(mixed()), "terminal")
         assert text.count("init every") == tables
         assert text.index("SST-2") < text.index("RTE") < text.index("Average")
+
+
+OBEYED = "\x1b[2Jclear\x00\x9b31m\u202eback\u2066\r\nend"
+SHOWN = r"\x1b[2Jclear\x00\x9b31m\u202eback\u2066\r\nend"
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("form", FORMATS)
+def test_control_characters_are_shown_and_not_obeyed(form, live, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: live, raising=False)
+    monkeypatch.setenv("COLUMNS", "400")
+    row = Row("rings", "rings", OBEYED, mark=OBEYED, published="Att-KL")
+    study = replace(STUDY, title=OBEYED, question=OBEYED)
+    cells = [cell(row, "sst2", (80, 82)), cell(row, "rte", (), refused=OBEYED)]
+    text = render(with_published(table(cells, study, teacher=OBEYED, recipe=OBEYED), study), form)
+    ours = re.sub("\x1b\\[[0-9;]*m", "", text) if live and form == "terminal" else text
+    assert not [c for c in ours if c != "\n" and not c.isprintable()]
+    if form == "json":
+        assert json.loads(text)["question"] == OBEYED  # the same, in JSON's own escapes
+    elif form in ("terminal", "csv", "html"):
+        assert SHOWN in text
+    else:
+        assert "clear" in text and "back" in text
+
+
+def test_no_cell_of_a_csv_is_a_formula():
+    texts = ['=HYPERLINK("http://evil","x")', "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1"]
+    rows = [Row(f"row{i}", text, text, mark=text) for i, text in enumerate(texts)]
+    made = table([cell(row, "sst2", (80 + i, 82)) for i, row in enumerate(rows)])
+    lines = list(csv.DictReader(io.StringIO(render(made, "csv"))))
+    assert not [value for line in lines for value in line.values() if value.startswith(("=", "+", "@", "\t", "\r"))]
+    found = [(line["row"], line["objective"], line["mark"]) for line in lines if line["row"].startswith("'")]
+    assert sorted({text for line in found for text in line}) == sorted(f"'{plain(text)}" for text in texts)
+    improved = csv.DictReader(io.StringIO(render(with_published(table(mixed()), STUDY), "csv")))
+    differences = [line["difference"] for line in improved if line["difference"]]
+    assert "-2.4" in differences and all(float(value) is not None for value in differences)
+
+
+def test_json_has_one_order_of_keys():
+    made = cell(ROWS[0], "sst2", (80, 82))
+    runs = [replace(run, metrics={"z": 1.0, **run.metrics}, hyperparameters={"b": 1, "a": 2}) for run in made.seeds]
+    turned = [
+        replace(run, **{name: dict(reversed(getattr(run, name).items())) for name in ("metrics", "hyperparameters")})
+        for run in runs
+    ]
+    one, other = (render(table([replace(made, seeds=tuple(seeds))]), "json") for seeds in (runs, turned))
+    assert one == other and '"hyperparameters": {\n            "a": 2' in one
 
 
 def test_csv_has_one_line_per_entry_with_the_published_number_beside():

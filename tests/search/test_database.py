@@ -135,7 +135,7 @@ def test_a_server_that_comes_back_is_brought_up_to_date_at_once(tmp_path: Path, 
 
 
 HANGS = """
-import sys, time
+import sys, time, optuna, psycopg, sqlalchemy
 from pathlib import Path
 from harness.search import database as module
 from tests.search.test_database import *
@@ -160,6 +160,43 @@ def test_a_database_that_never_answers_is_left_behind(tmp_path: Path) -> None:
     seconds, _, sentence = process.stdout.partition(" ")
     assert process.returncode == 0 and process.stderr == "" and float(seconds) < 5
     assert SENTENCE in sentence and "it does not answer" in sentence and "secret" not in sentence
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "another version"])
+def test_a_damaged_file_is_to_be_deleted(damage: str, tmp_path: Path) -> None:
+    ledger, file = Ledger(tmp_path, create=True), tmp_path / "optuna.db"
+    trial = finished(ledger, "run")
+    assert tell(tmp_path, None, ("c", [trial])) == ""
+    whole = file.read_bytes()
+    if damage == "another version":
+        with closing(sqlite3.connect(file)) as connection:
+            connection.executescript("UPDATE alembic_version SET version_num = 'v0.9.0.a'")
+    else:
+        file.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"x" * 5000)
+    for _ in range(2):  # a retry ends nothing
+        sentence = tell(tmp_path, None, ("c", [trial]), ("d", [trial]))
+        assert SENTENCE in sentence and "no result is lost: delete it, and the next start makes it anew" in sentence
+    file.unlink()
+    assert tell(tmp_path, None, ("c", [trial]), ("d", [trial])) == "" and len(trials(f"sqlite:///{file}")) == 2
+
+
+def test_a_database_that_is_slow_to_be_made_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import optuna  # noqa: F401 - beforehand: what is slow here is the database
+    import sqlalchemy
+
+    trial = finished(Ledger(tmp_path, create=True), "run")
+    monkeypatch.setattr(module, "PATIENCE", 1.0)
+
+    def slow(*what: Any) -> None:
+        time.sleep(0.1)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", slow)
+    began = time.monotonic()
+    try:
+        assert tell(tmp_path, None, ("c", [trial])) == ""
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", slow)
+    assert time.monotonic() - began > 2.0  # longer than anyone waits for nothing
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,13 @@ class TestRefusals:
         self.refused(ask, tmp_path, f"has {rows} rows of positions")
 
 
+def test_folders_beside_a_missing_one_are_named_where_they_are_alike(tmp_path: Path) -> None:
+    (tmp_path / "roberta.base").mkdir()
+    for name, said in (("roberta_base", r": did you mean roberta\.base\?$"), ("nonexistent", "is no folder$")):
+        with pytest.raises(UserError, match=said):
+            FairseqTeacher(str(tmp_path / name))
+
+
 def test_no_argument() -> None:
     with pytest.raises(UserError, match="fairseq:FOLDER"):
         FairseqTeacher("")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,17 +211,37 @@ class TestMistakes:
         found = HuggingFaceTeacher(str(folder)).model(THREE, None).state_dict()
         assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
 
-    @pytest.mark.parametrize("zipped", [True, False])
-    def test_a_pickle_with_code_is_refused_without_running_it(self, zipped: bool, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("kind", ["zipped", "legacy", "protocol 0", "protocol 4"])
+    def test_a_pickle_with_code_is_refused_without_running_it(self, kind: str, tmp_path: Path) -> None:
         class Harmful:
             def __reduce__(self) -> object:
                 return (open, (str(tmp_path / "ran"), "w"))
 
         (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
-        torch.save({"weight": Harmful()}, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
-        with pytest.raises(UserError, match="could run code" if zipped else "no whole file of weights"):
+        file = tmp_path / "pytorch_model.bin"
+        if kind.startswith("protocol"):
+            file.write_bytes(pickle.dumps({"weight": Harmful()}, int(kind[-1])))
+        else:
+            torch.save({"weight": Harmful()}, file, _use_new_zipfile_serialization=kind == "zipped")
+        said = "torch writes none like it" if kind.startswith("protocol") else "could run code"
+        with pytest.raises(UserError, match=said) as error:
             HuggingFaceTeacher(str(tmp_path))
-        assert not (tmp_path / "ran").exists()
+        assert not (tmp_path / "ran").exists() and "weights_only" not in str(error.value)
+
+    def test_what_is_no_pickle_at_all(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        for content in (b"", b"hello", b"\x80", bytes(range(256))):
+            (tmp_path / "pytorch_model.bin").write_bytes(content)
+            with pytest.raises(UserError, match="is no whole file of weights"):
+                HuggingFaceTeacher(str(tmp_path))
+
+    def test_a_file_that_unpacks_to_more_than_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        with zipfile.ZipFile(tmp_path / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr("archive/data.pkl", bytes(10**7))
+        monkeypatch.setattr(torch.serialization, "get_unsafe_globals_in_checkpoint", lambda file: pytest.fail("read"))
+        with pytest.raises(UserError, match="unpacks to 10,000,000 bytes"):
+            HuggingFaceTeacher(str(tmp_path))
 
     def test_no_config(self, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "config.json").unlink()

@@ -17,6 +17,7 @@ from harness.contracts import IGNORED
 from harness.data import corpora
 from harness.data.encoding import hold_out
 from harness.data.masking import MaskedText
+from harness.ledger import read_sealed
 from tests.conftest import VOCABULARY, Harness
 
 STUDY = ("run", "--study", "general_vs_task_specific", "--tasks", "sst2", "--seeds", "1", "--trials", "1")
@@ -378,7 +379,7 @@ def test_stored_targets(run: Run, tmp_path: Path) -> None:
     assert whole["stored_top_k_divergence"] == pytest.approx(0, abs=1e-6)
     few, more = (general_with(run, out, *two, f"general.stored_top_k={k}") for k in (2, 8))
     assert few["stored_top_k_divergence"] > more["stored_top_k_divergence"] > 1e-6
-    stored = {json.loads(path.read_text())["k"]: path.parent.parent for path in out.glob("cache/masked/*/*/index.json")}
+    stored = {read_sealed(path)["k"]: path.parent.parent for path in out.glob("cache/masked/*/*/index.json")}
     assert stored.keys() == {2, 8, len(VOCABULARY)}
 
     def times() -> dict[Path, int]:  # a lock's changes when it is taken

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from math import log
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from harness.contracts import IGNORED, Batch
+from harness.ledger import read_sealed
 from harness.training import masked_teacher
 from harness.training.masked_teacher import StoredTargets
 
@@ -148,7 +148,7 @@ def test_it_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(asked) == 5 and same == divergence
     pieces = np.array([4, 0, 2])
     assert torch.equal(first.logits(pieces), second.logits(pieces))
-    assert json.loads((tmp_path / "index.json").read_bytes())["k"] == 3
+    assert read_sealed(tmp_path / "index.json")["k"] == 3
 
 
 def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["tokens.i32", "logs.f32", "index.json"])
-@pytest.mark.parametrize("fault", ["cut", "changed", "gone"])
+@pytest.mark.parametrize("fault", ["cut", "changed", "gone", "another number"])
 def test_a_damaged_store_is_made_again(file: str, fault: str, tmp_path: Path) -> None:
     data, batch = Pieces([3, 1, 2], 11), torch.arange(3)
     stored, error = fill(tmp_path, data, 4)
@@ -170,6 +170,9 @@ def test_a_damaged_store_is_made_again(file: str, fault: str, tmp_path: Path) ->
     whole = (tmp_path / file).read_bytes()
     if fault == "gone":
         (tmp_path / file).unlink()
+    elif fault == "another number":
+        (tmp_path / file).write_bytes(whole.replace(b'"counts":[3', b'"counts":[2') + b" " * (file != "index.json"))
+        assert (tmp_path / file).read_bytes() != whole
     else:
         (tmp_path / file).write_bytes(whole[:-5] if fault == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
     again, same = fill(tmp_path, data, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,39 @@ def test_a_damaged_or_half_written_file_is_computed_again(tmp_path: Path) -> Non
     last = cache(tmp_path)
     assert fill(last, EVERYTHING) == 4
     check(last, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: whole[:41],
+        lambda whole: b'{"files"',
+        lambda whole: b"[]",
+        lambda whole: b'{"files":{},"passes":1}',
+        lambda whole: whole.replace(b'"shape":[2]', b'"shape":[3]', 1),
+    ],
+)
+def test_a_damaged_index_vouches_for_nothing(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    stored = cache(tmp_path)
+    fill(stored, EVERYTHING)
+    index = stored.folder / "index.json"
+    whole = index.read_bytes()
+    index.write_bytes(damage(whole))
+    assert index.read_bytes() != whole
+    again = cache(tmp_path)
+    assert fill(again, EVERYTHING) == 4 and index.read_bytes() == whole
+    check(again, EVERYTHING)
+
+
+def test_an_index_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
+    stored = cache(tmp_path)
+    fill(stored, EVERYTHING)
+    (stored.folder / "index.json").unlink()
+    (stored.folder / "index.json").mkdir()
+    again = cache(tmp_path)
+    assert fill(again, EVERYTHING) == 4
+    check(again, EVERYTHING)
 
 
 def test_what_is_stored_is_decided_by_sizes_alone(tmp_path: Path) -> None:

@@ -1,0 +1,307 @@
+"""What is left of a folder of results that something damaged: a sentence, or records that are made again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.executors import choosing
+from harness.ledger import Ledger, read_sealed, sealed, write_sealed
+from harness.search.index import NAME
+from tests.conftest import ROOT, Harness
+
+TABLE = Path("objectives_vs_init") / "quick"
+STUDY = ("--study", "objectives_vs_init")
+ROWS = ("--objectives", "vanilla_kd", "labels_only", "--inits", "every", "--tasks", "entailment")
+WORDS = (*STUDY, *ROWS, "--trials", "1", "--seeds", "2")
+LOOKS = ("report", "status", "plan", "show")
+
+
+class Instant:
+    """An executor whose runs end at once, always with the same numbers."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[str, Any]] = []
+
+    def submit(self, run: str, specification: Mapping[str, Any], place: Any) -> None:
+        with suppress(OSError):
+            (place.run / "weights").mkdir(parents=True, exist_ok=True)
+        self.queue.append((run, specification))
+
+    def next(self) -> tuple[Any, ...]:
+        run, specification = self.queue.pop(0)
+        right, labels = int(run, 16) % 20, np.arange(20) % 2
+        record = {
+            "status": "finished",
+            "specification": specification,
+            "metrics": {"zeal": 0.5, "accuracy": right / 20},
+            "selection": right / 20,
+            "best": {"epoch": 1},
+            "seconds": 1.0,
+        }
+        answers = np.where(np.arange(20) < right, labels, 1 - labels)
+        return "finished", run, record, {"ids": np.arange(20), "predictions": answers, "labels": labels}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "_local", lambda processes: Instant())
+
+
+@pytest.fixture(scope="module")
+def whole(call: Harness) -> Iterator[Path]:
+    """A finished study, outside pytest's folders, which only their owner may enter."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(choosing, "_local", lambda processes: Instant())
+        os.chmod(folder, 0o755)
+        out = Path(folder) / "out"
+        process = call("run", *WORDS, "--out", out)
+        assert process.returncode == 0 and "6 runs trained" in process.stdout, process.stderr
+        yield out
+
+
+@pytest.fixture
+def out(whole: Path) -> Iterator[Path]:
+    """A copy to damage."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(shutil.copytree(whole, Path(folder) / "out"))
+
+
+def student(out: Path) -> Path:
+    """The folder of one of the students' runs."""
+    runs = Ledger(out)
+    return runs.folder(next(run for run in runs.runs() if (runs.read(run) or {})["specification"]["kind"] == "student"))
+
+
+def looks(call: Harness, out: Path, run: str) -> Iterator[tuple[str, Any]]:
+    for command in LOOKS:
+        words = {"plan": WORDS, "show": (run,)}.get(command, STUDY)
+        yield command, call(command, *words, "--out", out)
+
+
+def one_sentence(process: Any) -> None:
+    assert process.returncode == 2 and process.stderr.splitlines()[-1].startswith("harness: "), process.stderr
+    assert "table" not in process.stdout
+
+
+# ---------------------------------------------------------------- what is made again
+
+
+def in_place_of(path: Path, make: Callable[[Path], Any]) -> None:
+    path.unlink()
+    make(path)
+
+
+def without(path: Path, *names: str) -> None:
+    record = read_sealed(path)
+    path.write_bytes(sealed({name: value for name, value in record.items() if name not in names}))
+
+
+HEALED: dict[str, Callable[[Path], Any]] = {
+    "record a directory": lambda run: in_place_of(run / "record.json", Path.mkdir),
+    "record a loop": lambda run: in_place_of(run / "record.json", lambda path: path.symlink_to(path)),
+    "record too deep": lambda run: (run / "record.json").write_text("[" * 100_000),
+    "record of nothing": lambda run: (run / "record.json").write_bytes(sealed({})),
+    "record a list": lambda run: (run / "record.json").write_bytes(sealed([])),  # type: ignore[arg-type]
+    "record without metrics": lambda run: without(run / "record.json", "metrics"),
+    "record without selection": lambda run: without(run / "record.json", "selection"),
+    "record of another status": lambda run: (run / "record.json").write_bytes(sealed({"status": "lost"})),
+    "plan a directory": lambda run: in_place_of(run.parents[1] / TABLE / "plan.json", Path.mkdir),
+    "plan a list": lambda run: (run.parents[1] / TABLE / "plan.json").write_text("[]"),
+    "plan a format": lambda run: (run.parents[1] / TABLE / "plan.json").write_text('{"format": 3}'),
+    "plan too deep": lambda run: (run.parents[1] / TABLE / "plan.json").write_text("[" * 100_000),
+    "index a directory": lambda run: in_place_of(run.parents[1] / NAME, Path.mkdir),
+    "index without searches": lambda run: without(run.parents[1] / NAME, "searches"),
+    "index of lists": lambda run: write_sealed(
+        run.parents[1] / NAME, read_sealed(run.parents[1] / NAME) | {"runs": [], "searches": []}
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", HEALED)
+def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call: Harness) -> None:
+    run = student(out)
+    HEALED[fault](run)
+    for command, process in looks(call, out, run.name):
+        if fault.startswith("plan") and command in ("report", "status"):
+            one_sentence(process)
+        else:
+            assert process.returncode == 0, process.stderr
+        if fault.startswith("record") and command != "plan":
+            assert f"the record of run {run.name}" in process.stdout + process.stderr
+    process = call("run", *WORDS, "--out", out)
+    made = 1 if fault.startswith("record") else 0
+    assert process.returncode == 0 and f"{made} run{'s' * (made != 1)} trained" in process.stdout, process.stderr
+    assert call("status", *STUDY, "--out", out).stdout == call("status", *STUDY, "--out", whole).stdout.replace(
+        str(whole), str(out)
+    )
+    for name in ("table.md", "table.json"):
+        assert (out / TABLE / name).read_bytes() == (whole / TABLE / name).read_bytes()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to(path)], ids=["directory", "loop"])
+def test_predictions_that_cannot_be_read_are_told_and_made_again(make: Callable[[Path], Any], out: Path, call: Harness) -> None:
+    run = student(out)
+    in_place_of(run / "predictions.safetensors", make)
+    process = call("report", *STUDY, "--out", out)
+    assert process.returncode == 0 and f"the predictions of run {run.name} are not to be read" in process.stderr
+    process = call("run", *WORDS, "--out", out)
+    assert process.returncode == 0 and "1 run trained" in process.stdout
+    assert "not to be read" not in call("report", *STUDY, "--out", out).stderr
+
+
+# ---------------------------------------------------------------- what somebody has to put right
+
+
+def a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("precious")
+
+
+def a_loop(path: Path) -> None:
+    shutil.rmtree(path)
+    path.symlink_to(path)
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
+    "ledger a file": (lambda run: a_file(run.parent), ("run", *LOOKS)),
+    "ledger a loop": (lambda run: a_loop(run.parent), ("run", *LOOKS)),
+    "out a file": (lambda run: a_file(run.parents[1]), ("run", *LOOKS)),
+    "out a loop": (lambda run: a_loop(run.parents[1]), ("run", *LOOKS)),
+    "out foreign": (lambda run: (run.parents[1] / "harness.json").unlink(), ("run", *LOOKS)),
+    "study a file": (lambda run: a_file(run.parents[1] / TABLE.parent), ("run", "report", "status")),
+    "run a file": (lambda run: a_file(run), ()),
+    "run a loop": (lambda run: a_loop(run), ()),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_damage_that_is_told_in_a_sentence(fault: str, out: Path, call: Harness) -> None:
+    damage, refused = REFUSED[fault]
+    run = student(out)
+    damage(run)
+    for command, process in (*looks(call, out, run.name), ("run", call("run", *WORDS, "--out", out))):
+        if command in refused:
+            one_sentence(process)
+        elif command != "run" and not (command == "show" and fault.startswith("run")):
+            assert process.returncode == 0, process.stderr
+        else:
+            assert process.returncode in (0, 2)
+
+
+# ---------------------------------------------------------------- what may not be read
+
+
+@contextmanager
+def nobody(out: Path) -> Iterator[None]:
+    """As an ordinary user who owns the folder: the superuser may read whatever is closed."""
+    if os.geteuid():
+        yield
+        return
+    for path in (out, *out.rglob("*")):
+        os.lchown(path, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        try:
+            (ROOT / "reports" / "page.html").read_bytes()
+        except OSError:
+            pytest.skip("an ordinary user may not read this checkout")
+        yield
+    finally:
+        os.seteuid(0)
+
+
+CLOSED: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
+    "record": (lambda run: run / "record.json", ()),
+    "predictions": (lambda run: run / "predictions.safetensors", ()),
+    "plan": (lambda run: run.parents[1] / TABLE / "plan.json", ("report", "status")),
+    "index": (lambda run: run.parents[1] / NAME, ()),
+    "run": (lambda run: run, ("run",)),
+    "ledger": (lambda run: run.parent, ("run", *LOOKS)),
+    "out": (lambda run: run.parents[1], ("run", *LOOKS)),
+}
+
+
+@pytest.mark.parametrize("what", CLOSED)
+def test_what_may_not_be_read_is_told_or_made_again(what: str, out: Path, call: Harness) -> None:
+    which, refused = CLOSED[what]
+    run = student(out)
+    closed = which(run)
+    with nobody(out):
+        os.chmod(closed, 0)
+        try:
+            for command, process in (*looks(call, out, run.name), ("run", call("run", *WORDS, "--out", out))):
+                if command in refused:
+                    one_sentence(process)
+                else:
+                    assert process.returncode == 0, (command, process.stderr)
+        finally:
+            os.chmod(closed, 0o755)
+
+
+@pytest.mark.parametrize("what", ["folder", "lock"])
+def test_status_does_not_take_a_folder_that_cannot_be_written_for_one_at_work(
+    what: str, out: Path, call: Harness
+) -> None:
+    (out / ".lock").unlink()
+    if what == "lock":
+        (out / ".lock").mkdir()
+    with nobody(out):
+        os.chmod(out, 0o555)
+        (student(out) / "record.json").unlink()
+        process = call("status", *STUDY, "--out", out)
+        os.chmod(out, 0o755)
+    assert process.returncode == 0 and "begun and not finished: " in process.stdout
+    assert "working here cannot be told" in process.stdout and "running" not in process.stdout
+
+
+# ---------------------------------------------------------------- what other programs leave
+
+
+def test_what_other_programs_leave_is_no_run(out: Path, whole: Path, call: Harness) -> None:
+    run = student(out).name
+    for folder in (out, out / "ledger", out / "ledger" / run, out / "objectives_vs_init", out / TABLE):
+        (folder / "lost+found").mkdir()
+        (folder / ".DS_Store").write_bytes(b"\0")
+        (folder / "plan.json~").write_text("{")
+    (out / "other" / "study").mkdir(parents=True)
+    (out / "other" / "study" / "plan.json").write_text("{")
+    (out / "ledger" / f"{run}~").write_text("")
+    shutil.copytree(out / "ledger" / run, out / "ledger" / f"{run} (conflict)")
+    for command, process in looks(call, out, run):
+        assert process.returncode == 0, process.stderr
+        assert process.stdout == dict(looks(call, whole, run))[command].stdout.replace(str(whole), str(out))
+    process = call("run", *WORDS, "--out", out)
+    assert process.returncode == 0 and "0 runs trained" in process.stdout and not process.stderr
+
+
+def test_what_a_system_leaves_in_a_new_folder_is_no_hindrance(tmp_path: Path, call: Harness) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".DS_Store").touch()
+    assert call("run", *WORDS, "--out", tmp_path).returncode == 0
+
+
+# ---------------------------------------------------------------- the same bytes
+
+
+def test_who_trained_and_who_reads_write_the_same_table(out: Path, call: Harness) -> None:
+    shutil.rmtree(student(out))
+    assert "1 run trained" in call("run", *WORDS, "--out", out).stdout  # one record made here, the others read
+    for form, name in (("json", "table.json"), ("csv", "table.csv"), ("markdown", "table.md"), ("latex", "table.tex")):
+        said = call("report", *STUDY, "--format", form, "--out", out).stdout
+        assert said.encode() == (out / TABLE / name).read_bytes()
+    metrics = json.loads((out / TABLE / "table.json").read_text())["entries"][-1]["runs"][0]["metrics"]
+    assert list(metrics) == sorted(metrics) and len(metrics) > 1
