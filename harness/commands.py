@@ -13,7 +13,8 @@ from typing import Any
 from harness import registry
 from harness.errors import UserError, near, unknown
 from harness.executors import choosing, environment
-from harness.ledger import Ledger, atomic_write, check_free, check_writable, holds_results
+from harness.folders import check_free, holds_results
+from harness.ledger import Ledger, atomic_write, check_writable
 from harness.viewing import plan_file, say, table_of, tell
 
 Plan = dict[str, Any]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from harness.errors import UserError
+from harness.folders import cannot_read, check_free, holds_results, names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,6 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
 # The kinds of runs that stand in a table.
 SCORED = ("student", "teacher", "checkpoint", "untuned", "count", "speed", "multi_task", "multi_task_teacher")
-STRAY = (".DS_Store", "Thumbs.db", "desktop.ini", "lost+found")  # what systems leave in any folder
 
 
 def canonical(value: Any) -> str:
@@ -180,7 +180,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
 
 def check_writable(out: Path) -> None:
     """Raise UserError if nothing can be written into the folder."""
-    _names(out)
+    names(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / f".{os.getpid()}.tmp"
@@ -229,7 +229,7 @@ class Ledger:
         except FileNotFoundError:
             pass  # no run was begun yet
         except OSError as error:
-            raise _cannot_read(out / "ledger", error) from error
+            raise cannot_read(out / "ledger", error) from error
 
     def folder(self, run: str) -> Path:
         return self.out / "ledger" / run
@@ -367,32 +367,6 @@ class Ledger:
             yield
         finally:
             lock.release()
-
-
-def holds_results(out: Path) -> bool:
-    """True for a folder of results. Raises UserError for a file, and a folder that cannot be read."""
-    return "harness.json" in _names(out)
-
-
-def check_free(out: Path) -> None:
-    """Raise UserError unless a folder that holds no results may become one that does."""
-    if any(name not in (".lock", *STRAY) and not name.endswith(".tmp") for name in _names(out)):
-        raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
-
-
-def _names(out: Path) -> list[str]:
-    try:
-        return os.listdir(out)
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError as error:
-        raise UserError(f"{out} is a file; --out must name a folder") from error
-    except OSError as error:
-        raise _cannot_read(out, error) from error
-
-
-def _cannot_read(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path} cannot be read: {error.strerror or error}; mend that, or give another folder with --out")
 
 
 def _check(record: Any) -> None:

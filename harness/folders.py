@@ -1,0 +1,36 @@
+"""Which folders hold results, and which may begin to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness.errors import UserError
+
+STRAY = (".DS_Store", "Thumbs.db", "desktop.ini", "lost+found")  # what systems leave in any folder
+
+
+def holds_results(out: Path) -> bool:
+    """True for a folder of results. Raises UserError for a file, and a folder that cannot be read."""
+    return "harness.json" in names(out)
+
+
+def check_free(out: Path) -> None:
+    """Raise UserError unless a folder that holds no results may become one that does."""
+    if any(name not in (".lock", *STRAY) and not name.endswith(".tmp") for name in names(out)):
+        raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
+
+
+def names(out: Path) -> list[str]:
+    try:
+        return os.listdir(out)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise UserError(f"{out} is a file; --out must name a folder") from error
+    except OSError as error:
+        raise cannot_read(out, error) from error
+
+
+def cannot_read(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be read: {error.strerror or error}; mend that, or give another folder with --out")
