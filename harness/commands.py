@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
     storage = database(options.storage, out)
     ledger = Ledger(out, create=True)
     with ledger.lock(), closing(start(out)) as executor:
-        plan = planning.resolve(request)
+        plan = planning.resolve(request, cache=out / "cache")
         _check_pretrained(plan, ledger)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
         trained = _train(plan, ledger, executor, storage)
@@ -71,7 +71,7 @@ def plan(options: Namespace) -> int:
     ledger = Ledger(out) if holds_results(out) else None
     if ledger is None:
         check_free(out)
-    worked_out = planning.resolve(request, lenient=True)
+    worked_out = planning.resolve(request, lenient=True, cache=out / "cache")
     _check_pretrained(worked_out, ledger)
     replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
     for cell, found in zip(worked_out["cells"], replays, strict=True):

@@ -122,6 +122,9 @@ class ModelInfo:
     read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of the training
     texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: the first token's
     state depends on the whole sentence, as in a transformer; in a model that only reads forward it does not.
+
+    What the engine finds out of a teacher (`harness.modeling.examination`): lacks says why of signals that it emits
+    not, uncopied why no student can start from its layers, and traits what sets each of its layers apart from others.
     """
 
     name: str
@@ -135,6 +138,9 @@ class ModelInfo:
     pair_encoding: str = "joint"
     sentence_width: int = 0
     first_token_sees_all: bool = True
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    uncopied: str = ""
+    traits: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
         for who, model in (("student", student), ("teacher", teacher)):
             missing = sorted(s.value for s in plugin.needs - model.emits)
             if missing:
-                return f"{name} needs {' and '.join(missing)}, which the {who} {model.name} does not emit"
+                why = next((f": {model.lacks[signal]}" for signal in missing if signal in model.lacks), "")
+                return f"{name} needs {' and '.join(missing)}, which the {who} {model.name} does not emit{why}"
         if task.corpus and Signal.LOGITS in plugin.needs:
             return f"{name} needs the labels' logits, which a corpus has not; general distillation transfers the rest"
         if not task.corpus and Signal.MLM_LOGITS in plugin.needs:

@@ -63,7 +63,7 @@ def _planned(request: Any, out: Path, held: ExitStack) -> Plan:
 
     check_writable(out)
     held.enter_context(Ledger(out, create=True).lock())
-    plan = planning.resolve(request)
+    plan = planning.resolve(request, cache=out / "cache")
     if not wanted(plan):
         raise UserError(f"study {request.study} distils nothing on a corpus, so there is nothing to pre-train")
     for run in wanted(plan):

@@ -43,6 +43,12 @@ class AveragedTransformer(Transformer):
         HEAD_UNITS.check("head_units", settings.get("head_units", HEAD_UNITS.default))
         return super().describe(settings, teacher, task)
 
+    @classmethod
+    def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
+        if Signal.HIDDEN_STATES not in teacher.emits:  # nor can a student of its kind
+            return f"{cls.name} averages hidden states, which {teacher.name} does not emit"
+        return super().refuse_teacher(init, settings, teacher)
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         averaged = frozenset(range(1, self.model.config.num_hidden_layers + 1) if want.sentence or want.logits else ())
         inner = replace(want, logits=False, sentence=False, hidden_states=want.hidden_states | averaged)

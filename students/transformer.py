@@ -18,7 +18,7 @@ from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Output
 from harness.errors import UserError
 from harness.modeling import layer_maps
 from harness.modeling.bases import Student, StudentConfig
-from harness.modeling.initialisation import copy_layers
+from harness.modeling.initialisation import copy_layers, unlike
 from harness.modeling.signals import emit
 from harness.registry import student
 
@@ -43,7 +43,7 @@ class Transformer(Student):
         if config.outputs:
             inner.num_labels = config.outputs
         head = AutoModelForSequenceClassification if config.outputs else AutoModelForMaskedLM
-        self.model: PreTrainedModel = head.from_config(inner, dtype=torch.float32)
+        self.model: PreTrainedModel = head.from_config(inner, dtype=torch.float32, trust_remote_code=False)
         self.post_init()
 
     @classmethod
@@ -62,6 +62,19 @@ class Transformer(Student):
     @classmethod
     def canonical_init(cls, init: str) -> str:
         return layer_maps.canonical_init(init)
+
+    @classmethod
+    def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
+        if init == "random":
+            return ""
+        if teacher.uncopied:
+            return f"no student can start from the weights of {teacher.name}: {teacher.uncopied}"
+        if not teacher.traits:
+            return ""
+        depth = LAYERS.check("layers", settings.get("layers", LAYERS.default))
+        layers = layer_maps.layers_of(init, depth, teacher.layers)
+        found = (unlike(i, teacher.traits[i - 1], n, teacher.traits[n - 1]) for i, n in enumerate(layers, start=1))
+        return next(filter(None, found), "")
 
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:

@@ -28,7 +28,7 @@ from harness.data.embedded import vocabulary
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
-from teachers.huggingface import describe, fingerprint_of, has_classifier, load_classifier, load_masked, read_config
+from teachers.huggingface import describe, fingerprint_of, load_masked, load_tuned
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ARCHITECTURE: dict[str, Any] = {
@@ -126,7 +126,7 @@ class EmbeddedTeacher(Teacher):
             config = _config()
             config.num_labels = task.outputs
             return BertForSequenceClassification(config)
-        return load_classifier(weights, task, fresh_head=not has_classifier(read_config(weights)))
+        return load_tuned(weights, task)
 
 
 def _config() -> BertConfig:

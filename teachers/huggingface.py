@@ -32,6 +32,7 @@ from transformers.utils import logging
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.modeling.bases import Teacher, in_own_memory
+from harness.modeling.signals import check_encoder
 from harness.registry import teacher
 from teachers.architectures import KNOWN
 
@@ -62,6 +63,7 @@ class HuggingFaceTeacher(Teacher):
         super().__init__(argument)
         if not argument:
             raise UserError("teacher huggingface needs a hub name or a folder, as in huggingface:roberta-base")
+        self._heads: dict[Any, bool] = {}
         folder = Path(argument).expanduser()
         self.local = folder if folder.is_dir() else None
         if self.local is None and (argument[0] in "./~" or argument.count("/") > 1 or folder.exists()):
@@ -91,14 +93,16 @@ class HuggingFaceTeacher(Teacher):
         return read_tokenizer(self._folder(*DESCRIPTION))
 
     def answers(self, task: Task) -> bool:
-        """True if the configuration records that the head was trained for this very task.
+        """True if the weights hold a classifier and the configuration records that it was trained for this very task.
 
-        That is: a sequence-classification architecture, `finetuning_task` naming the task ("rte" or "glue:rte") and
+        That is: `finetuning_task` naming the task ("rte" or "glue:rte") and
         as many labels. Label names prove nothing (RTE and QNLI share theirs), but where they are the task's in another
         order the head is not used. Without such a record the teacher is fine-tuned with a fresh head.
         """
         recorded = str(getattr(self.config, "finetuning_task", None) or "").lower().rsplit(":")[-1]
-        if not has_classifier(self.config) or recorded != task.name or self.config.num_labels != task.outputs:
+        if recorded != task.name or self.config.num_labels != task.outputs:
+            return False
+        if not self._holds(AutoModelForSequenceClassification, "ForSequenceClassification"):
             return False
         names = tuple(str(name).lower() for _, name in sorted(dict(self.config.id2label or {}).items()))
         expected = tuple(label.lower() for label in task.labels)
@@ -109,7 +113,7 @@ class HuggingFaceTeacher(Teacher):
 
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
         if weights is not None:
-            return load_classifier(weights, task, fresh_head=not has_classifier(read_config(weights)))
+            return load_tuned(weights, task)
         return load_classifier(self.weights(), task, fresh_head=not self.answers(task))
 
     def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
@@ -117,7 +121,15 @@ class HuggingFaceTeacher(Teacher):
         return load_masked(weights or self.weights())
 
     def predicts_masked(self) -> bool:
-        return any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in self.config.architectures or ())
+        return self._holds(AutoModelForMaskedLM, "ForMaskedLM", "ForPreTraining")
+
+    def _holds(self, kind: Any, *architectures: str) -> bool:
+        """True if the weights hold the head of this kind of model; of a known hub name its architecture says so."""
+        if self.local is None and self.argument in KNOWN:
+            return any(name.endswith(architectures) for name in self.config.architectures or ())
+        if kind not in self._heads:
+            self._heads[kind] = holds_head(kind, self.weights())
+        return self._heads[kind]
 
     def configuration(self) -> dict[str, Any]:
         return self.config.to_dict()
@@ -151,9 +163,10 @@ def read_config(folder: Path) -> PreTrainedConfig:
     if not (folder / "config.json").is_file():
         raise UserError(f"teacher folder {folder} has no config.json")
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own
         raise UserError(f"{folder / 'config.json'} cannot be read: {_line(error)}") from error
+    check_encoder(config)
     needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
     missing = [name for name in needed if not hasattr(config, name)]
     if missing:
@@ -166,12 +179,13 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     if not any((folder / name).is_file() for name in VOCABULARIES):  # the library would make an empty one
         raise UserError(f"teacher folder {folder} has no tokenizer: none of {', '.join(VOCABULARIES)} is there")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own
         raise UserError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from error
     size = read_config(folder).vocab_size
     if len(tokenizer) > size:
         raise UserError(f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the model knows only {size}")
+    tokenizer.padding_side = "right"  # the first token stands for all
     return tokenizer
 
 
@@ -207,10 +221,6 @@ def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:
     rate = 5e-5 if config.hidden_size <= 512 else 3e-5
     epochs = 2 if task.name in BIG_TASKS else 3
     return {"learning_rate": rate, "batch_size": 32, "epochs": epochs, "warmup_ratio": 0.1, "weight_decay": 0.01}
-
-
-def has_classifier(config: PreTrainedConfig) -> bool:
-    return any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
 
 
 # ---------------------------------------------------------------- weight files
@@ -326,7 +336,7 @@ def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedMod
         config.label2id = {label: i for i, label in enumerate(task.labels)}
     config.finetuning_task = task.name
     try:
-        model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+        model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
     except ValueError as error:
         raise UserError(f"teacher {folder} is a {config.model_type}, for which there is no classifier") from error
     encoder, missing = _load(AutoModel, folder)
@@ -335,30 +345,44 @@ def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedMod
     return model
 
 
+def load_tuned(folder: Path, task: Task) -> PreTrainedModel:
+    """The classifier that a run of ours fine-tuned; or, where a run left an encoder alone, that under a new head.
+
+    Otherwise as `load_classifier`.
+    """
+    missing, head = _without_head(AutoModelForSequenceClassification, folder)
+    return load_classifier(folder, task, fresh_head=missing == head)
+
+
 def load_masked(folder: Path) -> PreTrainedModel:
     """The masked language model in `folder`; its head is fresh where the weights hold none."""
     return _load(AutoModelForMaskedLM, folder)[0]
 
 
+def holds_head(kind: Any, folder: Path) -> bool:
+    """True if the weights in `folder` hold every weight of the head of this kind of model (an Auto class).
+
+    Their names say so, not the configuration: many an encoder still names the architecture that it was cut out of.
+    """
+    return not _without_head(kind, folder)[0]
+
+
+def _without_head(kind: Any, folder: Path) -> tuple[set[str], set[str]]:
+    """(the names of the head's weights that `folder` lacks, those of all). No weight is read, and none is drawn.
+
+    A weight that the head shares with the encoder, as most do that of their last layer, is not the head's.
+    """
+    if type(read_config(folder)) not in kind._model_mapping:  # such a model has no such head
+        return {""}, {""}
+    model, found = _from_pretrained(kind, folder, device_map="meta")
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    head = {name for name, _ in model.named_parameters() if not (prefix and name.startswith(prefix))}
+    return head & set(found["missing_keys"]), head
+
+
 def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrainedModel, set[str]]:
     """(model, names of weights left random). Those may be the pooler's or the head's, with `allow_missing`."""
-    pickled = check_weights(folder)[0].name == PICKLED
-    with _quiet():
-        try:
-            model, found = kind.from_pretrained(
-                folder,
-                dtype=torch.float32,
-                use_safetensors=not pickled,
-                weights_only=True,
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-            )
-        except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
-            raise UserError(f"the weights in {folder} cannot be loaded: {_line(error)}") from error
-    if found["mismatched_keys"]:
-        name, here, wanted = min(found["mismatched_keys"])
-        raise UserError(f"weight {name} in {folder} has shape {tuple(here)}, but config.json asks for {tuple(wanted)}")
+    model, found = _from_pretrained(kind, folder)
     in_own_memory(model)
     missing = set(found["missing_keys"])
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
@@ -371,6 +395,30 @@ def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrain
         more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
         raise UserError(f"the weights in {folder} lack {', '.join(needed[:3])}{more}")
     return model, missing
+
+
+def _from_pretrained(kind: Any, folder: Path, **more: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """(model, what transformers tells of its weights). Raises UserError if they cannot be read or have other shapes."""
+    pickled = check_weights(folder)[0].name == PICKLED
+    with _quiet():
+        try:
+            model, found = kind.from_pretrained(
+                folder,
+                dtype=torch.float32,
+                use_safetensors=not pickled,
+                weights_only=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **more,
+            )
+        except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
+            raise UserError(f"the weights in {folder} cannot be loaded: {_line(error)}") from error
+    if found["mismatched_keys"]:
+        name, here, wanted = min(found["mismatched_keys"])
+        raise UserError(f"weight {name} in {folder} has shape {tuple(here)}, but config.json asks for {tuple(wanted)}")
+    return model, found
 
 
 @contextmanager

@@ -84,7 +84,9 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str,
         texts = [(first, second)] if pair_encoding == "joint" else [(first,), (second,)]
     sequences, sizes = [], []
     for text in texts:
-        found = tokenizer(*text, truncation=True, max_length=max_length, padding=True, return_tensors="np")
+        cut: dict[str, Any] = {"truncation": True, "max_length": max_length}
+        # On the right whatever the tokenizer says: the first columns are kept, and the first token stands for all.
+        found = tokenizer(*text, **cut, padding=True, padding_side="right", return_tensors="np")
         sequences.append({name: torch.from_numpy(np.asarray(array, np.int32)) for name, array in found.items()})
         sizes.append(sequences[-1]["attention_mask"].sum(1))
     keys = [

@@ -151,6 +151,11 @@ class Student(PreTrainedModel):
         return ""
 
     @classmethod
+    def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
+        """Why the student with these settings cannot start from `init` where that takes from this teacher, or ""."""
+        return ""
+
+    @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping, Set
+from typing import Any, cast
+
 import torch
-from torch import Tensor
+from torch import nn
 from transformers import PreTrainedModel
 
 from harness.errors import UserError
@@ -16,43 +20,31 @@ def copy_layers(
 ) -> tuple[str, ...]:
     """Copy teacher layer `layers[i]` (1-based) into student layer i + 1, and the embeddings if asked.
 
-    No layers: none is copied. Pooler and head are never copied: the published students take embeddings and layers
-    only. Nothing is copied unless everything fits. Returns the names copied, as the student's base model has them.
-    Raises UserError if the two are of different kinds, the number of layers is not the student's, or a weight is
-    missing or of another shape.
+    With both, all else that the base model holds comes along: relative positions, a last normalisation. No layers: none
+    is copied. Pooler and head are never copied: the published students take embeddings and layers only. Nothing is
+    copied unless everything fits. Returns the names copied, as the student's base model has them. Raises UserError if
+    the two are of different kinds, the number of layers is not the student's, a layer computes otherwise than the one
+    it is to take, or a weight is missing or of another shape.
     """
     teacher = teacher.converted() if isinstance(teacher, Emitter) else teacher
     kinds = student.config.model_type, teacher.config.model_type
     if kinds[0] != kinds[1]:
         raise UserError(f"a {kinds[0]} student cannot take layers of a {kinds[1]} teacher: both must be of one kind")
-    path = layers_path(student)
-    depth = len(list(student.base_model.get_submodule(path).children()))
+    path, depth = layers_path(student), len(_layers(student))
     if layers and len(layers) != depth:
         raise UserError(f"{len(layers)} teacher layers were given for a student of {depth}")
-    groups = [(f"{path}.{i}.", f"{layers_path(teacher)}.{layer - 1}.") for i, layer in enumerate(layers)]
-    if embeddings:
-        groups += [(f"{name}.", f"{name}.") for name in _before_layers(student, path)]
     target, source = student.base_model.state_dict(), teacher.base_model.state_dict()
-    pairs = [pair for ours, theirs in groups for pair in _matched(target, source, ours, theirs)]
-    with torch.no_grad():
-        for to, origin in pairs:
-            target[to].copy_(source[origin])
-    return tuple(to for to, _ in pairs)
-
-
-def _before_layers(model: PreTrainedModel, path: str) -> list[str]:
-    """The parts of the base model that come before the layers: `embeddings`, in ELECTRA also their projection."""
-    names = [name for name, _ in model.base_model.named_children()]
-    return names[: names.index(path.split(".")[0])]
-
-
-def _matched(target: dict[str, Tensor], source: dict[str, Tensor], ours: str, theirs: str) -> list[tuple[str, str]]:
-    """(student name, teacher name) of each weight under the prefixes. Raises UserError for the first that differs."""
-    pairs = [(name, theirs + name[len(ours) :]) for name in target if name.startswith(ours)]
-    left = {name for name in source if name.startswith(theirs)} - {origin for _, origin in pairs}
-    if left:
-        raise UserError(f"the teacher's {min(left)} has no counterpart in the student")
+    pairs = []
+    for i, layer in enumerate(layers):
+        ours, theirs = f"{path}.{i}.", f"{layers_path(teacher)}.{layer - 1}."
+        names = [name.removeprefix(ours) for name in target if name.startswith(ours)]
+        names += [name.removeprefix(theirs) for name in source if name.startswith(theirs)]
+        pairs += [(f"{ours}{name}", f"{theirs}{name}") for name in dict.fromkeys(names)]
+    if embeddings:
+        pairs += [(name, name) for name in dict.fromkeys(_embeddings(student) + _embeddings(teacher))]
     for to, origin in pairs:
+        if to not in target:
+            raise UserError(f"the teacher's {origin} has no counterpart in the student")
         if origin not in source:
             raise UserError(f"the student's {to} cannot be initialised: the teacher has no {origin}")
         if target[to].shape != source[origin].shape:
@@ -60,4 +52,87 @@ def _matched(target: dict[str, Tensor], source: dict[str, Tensor], ours: str, th
                 f"the student's {to} of shape {tuple(target[to].shape)} cannot be initialised from the "
                 f"teacher's {origin} of shape {tuple(source[origin].shape)}"
             )
-    return pairs
+    if layers:
+        own, given = _traits(student), _traits(teacher)
+        numbers = _numbers(own) | _numbers(given)
+        for i, layer in enumerate(layers):
+            if refused := unlike(i + 1, own[i], layer, given[layer - 1], numbers):
+                raise UserError(refused)
+        rest = _outside(student) if embeddings else []
+        # A part whose shape follows the number of layers stays: `examination` tells if the layers need it.
+        same = [name for name in rest if name in source and target[name].shape == source[name].shape]
+        pairs += [(name, name) for name in same if (name, name) not in pairs]
+    with torch.no_grad():
+        for to, origin in pairs:
+            target[to].copy_(source[origin])
+    return tuple(to for to, _ in pairs)
+
+
+def unlike(
+    number: int, own: Mapping[str, Any], layer: int, given: Mapping[str, Any], apart: Set[str] = frozenset()
+) -> str:
+    """Why student layer `number` cannot take the weights of teacher layer `layer`, or "": traits but those `apart`."""
+    for name in sorted((own.keys() | given.keys()) - apart):
+        if own.get(name) != given.get(name):
+            return (
+                f"layer {number} of a student cannot start from layer {layer} of the teacher: its {name} is "
+                f"{own.get(name)}, the teacher's {given.get(name)}"
+            )
+    return ""
+
+
+def traits_that_differ(model: PreTrainedModel) -> list[dict[str, Any]]:
+    """Of each layer those traits that not all of them share. Layer i of a smaller model is built like the i-th."""
+    traits = _traits(model)
+    names = {name for one in traits for name in one if any(other.get(name) != one[name] for other in traits)}
+    return [{name: one.get(name) for name in sorted(names - _numbers(traits))} for one in traits]
+
+
+def blank(model: PreTrainedModel, layers: int = 0) -> PreTrainedModel:
+    """A base model of the same kind without weights, on the meta device, with as many layers or the model's own."""
+    config = copy.deepcopy(model.config)
+    if layers:
+        config.num_hidden_layers = layers
+    with torch.device("meta"):
+        return cast(PreTrainedModel, cast(Any, type(model.base_model))(config))
+
+
+def _traits(model: PreTrainedModel) -> list[dict[str, Any]]:
+    """Of each layer what it computes with beside weights and dropout: its modules' kinds and their plain attributes."""
+    found = []
+    for layer in _layers(blank(model)):  # a model that has run may remember how
+        traits: dict[str, Any] = {}
+        for path, module in layer.named_modules():
+            traits[path or "kind"] = type(module).__name__
+            for name, value in vars(module).items() if not isinstance(module, nn.Dropout) else ():
+                if not name.startswith("_") and (value is None or isinstance(value, (bool, int, float, str))):
+                    traits[f"{path}.{name}".lstrip(".")] = value
+        found.append(traits)
+    return found
+
+
+def _numbers(traits: list[dict[str, Any]]) -> set[str]:
+    """The traits that count the layers."""
+    return {
+        name
+        for name, first in traits[0].items()
+        if type(first) is int and len(traits) > 1 and all(one.get(name) == first + i for i, one in enumerate(traits))
+    }
+
+
+def _layers(model: PreTrainedModel) -> list[nn.Module]:
+    return list(model.base_model.get_submodule(layers_path(model)).children())
+
+
+def _outside(model: PreTrainedModel) -> list[str]:
+    """The weights of the base model outside its layers and pooler."""
+    path = layers_path(model)
+    return [name for name in model.base_model.state_dict() if not name.startswith((f"{path}.", "pooler."))]
+
+
+def _embeddings(model: PreTrainedModel) -> list[str]:
+    """Those of all that comes before the layers, in ELECTRA a projection too, and of tables of vectors anywhere."""
+    children = [name for name, _ in model.base_model.named_children()]
+    parts = children[: children.index(layers_path(model).split(".")[0])]
+    parts += [name for name, module in model.base_model.named_modules() if isinstance(module, nn.Embedding)]
+    return [name for name in _outside(model) if name.startswith(tuple(f"{part}." for part in parts))]

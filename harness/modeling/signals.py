@@ -14,15 +14,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from harness.contracts import IGNORED, Outputs, Want
 from harness.errors import UserError
 from harness.modeling.bases import Emitter
 
 IMPLEMENTATION = "harness_signals"
+NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
 
 
 @dataclass
@@ -53,15 +55,33 @@ def _attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     layer = int(getattr(module, "signal_layer"))  # noqa: B009 - set by `prepare`, unknown to type checkers
     if layer in signal_request.values:
+        _check_first(layer, signal_request.found_values)
         signal_request.found_values[layer] = value
     if not (signal_request.explicit or layer in signal_request.scores):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     scores = query @ key.transpose(-1, -2) * (query.size(-1) ** -0.5 if scaling is None else scaling)  # (B, H, L, L)
     if layer in signal_request.scores:
+        _check_first(layer, signal_request.found_scores)
+        _check_mask(layer, attention_mask)
         signal_request.found_scores[layer] = scores
-    masked = scores if attention_mask is None else scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    masked = scores
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        masked = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    elif attention_mask is not None:  # to be added, as some models make it themselves
+        masked = scores + attention_mask
     attention = nn.functional.dropout(masked.softmax(-1), dropout, module.training)
     return (attention @ value).transpose(1, 2).contiguous(), None  # (B, L, H, D / H)
+
+
+def _check_first(layer: int, found: dict[int, Tensor]) -> None:
+    if layer in found:
+        raise UserError(f"layer {layer} attends more than once, so which attention is its own cannot be told")
+
+
+def _check_mask(layer: int, mask: Tensor | None) -> None:
+    """Objectives mask padding, and nothing else, in the scores they get. mask: (B, 1, L, L) or None."""
+    if mask is not None and not torch.equal(mask, mask[:, :1, :1].expand_as(mask)):
+        raise UserError(f"layer {layer} attends to some of the tokens only, which its scores do not tell")
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
@@ -72,7 +92,8 @@ AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 def layers_path(model: PreTrainedModel) -> str:
     """The name, within `model.base_model`, of the list that holds the encoder's layers ("encoder.layer").
 
-    Raises UserError for a model that keeps its layers otherwise.
+    Where there are several of that length, the outermost first one; `harness.modeling.examination` tells whether that
+    was right. Raises UserError for a model that keeps its layers otherwise.
     """
     depth = getattr(model.config, "num_hidden_layers", None)
     for name, module in model.base_model.named_modules():  # outermost first
@@ -84,6 +105,17 @@ def layers_path(model: PreTrainedModel) -> str:
     )
 
 
+def check_encoder(config: PreTrainedConfig) -> None:
+    """Raise UserError for the configuration of a decoder, or of a model that has one."""
+    kind = config.model_type
+    refused = "is an encoder and a decoder" if getattr(config, "is_encoder_decoder", False) else ""
+    # What the library has a head for the next token for, and none for masked ones.
+    next_alone = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    refused = refused or ("is a decoder" if next_alone or getattr(config, "is_decoder", False) else "")
+    if refused:
+        raise UserError(f"a model of type {kind} {refused}; {NEEDED}")
+
+
 def prepare(model: PreTrainedModel) -> None:
     """Make the model able to emit signals; a second call does nothing.
 
@@ -91,14 +123,12 @@ def prepare(model: PreTrainedModel) -> None:
     """
     if isinstance(model, Emitter) or getattr(model, "signals_prepared", False):
         return
+    check_encoder(model.config)
     layers = model.base_model.get_submodule(layers_path(model))
     for number, layer in enumerate(layers.children(), start=1):
         for module in layer.modules():
             if getattr(module, "is_causal", False):
-                raise UserError(
-                    f"a model of type {model.config.model_type} is a decoder; the harness needs an "
-                    "encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
-                )
+                raise UserError(f"a model of type {model.config.model_type} is a decoder; {NEEDED}")
             setattr(module, "signal_layer", number)  # noqa: B010
     model.set_attn_implementation(IMPLEMENTATION)
     setattr(model, "signals_prepared", True)  # noqa: B010
@@ -127,11 +157,9 @@ def emit(
     if exact or want.attention_scores or want.values:
         arguments["signal_request"] = request
     layers = want.hidden_states | ({depth} if want.sentence else set())
-    if getattr(model.config, "type_vocab_size", 0) < 2:  # DistilBERT takes none, RoBERTa only zeros
-        encoding = {name: tensor for name, tensor in encoding.items() if name != "token_type_ids"}
     network = model if want.logits or want.mlm_logits else model.base_model
     with _head_at(model, targets if want.mlm_logits else None), _states(model, layers) as found:
-        output = network(**encoding, **arguments)
+        output = network(**own_inputs(model, encoding), **arguments)
     if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
         raise UserError(
             f"{type(model).__name__} does not use transformers' attention interface, so its attention "
@@ -146,6 +174,13 @@ def emit(
         single["sentence"] = found[depth][:, 0]  # (B, L, D) -> (B, D)
     states = {layer: found[layer] for layer in sorted(want.hidden_states)}
     return Outputs(hidden_states=states, attention_scores=request.found_scores, values=request.found_values, **single)
+
+
+def own_inputs(model: PreTrainedModel, encoding: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The encoding without the segments where the model does not read them: DistilBERT takes none, RoBERTa only 0."""
+    if getattr(model.config, "type_vocab_size", 0) >= 2:
+        return encoding
+    return {name: tensor for name, tensor in encoding.items() if name != "token_type_ids"}
 
 
 @contextmanager
@@ -199,15 +234,25 @@ def _head_at(model: PreTrainedModel, targets: Tensor | None) -> Iterator[None]:
 
 
 def _check_length(model: PreTrainedModel, tokens: int) -> None:
-    limit = getattr(model.config, "max_position_embeddings", None)
-    if limit is None:
-        return
-    limit -= 1 + model.config.pad_token_id if "roberta" in model.config.model_type else 0  # its positions begin there
-    if tokens > limit:
+    limit = longest(model)
+    if limit and tokens > limit:
         raise UserError(
             f"a text has {tokens} tokens, but a model of type {model.config.model_type} here has {limit} positions: "
             f"--set max_length={limit} (on a corpus general.max_length)"
         )
+
+
+def longest(model: PreTrainedModel) -> int:
+    """How many tokens the model can read at once; 0: any number."""
+    known = getattr(model, "signal_positions", None)
+    if known is None:
+        known = max(getattr(model.config, "max_position_embeddings", None) or 0, 0)  # -1 where positions are relative
+        for name, module in model.named_modules():
+            # In RoBERTa and its kin positions begin after that of padding.
+            if known and isinstance(module, nn.Embedding) and "position" in name and module.padding_idx is not None:
+                known = min(known, module.num_embeddings - module.padding_idx - 1)
+        setattr(model, "signal_positions", known)  # noqa: B010 - found once: every call asks
+    return int(known)
 
 
 def check_layers(model: str, depth: int, want: Want) -> None:

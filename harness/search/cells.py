@@ -94,7 +94,7 @@ class Cells:
 
     def _trained(self, choice: Choice, task: Task) -> None:
         student, row, procedure = choice.student, choice.row, choice.procedure
-        described, teacher = choice.describe(task), self.asked.teacher.info(task)
+        described, teacher = choice.describe(task), self.asked.info(task)
         layers: LayerMap = student.layer_map(choice.base, described, teacher)
         # In the procedure `general` the row's objective trains on the corpus, and the labels alone on the task.
         general = procedure == "general"
@@ -150,7 +150,7 @@ class Cells:
 
     def _distilled(self, choice: Choice, objective: str) -> tuple[str, str]:
         """(the run that distils the choice's student on the corpus, why there can be none)."""
-        student, teacher = choice.student, self.asked.teacher.info(CORPUS)
+        student, teacher = choice.student, self.asked.info(CORPUS)
         described = choice.describe(CORPUS)
         refused = pairing.refusal(objective, "general", described, teacher, CORPUS)
         elsewhere = choice.elsewhere("general.")
@@ -222,7 +222,7 @@ class Cells:
         after, start = [], choice.by_content
         objective = combine.canonical(choice.row.objective) if choice.row.objective else ""
         described = choice.describe(task)
-        refused = untuned_refusal(objective, described, self.asked.teacher.info(task), task)
+        refused = untuned_refusal(objective, described, self.asked.info(task), task)
         if choice.init == PRETRAINED and not refused:
             run, refused = self._distilled(choice, self.asked.study.general)
             start, after = f"{PRETRAINED}:{run}", [run] if run else []
@@ -248,10 +248,10 @@ class Cells:
         """A cell of the teacher itself, fine-tuned on the task or, in the procedure `untuned`, as it is."""
         choice = self.choices.choose(row, None, "", task, procedure)
         metric, refused = self.asked.study.shown(task)[0], choice.refused or self._refused_analysis(task)
-        info = self.asked.teacher.info(task)
+        info = self.asked.info(task)
         own = {name: choice.settings[name] for name in row.settings if name in choice.settings}
         if procedure == "untuned":
-            refused = refused or untuned_refusal("", None, info, task)
+            refused = refused or untuned_refusal("", None, info, task, choice.settings["untuned.pooling"])
             who, after = self.making.who()
             specification: Specification = {
                 "kind": "untuned",
@@ -289,7 +289,7 @@ class Cells:
             "metric": self.asked.study.shown(task)[0],
             "settings": choice.settings,
         }
-        info = source.info(task)
+        info = self.asked.examined(source, task)
         self._add(choice, task, specification, size={"layers": info.layers, "width": info.width})
         self.used |= set(choice.fixed)
 

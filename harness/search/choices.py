@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import Hyperparameter, ModelInfo, Row, Task
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling import combine
 from harness.search import settings as merging
@@ -93,7 +94,7 @@ class Choice:
         return {k.removeprefix(prefix): v for k, v in self.row.settings.items() if k.startswith(prefix)}
 
     def describe(self, task: Task) -> ModelInfo:
-        described: ModelInfo = self.student.describe(self.own, self.asked.teacher.info(task), task)
+        described: ModelInfo = self.student.describe(self.own, self.asked.info(task), task)
         return described
 
     def encoding(self, specification: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +126,14 @@ class Choices:
                     choice.refused = student.refuse_init(choice.init, choice.own)
                 except UserError as error:
                     choice.refused = str(error)
+                choice.refused = choice.refused or self.refused_teacher(choice, choice.init)
         return choice
+
+    def refused_teacher(self, choice: Choice, init: str) -> str:
+        """Why the choice's student cannot take from the teacher what an initialisation of its own asks, or ""."""
+        task = choice.task or get_task(self.asked.tasks[0])
+        refused: str = choice.student.refuse_teacher(init, choice.own, self.asked.info(task))
+        return refused
 
     def before_distillation(self, choice: Choice) -> Choice:
         """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""

@@ -30,12 +30,13 @@ class Jointly:
         base, by_content = choice.init, choice.by_content
         if choice.kind == MULTI_TASK:
             _, base, by_content = self.choices.spelled(choice.student, choice.init.partition(":")[2] or "random")
-            if refused := choice.student.refuse_init(base, choice.own):
+            refused = choice.student.refuse_init(base, choice.own) or self.choices.refused_teacher(choice, base)
+            if refused:
                 return {}, refused
         objective = combine.canonical(objective)
         wants: dict[str, Want] = {}
         for name, task in tasks.items():
-            described, teacher = choice.describe(task), self.asked.teacher.info(task)
+            described, teacher = choice.describe(task), self.asked.info(task)
             if refused := pairing.refusal(objective, "one_stage", described, teacher, task):
                 return {}, f"{refused} (task {name} of the joint training)"
             layers = choice.student.layer_map(base, described, teacher)

@@ -29,15 +29,17 @@ from harness.training.settings import (
 )
 
 
-def resolve(request: Request, lenient: bool = False) -> dict[str, Any]:
-    """The plan of a request; with `lenient` even where data or teacher cannot be read.
+def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> dict[str, Any]:
+    """The plan of a request; with `lenient` even where data or teacher cannot be read, and nothing is written.
+
+    cache: the folder that keeps what was found out of teachers.
 
     Raises UserError for anything asked that does not exist or would have no effect.
     """
     from harness.data.tasks import get_task
     from harness.search.cells import Cells  # loads torch, which the refusals above must not wait for
 
-    asked = Asked(request, lenient)
+    asked = Asked(request, lenient, cache)
     tasks = [get_task(name) for name in request.tasks or asked.profile.tasks]
     checkpoints = asked.checkpoints()
     rows = asked.rows(checkpoints)

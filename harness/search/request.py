@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.contracts import Profile, Row, Study
+from harness.contracts import ModelInfo, Profile, Row, Study, Task
 from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.contents import Contents
@@ -70,7 +70,8 @@ def check_early(request: Request) -> None:
 class Asked:
     """A request with what it names looked up. lenient: even where data or teacher cannot be read."""
 
-    def __init__(self, request: Request, lenient: bool = False):
+    def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
+        """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
         from harness.data.tasks import get_task
 
         for path in request.plugins:
@@ -85,11 +86,31 @@ class Asked:
         if name not in registry.TEACHERS.names():
             name, argument = "huggingface", request.teacher or self.profile.teacher
         self.teacher = registry.TEACHERS.get(name)(argument)
-        ours = all(not get_task(task).folder for task in request.tasks or self.profile.tasks)
+        self.tasks = tuple(request.tasks or self.profile.tasks)
+        self._cache = cache
+        ours = all(not get_task(task).folder for task in self.tasks)
         source = request.data or ("embedded" if ours or name == "embedded" else "hub")
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
         self.label = folder.resolve().name if argument and folder.is_dir() else argument or name
+
+    def info(self, task: Task) -> ModelInfo:
+        """What the teacher is on a task, and emits there."""
+        return self.examined(self.teacher, task)
+
+    def examined(self, source: Any, task: Task) -> ModelInfo:
+        """What any teacher is on a task, as an examination of its model found it; its own word where only shapes count.
+
+        So too in a lenient plan where its weights cannot be read. Raises UserError for one that cannot be used.
+        """
+        from harness.search import examined  # loads torch, which early refusals must not wait for
+
+        info: ModelInfo = source.info(task)
+        content = "unknown" if self.measured else self.contents.teacher(source)
+        if content == "unknown":
+            return info
+        masked = task.corpus or self.study.procedure == "untuned"
+        return examined.narrowed(info, source, task, masked, content, self._cache, keep=not self.contents.lenient)
 
     def students_of(self, row: Row) -> list[Any]:
         """The students that a row has cells for."""

@@ -52,7 +52,9 @@ def reader_of(specification: Mapping[str, Any], place: Place) -> PreTrainedToken
     kind, _, run = specification["init"].partition(":")
     if kind == "pretrained":
         folder = place.runs / run / "weights"
-        return PreTrainedTokenizerFast.from_pretrained(folder) if (folder / "tokenizer.json").is_file() else theirs
+        if (folder / "tokenizer.json").is_file():
+            return PreTrainedTokenizerFast.from_pretrained(folder, trust_remote_code=False)
+        return theirs
     plugin = registry.STUDENTS.get(specification["student"])
     return plugin.tokenizer(own_settings(specification), theirs, _training_texts(specification, place))
 

@@ -45,6 +45,7 @@ def pretrain(
         truncation=True,
         max_length=settings["max_length"],
         padding="max_length",
+        padding_side="right",
         return_tensors="pt",
         return_special_tokens_mask=True,
     )

@@ -37,12 +37,15 @@ Specification = Mapping[str, Any]
 APART = "compare"  # a pair encoding that reads each sentence alone
 
 
-def refusal(objective: str, student: ModelInfo | None, teacher: ModelInfo, task: Task) -> str:
-    """Why no cosine can judge this task, or none of this student (None: the teacher), trained so; or ""."""
+def refusal(
+    objective: str, student: ModelInfo | None, teacher: ModelInfo, task: Task, pooling: str = "first"
+) -> str:
+    """Why no cosine can judge this task, or none of this student (None: the teacher, so pooled), trained so; or ""."""
     if not task.pair or "f1" not in task.metrics:
         return f"a cosine tells paraphrases from other pairs, which is not what task {task.name} asks"
     if student is None:
-        return ""
+        signal = Signal.SENTENCE if pooling == "first" else Signal.HIDDEN_STATES
+        return "" if signal in teacher.emits else f"{teacher.name} does not emit {signal.value}"
     if student.pair_encoding in ("joint", "biattention") or Signal.SENTENCE not in student.emits:
         return f"{student.name} has no vector of each sentence of a pair alone"
     if not objective:

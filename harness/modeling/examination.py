@@ -1,0 +1,224 @@
+"""Is what we take out of a model what its own library says? Asked of every teacher before it is used.
+
+A small ragged batch goes through the model with the library's own eager attention, which gives hidden states and
+attention probabilities, and then through `harness.modeling.signals`. What differs is not emitted, and why is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from harness.contracts import IGNORED, Outputs, Signal, Want
+from harness.errors import UserError
+from harness.modeling import signals
+from harness.modeling.bases import Emitter
+from harness.modeling.initialisation import blank, copy_layers, traits_that_differ
+
+LENGTHS = (7, 7, 4)  # tokens of the texts; the first two differ in the last one alone
+TOLERANCE = 1e-4  # of probabilities, and of anything else as a share of its largest value
+STATES = (Signal.HIDDEN_STATES,)  # what there is of layer 0 too
+PAIRS = ((Signal.SENTENCE, Signal.HIDDEN_STATES), (Signal.ATTENTION_SCORES, Signal.VALUES))  # each asked at once
+WINDOWS = ("window", "local")  # in the names of settings that say how far a token sees
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an examination found; plain JSON.
+
+    lacks: signal -> why it cannot be had. uncopied: why no student can start from the model's layers, or "". traits: of
+    each layer what sets it apart from others (`initialisation.traits_that_differ`), or nothing where they are alike.
+    """
+
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    uncopied: str = ""
+    traits: tuple[Mapping[str, Any], ...] = ()
+
+
+@torch.no_grad()
+def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
+    """Compare what is captured of a classifier, or of a masked language model, with what its library says.
+
+    Draws no random numbers. Raises UserError for a model that cannot be used for anything: a decoder, one without a
+    list of layers, one whose predictions are not its own.
+    """
+    if isinstance(model, Emitter) and type(model).converted is Emitter.converted:
+        why = f"{type(model).__name__} gives no model of transformers to compare it with"
+        return Findings({signal.value: why for pair in PAIRS for signal in pair}, why)
+    own = model.converted() if isinstance(model, Emitter) else model
+    signals.check_encoder(own.config)
+    signals.layers_path(own)
+    try:
+        known = _Known(own.eval(), model.eval() is own, masked)
+    except Exception as error:  # models of the library raise anything where they need more than text
+        raise UserError(
+            f"a model of type {own.config.model_type} cannot be used: its library fails to run it on a small batch "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if known.blind:
+        raise UserError(
+            f"a model of type {own.config.model_type} is a decoder: its first token sees no other; {signals.NEEDED}"
+        )
+    for prepared in (own, model):
+        signals.prepare(prepared)
+    layers = frozenset(range(1, own.config.num_hidden_layers + 1))
+    if model is not own and not isinstance(theirs := _emitted(own, known.encoding, Want(values=layers)), str):
+        known.values = theirs.values
+    predictions = Want(mlm_logits=masked, logits=not masked)
+    together, wrong = predictions, known.unlike(model, predictions)
+    lacks: dict[Signal, str] = {}
+    for pair in PAIRS:
+        wants = {s: Want.of(frozenset({s}), sorted(layers | {0} if s in STATES else layers)) for s in pair}
+        if known.unlike(model, reduce(or_, wants.values())):
+            lacks |= {s: why for s, want in wants.items() if (why := known.unlike(model, want))}
+        together = reduce(or_, (want for s, want in wants.items() if s not in lacks), together)
+    # Teachers are asked so: no layer uses the fused kernel, and what is captured makes all that follows.
+    if wrong := wrong or known.unlike(model, together, exact=True):
+        raise UserError(f"a model of type {own.config.model_type} cannot be used: {wrong}")
+    if Signal.ATTENTION_SCORES in lacks:  # which layer values belong to is known by its scores
+        lacks.setdefault(Signal.VALUES, lacks[Signal.ATTENTION_SCORES])
+    elif why := _narrow(own, layers):
+        lacks[Signal.ATTENTION_SCORES] = why
+    traits = traits_that_differ(own)
+    return Findings(
+        {signal.value: why for signal, why in sorted(lacks.items())},
+        _uncopied(own, known),
+        tuple(traits) if any(traits) else (),
+    )
+
+
+class _Known:
+    """What the library says of a small ragged batch. The first text and the second differ in their last token alone."""
+
+    def __init__(self, own: PreTrainedModel, head: bool, masked: bool):
+        """own: the model before it was prepared, changed in nothing but its attention. head: it has the head too."""
+        self.encoding = _texts(own.config, LENGTHS)
+        self.mask = self.encoding["attention_mask"].bool()  # (B, L)
+        self.targets = torch.full_like(self.encoding["input_ids"], IGNORED)
+        self.targets[:, 1:3] = 1  # two predictions a text
+        own.set_attn_implementation("eager")
+        inputs = signals.own_inputs(own, self.encoding)
+        told = own(**inputs, output_hidden_states=True, output_attentions=True, return_dict=True)
+        depth = own.config.num_hidden_layers
+        states, attentions = getattr(told, "hidden_states", None), getattr(told, "attentions", None)
+        self.states = states if states is not None and len(states) == depth + 1 else None
+        self.attentions = attentions if attentions is not None and len(attentions) == depth else None
+        self.predictions = (told.logits[self.targets != IGNORED] if masked else told.logits) if head else None
+        last = own.base_model(**inputs)[0] if self.states is None else self.states[-1]
+        self.sentence = last[:, 0]
+        self.blind = bool((last[0, 0] - last[1, 0]).abs().max() <= 1e-6 * last[0, 0].abs().max())
+        self.values: dict[int, Tensor] | None = None  # of another library's model: as transformers' model has them
+
+    def unlike(self, model: PreTrainedModel, want: Want, exact: bool = False) -> str:
+        """What of these signals cannot be had of the model, or is not what its library says; or ""."""
+        found = _emitted(model, self.encoding, want, exact, self.targets)
+        if isinstance(found, str):
+            return found
+        pairs: list[tuple[str, Any, Any]] = [("sentence", found.sentence, self.sentence)] if want.sentence else []
+        if self.predictions is not None:
+            pairs += [("logits", found.logits, self.predictions)] if want.logits else []
+            pairs += [("mlm_logits", found.mlm_logits, self.predictions)] if want.mlm_logits else []
+        for layer, states in found.hidden_states.items():
+            pairs.append((f"hidden_states of layer {layer}", states, self.states and self.states[layer]))
+        for layer, scores in found.attention_scores.items():
+            ours = scores.masked_fill(~self.mask[:, None, None, :], -torch.inf).softmax(-1)  # (B, H, L, L)
+            theirs = self.attentions and self.attentions[layer - 1]
+            pairs.append((f"attention_scores of layer {layer}", ours, theirs))
+        if self.values is not None:  # else they are what the states of an exact run are made of
+            pairs += [(f"values of layer {i}", ours, self.values.get(i)) for i, ours in found.values.items()]
+        for name, ours, theirs in pairs:
+            if theirs is None:
+                return f"the library does not give {name} to compare with"
+            if difference := self.differ(ours, theirs, name.startswith("attention")):
+                return f"{name} would be {difference}"
+        return ""
+
+    def differ(self, ours: Tensor, theirs: Tensor, probabilities: bool = False) -> str:
+        if ours.shape != theirs.shape:
+            return f"of shape {tuple(ours.shape)}, its library's are {tuple(theirs.shape)}"
+        if ours.dim() == 3:  # (B, L, D)
+            ours, theirs = ours[self.mask], theirs[self.mask]
+        elif ours.dim() == 4:  # (B, H, L, ...)
+            ours, theirs = ours.transpose(1, 2)[self.mask], theirs.transpose(1, 2)[self.mask]
+        scale = 1.0 if probabilities else max(float(theirs.abs().max()), 1e-6)
+        off = float((ours - theirs).abs().max())
+        return "" if off <= TOLERANCE * scale else f"{off:.2g} away from what its library says"
+
+
+def _emitted(
+    model: PreTrainedModel,
+    encoding: dict[str, Tensor],
+    want: Want,
+    exact: bool = False,
+    targets: Tensor | None = None,
+) -> Outputs | str:
+    """The signals, or why they cannot be had."""
+    try:
+        return signals.emit(model, encoding, want, exact, targets)
+    except UserError as error:
+        return str(error)
+    except Exception as error:  # models of the library raise anything where they are not what is expected
+        return f"asking {type(model).__name__} for them ends in {type(error).__name__}: {error}"
+
+
+def _texts(config: PreTrainedConfig, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    """Token ids of texts of these lengths, no special ones among them, padded on the right, in two segments."""
+    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "cls", "sep", "mask")}
+    plain = [token for token in range(min(config.vocab_size, 1000)) if token not in special]
+    width = max(lengths)
+    ids = torch.full((len(lengths), width), getattr(config, "pad_token_id", None) or 0)
+    mask = torch.zeros(len(lengths), width, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = torch.tensor([plain[5 * i % len(plain)] for i in range(length)])
+        ids[row, length - 1] = plain[-1 - row % len(plain)]
+        mask[row, :length] = 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": (torch.arange(width) > 2).long() * mask}
+
+
+def _narrow(own: PreTrainedModel, layers: frozenset[int]) -> str:
+    """Why the scores of a model are not all of its attention: in a longer text its tokens see some of it only."""
+    settings = own.config.to_dict()
+    windows = [v for name, v in settings.items() if any(word in name for word in WINDOWS) and type(v) is int and v > 0]
+    if not windows:
+        return ""
+    length = min(max(windows) + 2, signals.longest(own) or 1024, 1024)
+    found = _emitted(own, _texts(own.config, (length,)), Want(attention_scores=layers))
+    return found if isinstance(found, str) else ""
+
+
+def _uncopied(own: PreTrainedModel, known: _Known) -> str:
+    """Why a student that takes the first layers does not compute what the model does, or ""."""
+    depth = min(2, own.config.num_hidden_layers)
+    try:
+        student = blank(own, depth)
+        student.to_empty(device=own.device).eval()
+        # What no weight is copied into stays no number, and so does all that it has a part in.
+        for parameter in student.parameters():
+            parameter.fill_(torch.nan)
+        given = dict(own.base_model.named_buffers())
+        for name, buffer in student.named_buffers():
+            if name in given and given[name].shape == buffer.shape:
+                buffer.copy_(given[name])
+        copy_layers(student, own, tuple(range(1, depth + 1)), embeddings=True)
+    except UserError as error:
+        return str(error)
+    except Exception as error:  # as in `_emitted`
+        return f"a smaller one cannot be made: {type(error).__name__}: {error}"
+    found = _emitted(student, known.encoding, Want(hidden_states=frozenset({1, depth})))
+    if isinstance(found, str):
+        return found
+    last = found.hidden_states[depth][known.mask]
+    theirs = None if known.states is None else known.states[1]
+    if theirs is None:
+        return "the library does not give the states to compare with"
+    if not torch.isfinite(last).all():
+        return "a student that takes its layers lacks something that they need"
+    difference = known.differ(found.hidden_states[1], theirs)
+    return f"the first layer of a student that takes it would be {difference}" if difference else ""

@@ -1,0 +1,57 @@
+"""What teachers emit, found out once for the same weights and the same code, and kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from harness import registry
+from harness.contracts import ModelInfo, Signal, Task
+from harness.ledger import atomic_write, digest
+from harness.modeling import examination, initialisation, signals
+from harness.modeling.examination import Findings
+from harness.training.code_versions import fingerprint
+
+_found: dict[str, Findings] = {}  # in this process
+
+
+def narrowed(
+    info: ModelInfo, source: Any, task: Task, masked: bool, content: str, cache: Path | None, keep: bool
+) -> ModelInfo:
+    """`info` without the signals that the teacher's model does not really emit.
+
+    content: a hash of its base weights. masked: it is used as a masked language model. cache: where findings are kept
+    beyond this process, or with `keep` off only looked for. Raises UserError for a model that cannot be used.
+    """
+    code = [fingerprint(str(part.__file__)) for part in (signals, initialisation, examination)]
+    code += [fingerprint(registry.TEACHERS.origin(source.name)), transformers.__version__, torch.__version__]
+    key = digest([source.name, content, masked, code])
+    if key not in _found:
+        file = cache / "examined" / f"{key[:16]}.json" if cache else None
+        known = _read(file, key)
+        if known is None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)  # of what is random before training
+                model = source.masked_language_model() if masked else source.model(task, None)
+            known = examination.examine(model, masked)
+            if file and keep:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(file, json.dumps({"key": key, **asdict(known)}).encode())
+        _found[key] = known
+    found = _found[key]
+    emits = info.emits - {Signal(name) for name in found.lacks}
+    return replace(info, emits=emits, lacks=found.lacks, uncopied=found.uncopied, traits=found.traits)
+
+
+def _read(file: Path | None, key: str) -> Findings | None:
+    """What a file holds of this very model and code; None where it does not, or is damaged."""
+    try:
+        known = json.loads(file.read_bytes()) if file else {}
+        return Findings(known["lacks"], known["uncopied"], tuple(known["traits"])) if known["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
