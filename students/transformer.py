@@ -73,7 +73,8 @@ class Transformer(Student):
             return ""
         depth = LAYERS.check("layers", settings.get("layers", LAYERS.default))
         layers = layer_maps.layers_of(init, depth, teacher.layers)
-        found = (unlike(i, teacher.traits[i - 1], n, teacher.traits[n - 1]) for i, n in enumerate(layers, start=1))
+        built = zip(teacher.traits, layers)  # noqa: B905 - layers of a deeper student are told when they are built
+        found = (unlike(i, own, n, teacher.traits[n - 1]) for i, (own, n) in enumerate(built, start=1))
         return next(filter(None, found), "")
 
     @classmethod

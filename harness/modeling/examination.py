@@ -103,7 +103,7 @@ class _Known:
         self.mask = self.encoding["attention_mask"].bool()  # (B, L)
         self.targets = torch.full_like(self.encoding["input_ids"], IGNORED)
         self.targets[:, 1:3] = 1  # two predictions a text
-        own.set_attn_implementation("eager")
+        signals.set_attention(own, "eager")
         inputs = signals.own_inputs(own, self.encoding)
         told = own(**inputs, output_hidden_states=True, output_attentions=True, return_dict=True)
         depth = own.config.num_hidden_layers

@@ -18,6 +18,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.utils import logging
 
 from harness.contracts import IGNORED, Outputs, Want
 from harness.errors import UserError
@@ -53,7 +54,7 @@ def _attention(
     kwargs |= {"dropout": dropout, "scaling": scaling}
     if signal_request is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    layer = int(getattr(module, "signal_layer"))  # noqa: B009 - set by `prepare`, unknown to type checkers
+    layer = int(getattr(module, "signal_layer", 0))  # set by `prepare`; 0: an attention outside the layers
     if layer in signal_request.values:
         _check_first(layer, signal_request.found_values)
         signal_request.found_values[layer] = value
@@ -130,8 +131,18 @@ def prepare(model: PreTrainedModel) -> None:
             if getattr(module, "is_causal", False):
                 raise UserError(f"a model of type {model.config.model_type} is a decoder; {NEEDED}")
             setattr(module, "signal_layer", number)  # noqa: B010
-    model.set_attn_implementation(IMPLEMENTATION)
+    set_attention(model, IMPLEMENTATION)
     setattr(model, "signals_prepared", True)  # noqa: B010
+
+
+def set_attention(model: PreTrainedModel, implementation: str) -> None:
+    """Let the model compute attention so, where it can; silently, for where it cannot, signals are missing."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        model.set_attn_implementation(implementation)
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def emit(

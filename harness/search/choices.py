@@ -14,7 +14,15 @@ from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.making import SHARED
 from harness.search.request import Asked
-from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, PREDICTION, SPEED_SETTINGS, TRAINING, UNTUNED
+from harness.training.settings import (
+    NEVER_UNTUNED,
+    ON_UNTUNED,
+    PREDICTION,
+    SPEED_SETTINGS,
+    TRAINING,
+    UNTUNED,
+    refused_rate,
+)
 
 PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
 MULTI_TASK = "multi_task"  # the initialisation, and the procedure, of one student distilled on several tasks
@@ -183,4 +191,4 @@ class Choices:
         encoding = own_name(student, "student.pair_encoding")
         if encoding in settings and task and not task.pair:
             settings[encoding] = declared[encoding].default  # a single sentence is read in one way
-        return fixed, settings, refused
+        return fixed, settings, refused or refused_rate(settings)

@@ -11,7 +11,7 @@ from harness.errors import UserError
 from harness.ledger import identity
 from harness.search import settings as merging
 from harness.search.contents import Contents
-from harness.training.settings import GENERAL_TRAINING, JOINT_TRAINING, ON_MASKED_TEXT, TRAINING
+from harness.training.settings import GENERAL_TRAINING, JOINT_TRAINING, ON_MASKED_TEXT, TRAINING, refused_rate
 
 Specification = dict[str, Any]
 SHARED = (
@@ -234,6 +234,8 @@ class Making:
             return otherwise
 
     def _add(self, specification: Specification, after: list[str]) -> str:
+        if refused := refused_rate(specification["settings"]):
+            raise UserError(f"{refused} (of {specification['kind']})")
         run = identity(specification, self.defaults)
         self.first[run] = {"specification": specification, "after": after}
         return run

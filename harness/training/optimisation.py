@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 from transformers import get_scheduler
 
+from harness.errors import UserError
+from harness.training.settings import refused_rate
+
 
 class Optimisation:
     """Optimisers over a model and an objective's own parameters, with one schedule.
@@ -20,7 +23,9 @@ class Optimisation:
     """
 
     def __init__(self, model: nn.Module, objective: nn.Module, settings: Mapping[str, Any], steps: int):
-        """steps: of the whole stage, for the schedule."""
+        """steps: of the whole stage, for the schedule. Raises UserError for settings that have none."""
+        if refused := refused_rate(settings):
+            raise UserError(refused)
         tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse}
         self.parameters = [p for module in (model, objective) for p in module.parameters() if p.requires_grad]
         self.rows = [p for p in self.parameters if id(p) in tables]

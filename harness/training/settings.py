@@ -1,5 +1,8 @@
 """The settings every training run has. A default, once released, never changes: run identities are built on it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from harness.contracts import Hyperparameter
 
 GENERAL = "mlm_kd"  # what makes the student that `pretrained` starts from (galke2022, section IV-A)
@@ -27,6 +30,17 @@ TRAINING: dict[str, Hyperparameter] = {
     "threads": Hyperparameter(1, low=1, high=1024),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
 }
+
+POLYNOMIAL_END = 1e-7  # the learning rate that transformers' polynomial schedule ends at
+
+
+def refused_rate(settings: Mapping[str, Any]) -> str:
+    """Why these settings have no schedule of the learning rate, or ""."""
+    rate = settings.get("learning_rate", 1.0)
+    if settings.get("schedule") != "polynomial" or rate > POLYNOMIAL_END:
+        return ""
+    return f"schedule polynomial ends at a rate of {POLYNOMIAL_END}, so learning_rate must be above it, not {rate}"
+
 
 # Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is, and there is one trial.
 TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "pruner"))}
