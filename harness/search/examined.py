@@ -12,6 +12,7 @@ import transformers
 
 from harness import registry
 from harness.contracts import ModelInfo, Signal, Task
+from harness.errors import UserError
 from harness.ledger import atomic_write, digest
 from harness.modeling import examination, initialisation, signals
 from harness.modeling.examination import Findings
@@ -21,12 +22,13 @@ _found: dict[str, Findings] = {}  # in this process
 
 
 def narrowed(
-    info: ModelInfo, source: Any, task: Task, masked: bool, content: str, cache: Path | None, keep: bool
+    info: ModelInfo, source: Any, task: Task, masked: bool, content: str, cache: Path | None, lenient: bool
 ) -> ModelInfo:
     """`info` without the signals that the teacher's model does not really emit.
 
     content: a hash of its base weights. masked: it is used as a masked language model. cache: where findings are kept
-    beyond this process, or with `keep` off only looked for. Raises UserError for a model that cannot be used.
+    beyond this process. With `lenient` nothing is written, and a model that cannot be had is believed. Raises UserError
+    for one that cannot be used.
     """
     code = [fingerprint(str(part.__file__)) for part in (signals, initialisation, examination)]
     code += [fingerprint(registry.TEACHERS.origin(source.name)), transformers.__version__, torch.__version__]
@@ -35,17 +37,26 @@ def narrowed(
         file = cache / "examined" / f"{key[:16]}.json" if cache else None
         known = _read(file, key)
         if known is None:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)  # of what is random before training
-                model = source.masked_language_model() if masked else source.model(task, None)
+            try:
+                model = _model(source, task, masked)
+            except UserError:
+                if not lenient:
+                    raise
+                return info
             known = examination.examine(model, masked)
-            if file and keep:
+            if file and not lenient:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(file, json.dumps({"key": key, **asdict(known)}).encode())
         _found[key] = known
     found = _found[key]
     emits = info.emits - {Signal(name) for name in found.lacks}
     return replace(info, emits=emits, lacks=found.lacks, uncopied=found.uncopied, traits=found.traits)
+
+
+def _model(source: Any, task: Task, masked: bool) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # of what is random before training
+        return source.masked_language_model() if masked else source.model(task, None)
 
 
 def _read(file: Path | None, key: str) -> Findings | None:

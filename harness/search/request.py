@@ -88,6 +88,7 @@ class Asked:
         self.teacher = registry.TEACHERS.get(name)(argument)
         self.tasks = tuple(request.tasks or self.profile.tasks)
         self._cache = cache
+        self._infos: dict[tuple[str, str, str], ModelInfo] = {}
         ours = all(not get_task(task).folder for task in self.tasks)
         source = request.data or ("embedded" if ours or name == "embedded" else "hub")
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
@@ -105,12 +106,15 @@ class Asked:
         """
         from harness.search import examined  # loads torch, which early refusals must not wait for
 
-        info: ModelInfo = source.info(task)
-        content = "unknown" if self.measured else self.contents.teacher(source)
-        if content == "unknown":
-            return info
-        masked = task.corpus or self.study.procedure == "untuned"
-        return examined.narrowed(info, source, task, masked, content, self._cache, keep=not self.contents.lenient)
+        key = (source.name, source.argument, task.name)
+        if key not in self._infos:
+            info = source.info(task)
+            content = "unknown" if self.measured else self.contents.teacher(source)
+            if content != "unknown":
+                masked, lenient = task.corpus or self.study.procedure == "untuned", self.contents.lenient
+                info = examined.narrowed(info, source, task, masked, content, self._cache, lenient)
+            self._infos[key] = info
+        return self._infos[key]
 
     def students_of(self, row: Row) -> list[Any]:
         """The students that a row has cells for."""
