@@ -46,6 +46,18 @@ PAIRS = Split("train", ["a b c", "a", "a b"], ["d", "d e f", "c"], np.array([1, 
 SINGLES = Split("dev", ["a b c", "a", "a b c", "b"], None, np.array([0.5, 1.0, 2.0, 3.0], np.float32))
 
 
+@pytest.mark.parametrize("data", [PAIRS, SINGLES])
+def test_padding_is_on_the_right_whatever_the_tokenizer_says(data):
+    """The first columns are kept when batches are cut, and the first token is taken for the whole."""
+    left, right = tokenizer_of(), tokenizer_of()
+    left.padding_side = "left"
+    for pair_encoding in ("joint", "diffcat"):
+        ours, expected = encode(data, left, pair_encoding, 32), encode(data, right, pair_encoding, 32)
+        for sequence, other in zip(ours.sequences, expected.sequences, strict=True):
+            assert all(torch.equal(tensor, other[name]) for name, tensor in sequence.items())
+            assert (sequence["input_ids"][:, 0] == CLS).all()
+
+
 def test_joint_pair_is_one_sequence_cut_to_the_longest_of_the_batch():
     data = encode(PAIRS, tokenizer_of(), "joint", 32)
     batch = data.batch(torch.tensor([2, 0]))

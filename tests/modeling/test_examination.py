@@ -24,7 +24,9 @@ DEPTH, WIDTH, HEADS = 3, 16, 2
 ALL = {Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES}
 
 
-def eager(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, scaling: float, **kwargs: Any) -> Any:
+def eager(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, scaling: float, **kwargs: Any
+) -> Any:
     scores = query @ key.transpose(-1, -2) * scaling
     attention = (scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)).softmax(-1)
     return (attention @ value).transpose(1, 2).contiguous(), attention
@@ -85,7 +87,9 @@ class NewModel(PreTrainedModel):
             self.depths = nn.Parameter(torch.randn(config.num_hidden_layers, WIDTH))
         self.post_init()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False, **kwargs: Any) -> Any:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False, **kwargs: Any
+    ) -> Any:
         odd = self.config.oddity
         for name in ("output_attentions", "return_dict"):
             kwargs.pop(name, None)
@@ -143,7 +147,12 @@ def test_one_that_keeps_the_rules_is_taken_whole() -> None:
 @pytest.mark.parametrize(
     ("oddity", "lacking", "words", "uncopied"),
     [
-        ("decoy", {Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES}, "hidden_states of layer 1 would", True),
+        (
+            "decoy",
+            {Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES},
+            "hidden_states of layer 1 would",
+            True,
+        ),
         ("decoys of its layers", {Signal.HIDDEN_STATES}, "hidden_states of layer 1 would be .* away from", True),
         ("afterwards", {Signal.HIDDEN_STATES}, "hidden_states of layer 1 would be .* away from", True),
         ("twice", {Signal.ATTENTION_SCORES, Signal.VALUES}, "layer 1 attends more than once", False),

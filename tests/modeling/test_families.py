@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+)
 
 from harness.contracts import Signal, Want
 from harness.errors import UserError
@@ -164,7 +170,9 @@ def test_what_would_be_wrong_is_named(family: str) -> None:
     assert all(found.lacks.values())
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "mobilebert", "modernbert", "mpnet", "deberta-v2", "xlm"])
+@pytest.mark.parametrize(
+    "family", ["bert", "roberta", "electra", "mobilebert", "modernbert", "mpnet", "deberta-v2", "xlm"]
+)
 def test_masked_language_models(family: str) -> None:
     """The head is compared at the places of its predictions."""
     changes = {**WHOLE, **WITHOUT_ATTENTION, "modernbert": SPECIAL, "xlm": LACKING["xlm"][0]}[family]
@@ -190,7 +198,9 @@ def test_a_window_is_told(window: int, lacking: set[Signal]) -> None:
     config = copy.deepcopy(teacher.config)
     config.num_hidden_layers = 2
     student = AutoModel.from_config(config)
-    with pytest.raises(UserError, match="layer 2 of a student cannot start from layer 4 of the teacher: its attention_"):
+    with pytest.raises(
+        UserError, match="layer 2 of a student cannot start from layer 4 of the teacher: its attention_"
+    ):
         copy_layers(student, teacher, (1, 4), embeddings=True)
 
 
@@ -216,7 +226,9 @@ def test_a_list_of_layers_is_needed() -> None:
     for family, changes in (("albert", {"embedding_size": 16}), ("perceiver", {"d_latents": 32, "d_model": 32})):
         with pytest.raises(UserError, match=f"a model of type {family} has no list of its 4 encoder layers"):
             examine(model_of(family, changes))
-    config = AutoConfig.for_model("funnel", vocab_size=40, block_sizes=[2, 2], d_model=32, n_head=4, d_head=8, d_inner=64)
+    config = AutoConfig.for_model(
+        "funnel", vocab_size=40, block_sizes=[2, 2], d_model=32, n_head=4, d_head=8, d_inner=64
+    )
     with pytest.raises(UserError, match="a model of type funnel has no list of its 4 encoder layers"):
         examine(AutoModelForSequenceClassification.from_config(config))
 

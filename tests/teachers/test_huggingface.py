@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, MPNetConfig
 
 from harness.contracts import Signal, Want
 from harness.errors import UserError
@@ -109,6 +109,129 @@ class TestAnswers:
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(config | {"finetuning_task": "two"}))
         assert torch.equal(HuggingFaceTeacher(str(folder)).model(TWO, None).classifier.weight, own)
+
+
+class TestHeads:
+    """Whether there is a head is told by the weights, whatever the configuration claims."""
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    @pytest.mark.parametrize("claim", ["ForMaskedLM", "ForSequenceClassification", ""])
+    def test_the_weights_tell(self, family: str, claim: str, tmp_path: Path) -> None:
+        for head in (AutoModel, AutoModelForMaskedLM, CLASSIFIER):
+            folder = checkpoint(tmp_path / head.__name__, family, head, finetuning_task="two")
+            config = json.loads((folder / "config.json").read_text())
+            config["architectures"] = [config["architectures"][0].partition("For")[0].removesuffix("Model") + claim]
+            (folder / "config.json").write_text(json.dumps(config))
+            teacher = HuggingFaceTeacher(str(folder))
+            assert teacher.predicts_masked() is (head is AutoModelForMaskedLM)
+            assert teacher.answers(TWO) is (head is CLASSIFIER)
+
+    def test_sentence_transformers_of_mpnet(self, tmp_path: Path) -> None:
+        """all-mpnet-base-v2 says MPNetForMaskedLM and holds an encoder alone."""
+        config = MPNetConfig(
+            vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+        )
+        AutoModel.from_config(config).save_pretrained(tmp_path)
+        claims = json.loads((tmp_path / "config.json").read_text()) | {"architectures": ["MPNetForMaskedLM"]}
+        (tmp_path / "config.json").write_text(json.dumps(claims))
+        assert not HuggingFaceTeacher(str(tmp_path)).predicts_masked()
+        AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
+        assert HuggingFaceTeacher(str(tmp_path)).predicts_masked()
+
+    @pytest.mark.parametrize("way", ["pickle", "shards"])
+    def test_in_any_kind_of_file(self, way: str, tmp_path: Path) -> None:
+        for head in (AutoModel, AutoModelForMaskedLM):
+            folder = checkpoint(tmp_path / head.__name__, "roberta", head)
+            weights = load_file(folder / "model.safetensors")
+            (folder / "model.safetensors").unlink()
+            if way == "pickle":
+                torch.save(weights, folder / "pytorch_model.bin")
+            else:
+                parts = {name: f"part-{i % 2}.safetensors" for i, name in enumerate(sorted(weights))}
+                for part in set(parts.values()):
+                    own = {name: tensor for name, tensor in weights.items() if parts[name] == part}
+                    save_file(own, folder / part, metadata={"format": "pt"})
+                index = {"metadata": {"total_size": 1}, "weight_map": parts}
+                (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+            assert HuggingFaceTeacher(str(folder)).predicts_masked() is (head is AutoModelForMaskedLM)
+
+    def test_a_part_of_a_head_is_not_completed_at_random(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path / "base", "bert")))
+        teacher.model(TWO, None).save_pretrained(tmp_path / "tuned")
+        weights = load_file(tmp_path / "tuned" / "model.safetensors")
+        del weights["classifier.bias"]
+        save_file(weights, tmp_path / "tuned" / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(UserError, match="lack classifier.bias$"):
+            teacher.model(TWO, tmp_path / "tuned")
+
+    def test_known_names_are_not_fetched(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        assert HuggingFaceTeacher("bert-base-uncased").predicts_masked()
+        assert not HuggingFaceTeacher("nreimers/MiniLM-L6-H384-uncased").predicts_masked()
+
+
+class TestCodeOfItsOwn:
+    """A folder may name code of its own: it is never run, and nobody is asked whether it may be."""
+
+    CODE = "from pathlib import Path\nPath(__file__).with_name('ran').write_text('')\n" + "".join(
+        f"class {name}: pass\n" for name in ("Config", "Model", "Tokenizer")
+    )
+
+    def folder(self, tmp_path: Path, **changes: object) -> Path:
+        checkpoint(tmp_path, "bert")
+        (tmp_path / "own.py").write_text(self.CODE)
+        kinds = ("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification")
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["auto_map"] = {"AutoConfig": "own.Config", **dict.fromkeys(kinds, "own.Model")}
+        (tmp_path / "config.json").write_text(json.dumps(config | changes))
+        tokenizer = json.loads((tmp_path / "tokenizer_config.json").read_text())
+        tokenizer["auto_map"] = {"AutoTokenizer": ["own.Tokenizer", None]}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+        return tmp_path
+
+    @pytest.fixture(autouse=True)
+    def nobody_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def asked(prompt: str = "") -> str:
+            raise AssertionError(f"asked: {prompt}")
+
+        monkeypatch.setattr("builtins.input", asked)
+
+    def test_a_known_kind_is_the_library_s_own(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(self.folder(tmp_path)))
+        assert type(teacher.tokenizer()).__module__.startswith("transformers.")
+        for model in (teacher.model(TWO, None), teacher.masked_language_model()):
+            assert type(model).__module__.startswith("transformers.")
+        assert not list(Path(tmp_path).rglob("ran"))
+
+    def test_an_unknown_kind_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="cannot be read"):
+            HuggingFaceTeacher(str(self.folder(tmp_path, model_type="kind_of_its_own")))
+        assert not list(Path(tmp_path).rglob("ran"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("gpt2", "a model of type gpt2 is a decoder; the harness needs an encoder"),
+        ("bloom", "a model of type bloom is a decoder"),
+        ("xlnet", "a model of type xlnet is a decoder"),
+        ("t5", "a model of type t5 is an encoder and a decoder"),
+        ("bart", "a model of type bart is an encoder and a decoder"),
+    ],
+)
+def test_decoders_are_refused_by_their_configuration(kind: str, words: str, tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(UserError, match=words):
+        HuggingFaceTeacher(str(tmp_path))
+
+
+def test_a_tokenizer_that_pads_on_the_left_pads_on_the_right(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, "bert")
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"padding_side": "left"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    found = HuggingFaceTeacher(str(folder)).tokenizer()(["the dog", "a"], padding=True)
+    assert found["attention_mask"] == [[1, 1, 1, 1], [1, 1, 1, 0]]
 
 
 @pytest.mark.parametrize(

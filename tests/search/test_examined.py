@@ -1,0 +1,147 @@
+"""A plan refuses what a teacher cannot give, row by row; what was found out of a teacher is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+
+from harness.errors import UserError
+from harness.modeling import examination
+from harness.search import examined
+from harness.search.plan import resolve
+from harness.search.request import Request
+from teachers.embedded import EmbeddedTeacher
+from tests.modeling.test_families import LIKE_ROBERTA, SHARED, SPECIAL
+
+INITS = ("every", "first", "random")
+ROWS = ("vanilla_kd", "cosine", "hid_seq", "att_kl", "att_kl+val_kl")
+
+
+def teacher(folder: Path, family: str, head: Any = AutoModelForMaskedLM, **changes: Any) -> str:
+    tokenizer = EmbeddedTeacher().tokenizer()
+    shape = SHARED | {"vocab_size": len(tokenizer), "pad_token_id": 0} | changes
+    torch.manual_seed(1)
+    model = head.from_config(AutoConfig.for_model(family, **shape))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def plan(name: str, cache: Path | None = None, lenient: bool = False, **more: Any) -> dict[str, Any]:
+    request = {"tasks": ["entailment"], "objectives": ROWS, "inits": INITS, "overrides": ["student.layers=2"], **more}
+    return resolve(Request("objectives_vs_init", teacher=name, **request), lenient, cache)
+
+
+def refused(found: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(cell["row"], cell["init"]): cell["refused"] for cell in found["cells"] if cell["refused"]}
+
+
+def test_rows_that_need_what_it_lacks_and_no_others(tmp_path: Path) -> None:
+    """MPNet's attention does not go through transformers' interface. What is left asks for none."""
+    found = plan(teacher(tmp_path / "mpnet", "mpnet"))
+    assert set(refused(found)) == {(row, init) for row in ("att_kl", "att_kl+val_kl") for init in INITS}
+    assert all("MPNet" in reason and "attention interface" in reason for reason in refused(found).values())
+    assert {name for name, _ in found["outputs"]["entailment"]} == {"logits", "sentence", "hidden_states"}
+
+
+def test_a_teacher_without_hidden_states(tmp_path: Path) -> None:
+    """Of SqueezeBERT only logits and sentences can be had, and no student can start from its layers."""
+    groups = dict.fromkeys(("q_groups", "k_groups", "v_groups"), 1)
+    groups |= dict.fromkeys(("post_attention_groups", "intermediate_groups", "output_groups"), 1)
+    found = plan(teacher(tmp_path / "squeezebert", "squeezebert", embedding_size=32, **groups))
+    open_cells = {(c["row"], c["init"]) for c in found["cells"] if not c["refused"]}
+    assert open_cells == {("vanilla_kd", "random"), ("cosine", "random")}
+    assert "no student can start from the weights of" in refused(found)["vanilla_kd", "first"]
+    assert "hid_seq needs hidden_states" in refused(found)["hid_seq", "random"]
+    with pytest.raises(UserError, match="averaged_transformer averages hidden states, which .* does not emit"):
+        plan(str(tmp_path / "squeezebert"), objectives=["vanilla_kd"], students=["averaged_transformer"])
+
+
+def test_layers_of_another_kind_are_refused_before_training(tmp_path: Path) -> None:
+    """ModernBERT of 4: global, sliding, sliding, global; of 2: global, sliding. `every` would take layers 2 and 4."""
+    name = teacher(tmp_path / "modernbert", "modernbert", **{**SPECIAL, "local_attention": 16})
+    found = refused(plan(name, inits=("every", "first", "1,3", "4,3"), objectives=["vanilla_kd", "att_kl"]))
+    kl = {("att_kl", init) for init in ("every", "first", "1,3", "4,3")}
+    assert set(found) == kl | {("vanilla_kd", "every"), ("vanilla_kd", "4,3")}
+    assert found["vanilla_kd", "every"] == (
+        "layer 1 of a student cannot start from layer 2 of the teacher: its attention_type is full_attention, "
+        "the teacher's sliding_attention"
+    )
+
+
+def test_decoders_and_models_without_layers_end_the_plan(tmp_path: Path) -> None:
+    bloom = teacher(tmp_path / "bloom", "bloom", AutoModel, n_layer=2, n_head=4)
+    albert = teacher(tmp_path / "albert", "albert", embedding_size=16)
+    for name, words in ((bloom, "bloom is a decoder"), (albert, "albert has no list of its 4 encoder layers")):
+        for lenient in (True, False):
+            with pytest.raises(UserError, match=words):
+                plan(name, lenient=lenient)
+
+
+class TestMemory:
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The model types that were examined, in a process that remembers none."""
+        found: list[str] = []
+        examine = examination.examine
+
+        def noting(model: Any, masked: bool = False) -> Any:
+            found.append(model.config.model_type)
+            return examine(model, masked)
+
+        monkeypatch.setattr(examined, "_found", {})
+        monkeypatch.setattr(examination, "examine", noting)
+        return found
+
+    def test_a_model_is_examined_once(self, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        name, cache = teacher(tmp_path / "deberta", "deberta", relative_attention=True), tmp_path / "cache"
+        first = plan(name, cache)
+        assert asked == ["deberta"]
+        assert plan(name, cache)["cells"] == first["cells"]
+        monkeypatch.setattr(examined, "_found", {})  # as another process has it
+        assert plan(name, cache)["cells"] == first["cells"] and asked == ["deberta"]
+        assert refused(first)
+
+    @pytest.mark.parametrize("damage", ["", "{}", '{"key": 1}', "\x00", "cut"])
+    def test_a_damaged_memory_is_made_again(
+        self, damage: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name, cache = teacher(tmp_path / "deberta", "deberta", relative_attention=True), tmp_path / "cache"
+        first = plan(name, cache)
+        (file,) = (cache / "examined").iterdir()
+        whole = file.read_text()
+        file.write_text(whole[: len(whole) // 2] if damage == "cut" else damage)
+        monkeypatch.setattr(examined, "_found", {})
+        assert plan(name, cache)["cells"] == first["cells"] and asked == ["deberta"] * 2
+        assert file.read_text() == whole
+
+    def test_other_weights_or_code_are_examined_again(
+        self, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache = tmp_path / "cache"
+        plan(teacher(tmp_path / "a", "electra", embedding_size=16), cache)
+        plan(teacher(tmp_path / "b", "roberta", **LIKE_ROBERTA), cache)
+        assert asked == ["electra", "roberta"]
+        monkeypatch.setattr(examined, "fingerprint", lambda path: "edited")
+        plan(str(tmp_path / "a"), cache)
+        assert asked == ["electra", "roberta", "electra"]
+
+    def test_a_plan_alone_writes_nothing(self, asked: list[str], tmp_path: Path) -> None:
+        plan(teacher(tmp_path / "bert", "bert"), tmp_path / "cache", lenient=True)
+        assert asked == ["bert"] and not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    "settings", [["learning_rate=1e-7"], ["teacher.schedule=polynomial", "teacher.learning_rate=1e-8"]]
+)
+def test_a_rate_that_a_schedule_cannot_end_below(settings: list[str]) -> None:
+    settings = settings if len(settings) > 1 else ["schedule=polynomial", *settings]
+    with pytest.raises(UserError, match="schedule polynomial ends at a rate of 1e-07, so learning_rate must be above"):
+        resolve(Request("objectives_vs_init", objectives=["vanilla_kd"], inits=["random"], overrides=settings))
