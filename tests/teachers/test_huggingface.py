@@ -173,13 +173,10 @@ class TestHeads:
 class TestCodeOfItsOwn:
     """A folder may name code of its own: it is never run, and nobody is asked whether it may be."""
 
-    CODE = "from pathlib import Path\nPath(__file__).with_name('ran').write_text('')\n" + "".join(
-        f"class {name}: pass\n" for name in ("Config", "Model", "Tokenizer")
-    )
-
     def folder(self, tmp_path: Path, **changes: object) -> Path:
         checkpoint(tmp_path, "bert")
-        (tmp_path / "own.py").write_text(self.CODE)
+        classes = "".join(f"class {name}: pass\n" for name in ("Config", "Model", "Tokenizer"))
+        (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{classes}")
         kinds = ("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification")
         config = json.loads((tmp_path / "config.json").read_text())
         config["auto_map"] = {"AutoConfig": "own.Config", **dict.fromkeys(kinds, "own.Model")}
@@ -190,23 +187,23 @@ class TestCodeOfItsOwn:
         return tmp_path
 
     @pytest.fixture(autouse=True)
-    def nobody_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def asked(prompt: str = "") -> str:
-            raise AssertionError(f"asked: {prompt}")
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What somebody at the terminal, who says yes to everything, is asked."""
+        questions: list[str] = []
+        monkeypatch.setattr("builtins.input", lambda question="": questions.append(question) or "y")
+        return questions
 
-        monkeypatch.setattr("builtins.input", asked)
-
-    def test_a_known_kind_is_the_library_s_own(self, tmp_path: Path) -> None:
+    def test_a_known_kind_is_the_library_s_own(self, tmp_path: Path, asked: list[str]) -> None:
         teacher = HuggingFaceTeacher(str(self.folder(tmp_path)))
         assert type(teacher.tokenizer()).__module__.startswith("transformers.")
         for model in (teacher.model(TWO, None), teacher.masked_language_model()):
             assert type(model).__module__.startswith("transformers.")
-        assert not list(Path(tmp_path).rglob("ran"))
+        assert not asked and not (tmp_path / "ran").exists()
 
-    def test_an_unknown_kind_is_refused(self, tmp_path: Path) -> None:
+    def test_an_unknown_kind_is_refused(self, tmp_path: Path, asked: list[str]) -> None:
         with pytest.raises(UserError, match="cannot be read"):
             HuggingFaceTeacher(str(self.folder(tmp_path, model_type="kind_of_its_own")))
-        assert not list(Path(tmp_path).rglob("ran"))
+        assert not asked and not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
