@@ -95,6 +95,9 @@ def parser() -> Parser:
     run.add_argument("--address", metavar="HOST:PORT", help="ray: join this cluster (default: start Ray here)")
     run.add_argument("--cpus-per-run", type=float, metavar="N", help="ray: CPUs that a run takes (default: 1)")
     run.add_argument("--gpus-per-run", type=float, metavar="N", help="ray: GPUs or a part of one (default: 0)")
+    run.add_argument(
+        "--refresh", action="store_true", help="make anew what another version of the code made (harness plan tells it)"
+    )
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     commands.add_parser(
         "pretrain",

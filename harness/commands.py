@@ -44,10 +44,12 @@ def run(options: Namespace) -> int:
         plan = planning.resolve(request, cache=out / "cache")
         _check_pretrained(plan, ledger)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
-        trained = _train(plan, ledger, executor, storage)
+        trained = _train(plan, ledger, executor, storage, options.refresh)
         for damage in ledger.damaged.values():
             say(damage)
         table = table_of(plan, ledger)
+        for sentence in () if options.refresh else table.provenance.older_code:
+            say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
         files = _write_reports(plan, table, ledger, changed=trained > 0)
     import reports
 
@@ -63,7 +65,7 @@ def plan(options: Namespace) -> int:
     from harness.search import plan as planning
     from harness.search.estimate import estimate
     from harness.search.request import Request, check_early
-    from harness.search.results import budget, general_recipe, protocol, recipe, replayed
+    from harness.search.results import budget, general_recipe, older_code, protocol, recipe, replayed
 
     request, out = Request.of(options), Path(options.out)
     check_early(request)
@@ -92,7 +94,9 @@ def plan(options: Namespace) -> int:
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if real and protocol(worked_out):
         tell(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
-    for said in (*general_recipe(worked_out), *(f"note: {notice}" for notice in worked_out["notices"])):
+    older = older_code(worked_out, ledger.read, replays) if ledger else ()
+    refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
+    for said in (*general_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out["notices"])):
         tell(said)
     print(estimate(worked_out, replays, missing, workers))
     return 0
@@ -183,17 +187,17 @@ def _distilled(ledger: Ledger, run: str) -> bool:
     return record.get("status") == "finished" and record["specification"]["kind"] in DISTILLED
 
 
-def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any) -> int:
+def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool) -> int:
     from harness.search.database import View
     from harness.search.display import display
     from harness.search.driver import Driver
 
-    view = View(plan["study"], ledger.out, storage)
+    view = View(plan["study"], ledger.out, storage, refresh)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     try:
         with display(plan) as listener:
-            return Driver(plan, ledger, executor, listener, view).run()
+            return Driver(plan, ledger, executor, listener, view, refresh).run()
     finally:
         executor.close()
         if trouble := view.close():

@@ -54,6 +54,11 @@ class Registry(Generic[T]):
         self.get(name)
         return self._found[name][1]
 
+    def ships(self, name: str) -> bool:
+        """True if `name` is part of this distribution: its file lies in the project's folder."""
+        origin = Path(self.origin(name))
+        return any(origin.is_relative_to(folder) for folder in importlib.import_module(self.folder).__path__)
+
     def names(self) -> list[str]:
         """Every name of this kind, sorted; installed distributions included."""
         self._search_folder()
@@ -104,6 +109,7 @@ def load_installed() -> None:
 def load_file(path: str | Path) -> None:
     """Import the plugin file given by --plugin; a second call with the same file does nothing.
 
+    It may import what lies beside it, where that hides nothing that is installed.
     Raises UserError if the file is missing, does not parse, fails on import or declares a plugin wrongly.
     """
     path = Path(path).resolve()
@@ -119,6 +125,8 @@ def load_file(path: str | Path) -> None:
         registry._search_folder()
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
     with _refusing(f"plugin file {path}"):
         spec.loader.exec_module(module)
     _loaded.add(str(path))

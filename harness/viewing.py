@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import importlib.util
 import json
 import sys
 from argparse import Namespace
@@ -144,7 +143,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
             *results.pruned(replays),
             *results.other_weights(replays, ledger),
         ),
-        older_code=tuple(results.older_code(replays, _origins(plan))),
+        older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
     return reports.build(
         study,
@@ -154,13 +153,6 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         provenance,
         lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
     )
-
-
-def _origins(plan: Plan) -> Mapping[str, str]:
-    """Plugin name -> its file now, for the plugins that can be found without loading torch: by their recorded place."""
-    found = importlib.util.find_spec("harness.training.loop")
-    origins = {"training": str(Path(found.origin).parent)} if found and found.origin else {}
-    return origins | plan.get("origins", {})
 
 
 def _study(options: Namespace) -> Study:

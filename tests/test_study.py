@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from harness.ledger import read_sealed
+from harness.ledger import read_sealed, sealed, unsealed
 from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 from tests.launching import begun
 
@@ -133,7 +135,7 @@ def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
     assert index["passes"] == 1 and index["calls"] == 2  # 64 examples, 32 a call
 
 
-def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
+def test_a_comment_reruns_nothing_and_another_formula_is_another_objective(
     glue: Path, checkpoint: Path, call: Harness, forked: Harness, tmp_path: Path
 ) -> None:
     plugin = tmp_path / "mine.py"
@@ -154,6 +156,40 @@ def test_a_comment_reruns_nothing_and_a_formula_is_flagged(
     plugin.write_text(head + formula.replace("abs()", "square()"))
     changed = forked("report", "--study", "objectives_vs_init", "--out", tmp_path / "out")
     assert "1 cell was made with another version of mine" in changed.stdout
+    again = forked("run", *words)
+    assert "1 run trained" in again.stdout and "another version" not in again.stdout + again.stderr, again.stderr
+    made = [json.loads(path.read_bytes())["record"] for path in (tmp_path / "out").glob("ledger/*/record.json")]
+    assert [r["specification"].get("plugins", {}).keys() for r in made].count({"objective mine"}) == 2
+
+
+def test_what_older_code_made_is_told_and_made_anew_when_asked(
+    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "out"))
+    older = []
+    for path in sorted(out.glob("ledger/*/record.json")):
+        record = unsealed(path.read_bytes())
+        if record["specification"].get("objective") == "att_kl":
+            # Another att_kl gave another number, which Optuna's database has too.
+            record = {**record, "code": {**record["code"], "att_kl": "486f1bff99a3"}, "selection": 0.125}
+            path.write_bytes(sealed(record))
+            older.append(path.parent.name)
+    (out / "optuna.db").unlink()
+    told = "2 cells were made with another version of att_kl; "
+    plan = call("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out)
+    assert f"{told}harness run --refresh makes them anew" in plan.stdout
+    process = run(call, glue, checkpoint, out)
+    assert "0 runs trained" in process.stdout and f"{told}--refresh makes them anew" in process.stderr
+    before = records(out)
+    process = run(call, glue, checkpoint, out, "--refresh")
+    assert f"{len(older)} runs trained" in process.stdout and "another version" not in process.stdout + process.stderr
+    assert {name for name, when in records(out).items() if before[name] != when} == set(older)
+    for name in ("table.md", "table.json"):
+        assert (out / TABLE / name).read_bytes() == (finished / TABLE / name).read_bytes()
+    with closing(sqlite3.connect(out / "optuna.db")) as view:
+        scores = [value for (value,) in view.execute("SELECT value FROM trial_values")]
+    assert len(scores) == 8 and 0.125 not in scores
+    assert "0 runs trained" in run(call, glue, checkpoint, out, "--refresh").stdout
 
 
 def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def _parts(specification: Any, place: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
     from harness.data import sources
     from harness.data.tasks import TASKS
-    from harness.training import inputs
+    from harness.training import code_versions, inputs
 
     tasks = [name for name in (specification.get("task"), *specification.get("tasks", ())) if name in TASKS]
     parts = [str(path) for task in tasks for path in sources.parts(TASKS[task], place.source)]
@@ -314,7 +314,7 @@ def _parts(specification: Any, place: Any) -> list[str]:
     if place.argument.startswith("/") and Path(place.argument).is_dir():  # a link to a folder is not followed
         parts += [str(path) for path in Path(place.argument).iterdir() if path.is_symlink() and path.is_dir()]
     parts += [place.files[content] for content in inputs.files_of(specification, place.files)]
-    parts += place.plugins
+    parts += [str(file) for plugin in place.plugins for file in code_versions.files(plugin)]
     for run in inputs.started_from(specification):
         parts += [str(place.runs / run / "record.json"), str(place.runs / run / "weights")]
     return list(dict.fromkeys(parts))

@@ -17,6 +17,7 @@ from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices, own_
 from harness.search.jointly import Jointly
 from harness.search.making import Making
 from harness.search.request import Asked
+from harness.training.code_versions import identified
 from harness.training.settings import PREDICTION
 from harness.training.untuned import refusal as untuned_refusal
 
@@ -336,6 +337,7 @@ class Cells:
         starts: Sequence[str] = (),
     ) -> None:
         """starts: by seed, the joint runs that the cell's runs start from."""
+        specification = identified(specification)
         searched = {} if specification.get("kind") in ("count", "speed") else choice.declared
         own = {own_name(choice.student, key) for key in choice.row.settings}
         space = merging.space_of(self._search(choice.name, task), searched, own | set(choice.fixed))

@@ -84,11 +84,11 @@ class View:
     """Tells Optuna's database of finished trials, in a thread of its own: nobody waits for it before `close`.
 
     What could not be written is tried again while the command runs, and by the next one. A trial that the database has
-    already is not written again.
+    already is not written again. refresh: a study there whose runs have been made anew since is written anew.
     """
 
-    def __init__(self, study: str, out: Path, where: Database):
-        self.study, self.out, self.where = study, out, where
+    def __init__(self, study: str, out: Path, where: Database, refresh: bool = False):
+        self.study, self.out, self.where, self.refresh = study, out, where, refresh
         self._waiting: dict[str, tuple[Mapping[str, Any], Sequence[Finished]]] = {}  # cell -> it and its trials
         self._changed = self._closing = False
         self._condition = threading.Condition()  # of the three above
@@ -151,12 +151,15 @@ class View:
     def _tell(self, cell: Mapping[str, Any], trials: Sequence[Finished]) -> None:
         name = f"{self.study}/{cell['row']}/{cell['student']}/{cell['init']}/{cell['task']}/{cell['id']}"
         keys = [(name, json.dumps(trial.run), trial.score is None) for trial in trials]
-        if self._storage is None and not self._told.issuperset(keys):
+        if self._storage is None and (self.refresh or not self._told.issuperset(keys)):
             self._connect()
-        if self._told.issuperset(keys):
+        if self._told.issuperset(keys) and not self.refresh:
             return
         study = self._study(name)
-        for known in study.get_trials(deepcopy=False):  # another driver may have told some since; only those are read
+        found = study.get_trials(deepcopy=False)  # another driver may have told some since; only those are read
+        if self.refresh and _outdated(found, trials):
+            study, found = self._anew(name), []
+        for known in found:
             self._told.add((name, json.dumps(known.user_attrs.get("run")), known.state.name == "FAIL"))
         ledger = Ledger(self.out)  # not the driver's, which is not meant for two threads
         for key, trial in zip(keys, trials, strict=True):
@@ -174,6 +177,14 @@ class View:
                 study_name=name, storage=self._storage, direction="maximize", load_if_exists=True
             )
         return self._studies[name]
+
+    def _anew(self, name: str) -> optuna.Study:
+        """The study without its trials, which cannot be changed."""
+        import optuna
+
+        optuna.delete_study(study_name=name, storage=self._studies.pop(name)._storage)
+        self._told = {key for key in self._told if key[0] != name}
+        return self._study(name)
 
     def _connect(self) -> None:
         import optuna
@@ -207,6 +218,13 @@ class View:
         self._told, self._studies = set(), {}
         if storage is not None:
             storage.engine.dispose()
+
+
+def _outdated(known: Sequence[optuna.trial.FrozenTrial], trials: Sequence[Finished]) -> bool:
+    """True if a trial in the database scored otherwise than its run is recorded to have."""
+    scores = {trial.run: trial.score for trial in trials}
+    told = ((t.user_attrs.get("run"), t.value) for t in known if t.state.name != "FAIL")
+    return any(run in scores and scores[run] != value for run, value in told)
 
 
 def _known(file: Path) -> set[Told]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.errors import UserError
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger, digest, identity
 from harness.search.index import Index
 from harness.search.progress import Progress, distinct
+from harness.training.code_versions import changed
 
 Record = Mapping[str, Any]
 
@@ -45,13 +46,17 @@ class View(Protocol):
 
 @dataclass
 class Driver:
-    """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts."""
+    """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts.
+
+    refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once.
+    """
 
     plan: dict[str, Any]
     ledger: Ledger
     executor: Executor
     listener: Listener
     view: View | None = None
+    refresh: bool = False
     _index: Index = field(init=False)
     _flying: dict[str, dict[str, Any]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
@@ -108,13 +113,26 @@ class Driver:
 
     def _lookup(self, run: str) -> Record | None:
         record = self.ledger.read(run)
-        if record is not None and record["status"] == "failed" and run not in self._ended:
-            return None  # failed in an earlier session: tried again
+        if record is not None and run not in self._ended:
+            if record["status"] == "failed":
+                return None  # in an earlier session: tried again
+            if self.refresh and self._older(record):
+                return None
         if run not in self._whole:
             self._whole[run] = self.ledger.whole(run) is not None
             if run in self.ledger.damaged:
                 self.listener.note(self.ledger.damaged[run])
         return record if self._whole[run] else None
+
+    def _older(self, record: Record) -> bool:
+        """True if other code made the run or one that it starts from, or if that one has other weights since."""
+        started = {run: was for run, was in record.get("started_from", {}).items() if run in self.plan["first"]}
+        now = {run: digest((self.ledger.read(run) or {}).get("weights"))[:16] for run in started}
+        return now != started or bool(changed(record, self._made_here, self.plan["origins"]))
+
+    def _made_here(self, run: str) -> Record | None:
+        """The record of a run that this plan can make anew: of no other does age matter to `refresh`."""
+        return self.ledger.read(run) if run in self.plan["first"] else None
 
     def _advance(self, cell: dict[str, Any]) -> None:
         """Submit what the cell needs next, the runs it starts from first."""

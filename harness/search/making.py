@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.ledger import identity
 from harness.search import settings as merging
 from harness.search.contents import Contents
+from harness.training.code_versions import identified
 from harness.training.settings import GENERAL_TRAINING, JOINT_TRAINING, ON_MASKED_TEXT, TRAINING, refused_rate
 
 Specification = dict[str, Any]
@@ -236,6 +237,7 @@ class Making:
     def _add(self, specification: Specification, after: list[str]) -> str:
         if refused := refused_rate(specification["settings"]):
             raise UserError(f"{refused} (of {specification['kind']})")
+        specification = identified(specification)
         run = identity(specification, self.defaults)
         self.first[run] = {"specification": specification, "after": after}
         return run

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from harness.search import settings as merging
 from harness.search.making import Making
 from harness.search.progress import PLAN_FORMAT, distinct
 from harness.search.request import Asked, Request
+from harness.training.code_versions import ROOT, plugins
 from harness.training.settings import (
     GENERAL_TRAINING,
     JOINT_TRAINING,
@@ -91,7 +92,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         "outputs": _outputs(cells.wants, cells.jointly.wants),
         "cells": cells.found,
         "notices": asked.contents.notices,
-        "origins": _origins(asked, rows, students),
+        "origins": _origins(run["specification"] for run in (*making.first.values(), *cells.found)),
     }
 
 
@@ -116,14 +117,13 @@ def _teachers(asked: Asked, making: Making, tasks: Sequence[Task], rows: Sequenc
     return found
 
 
-def _origins(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, str]:
-    """The file of every objective and student of the plan, for telling when its code has changed since."""
-    from harness.modeling import combine
-
-    asked_for = [row.objective for row in rows if row.objective and not asked.measured]
-    names = {name for objective in asked_for for _, name in combine.parse(objective)}
-    return {name: registry.OBJECTIVES.origin(name) for name in sorted(names)} | {
-        s.name: registry.STUDENTS.origin(s.name) for s in students
+def _origins(specifications: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders."""
+    return {
+        name: str(Path(origin).relative_to(ROOT)) if registry.ships(name) else origin
+        for specification in specifications
+        for registry, name in plugins(specification)
+        for origin in [registry.origin(name)]
     }
 
 

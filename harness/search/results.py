@@ -14,7 +14,7 @@ from harness.ledger import Ledger, digest
 from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.proposals import is_grid, size
-from harness.training.code_versions import fingerprint
+from harness.training.code_versions import changed, engine
 
 Plan = Mapping[str, Any]
 NAMES = {
@@ -281,21 +281,31 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def older_code(replays: Sequence[Progress], origins: Mapping[str, str]) -> list[str]:
+def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[str]:
     """Sentences such as "3 cells were made with another version of att_kl" for what changed since the runs.
 
-    origins: plugin name (or "training") -> its file as it is now.
+    read: the record of a run.
     """
-    changed: Counter[str] = Counter()
+    made: Counter[str] = Counter()
+    of_run: dict[str, set[str]] = {}  # cells may share runs
     for found in replays:
-        made = {
-            (name, code) for run in (*found.trials, *found.seeds) for name, code in run.record.get("code", {}).items()
-        }
-        changed.update({name for name, code in made if name in origins and fingerprint(origins[name]) != code})
+        names: set[str] = set()
+        for run in (*found.trials, *found.seeds):
+            if run.run not in of_run:
+                of_run[run.run] = changed(run.record, read, plan.get("origins", {}))
+            names |= of_run[run.run]
+        if names:
+            made[_listed(names)] += 1
     return [
-        f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {name}"
-        for name, count in sorted(changed.items())
+        f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {what}"
+        for what, count in sorted(made.items())
     ]
+
+
+def _listed(names: set[str]) -> str:
+    """ "a, b and c"; all parts of the engine together are harness."""
+    listed = sorted(names - set(engine()) | {"harness"} if names >= set(engine()) else names)
+    return " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
 
 
 def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:

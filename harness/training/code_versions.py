@@ -1,67 +1,171 @@
-"""Fingerprints of the code a run was made with: recorded, compared when a table is written, never its identity."""
+"""Fingerprints of the code that a run's number rests on: recorded, and compared when a table is written.
+
+They are no part of what a run is, but for plugins that are no part of this distribution (`outside`): whoever edits the
+formula of one has another objective.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from harness.errors import UserError
+from harness.registry import ALL, OBJECTIVES, STUDENTS, TEACHERS, Registry
+from harness.training.settings import PREDICTION
+
+ROOT = Path(__file__).parent.parent.parent
+ROOMS = ("data", "evaluation", "modeling", "training")
+CONTRACTS = ("contracts.py", "hyperparameters.py")
+OURS = {"harness", "reports", *ALL}  # packages of this distribution
 
 
 @functools.cache
 def fingerprint(path: str) -> str:
-    """12 hexadecimal digits of the syntax trees of a Python file and of what it imports beside it, or of a folder's.
+    """12 hexadecimal digits of the syntax trees of a plugin's file and of what it imports beside it.
 
-    Comments, docstrings and layout do not count.
+    Comments, docstrings and layout do not count, nor where the files lie, nor the version of Python.
     """
-    files = {Path(path)} if Path(path).is_file() else set(Path(path).glob("*.py"))
-    while more := {file for known in files for file in _imported(known)} - files:
-        files |= more
-    return hashlib.sha256("".join(_tree(file) for file in sorted(files)).encode()).hexdigest()[:12]
+    return _digest(files(path))
 
 
-def _tree(path: Path) -> str:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(body, list) and body:
-            first = body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = body[1:] or [ast.Pass()]
-    return ast.dump(tree)
+@functools.cache
+def engine() -> dict[str, str]:
+    """Part of the engine, as tables call it -> fingerprint. Parses some 60 files, once a process."""
+    found = {f"harness.{room}": _digest((ROOT / "harness" / room).rglob("*.py")) for room in ROOMS}
+    return found | {"harness.contracts": _digest(ROOT / "harness" / name for name in CONTRACTS)}
 
 
-def _imported(path: Path) -> list[Path]:
-    """The files of the same package that a file imports by the package's name."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    package, names = path.parent.name, set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == package:
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
-            names.add((node.module or "").removeprefix(f"{package}."))
-    files = (path.with_name(f"{name}.py") for name in sorted(names))
-    return [file for file in files if file.is_file() and file != path]
+def files(path: str) -> set[Path]:
+    """A plugin's file, and those that it imports, in turn, of its own package or from beside it."""
+    found = {Path(path)}
+    while more := {file for known in found for file in _imported(known)} - found:
+        found |= more
+    return found
 
 
-def code_versions(specification: Mapping[str, Any]) -> dict[str, str]:
-    """{plugin or "training": fingerprint} of the code behind a run."""
-    return {name: fingerprint(path) for name, path in _files(specification)}
+def _digest(paths: Iterable[Path]) -> str:
+    return hashlib.sha256("\n".join(sorted(map(_code, paths))).encode()).hexdigest()[:12]
 
 
-def _files(specification: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    from harness import registry
+@functools.cache
+def _code(path: Path) -> str:
+    return _text(_parsed(path))
+
+
+def _parsed(path: Path) -> ast.AST:
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # not Python any more: another than what any run was made with
+        return ast.Constant(path.read_bytes())
+
+
+def _text(node: Any) -> str:
+    """A syntax tree as text. What is empty is left out: versions of Python differ in whether they name it."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        body = fields["body"]
+        says = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        fields["body"] = body[1:] if says and isinstance(body[0].value.value, str) else body
+    told = (f"{name}={_text(value)}" for name, value in fields.items() if value is not None and value != [])
+    return f"{type(node).__name__}({','.join(told)})"
+
+
+@functools.cache
+def _imported(path: Path) -> frozenset[Path]:
+    """The files that a file's imports name: of a package that it lies in, or beside it. Nothing is imported."""
+    # In a folder that distributions are installed into, others than its own lie beside a file.
+    beside = not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
+
+    def roots(top: str) -> Iterator[Path]:
+        yield from (folder.parent for folder in path.parents if folder.name == top)
+        if beside and top not in OURS:
+            yield path.parent
+
+    found: set[Path] = set()
+    for node in ast.walk(_parsed(path)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}".lstrip(".") for alias in node.names]
+        for parts in (name.split(".") for name in names):
+            relative = isinstance(node, ast.ImportFrom) and node.level
+            for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
+                for place in (root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)):
+                    found |= {Path(f"{place}.py"), place / "__init__.py"}
+    return frozenset(file for file in found if file.is_file() and file != path)
+
+
+# ---------------------------------------------------------------- of a run
+
+
+def plugins(specification: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]:
+    """The plugins whose code takes part in a run, not counting those in the runs that it starts from."""
     from harness.modeling import combine
-    from harness.training import loop
 
-    yield "training", str(Path(str(loop.__file__)).parent)
+    found: list[tuple[Registry[Any], str]] = []
     if specification.get("student"):
-        yield specification["student"], registry.STUDENTS.origin(specification["student"])
-    for _, name in combine.parse(specification["objective"]) if specification.get("objective") else ():
-        yield name, registry.OBJECTIVES.origin(name)
+        found.append((STUDENTS, specification["student"]))
+    if specification.get("objective"):
+        terms = combine.parse(specification["objective"])
+        found += [(OBJECTIVES, name) for _, name in terms]
+        if specification.get("procedure") == "two_stage" and combine.stage(terms) == "intermediate":
+            found.append((OBJECTIVES, PREDICTION))
+    if isinstance(specification.get("teacher"), dict):
+        found.append((TEACHERS, specification["teacher"]["name"]))
+    return found
+
+
+def outside(specification: Mapping[str, Any]) -> dict[str, str]:
+    """Plugin -> fingerprint, of those that are no part of this distribution: their code belongs to what a run is."""
+    return {
+        f"{registry.kind} {name}": fingerprint(registry.origin(name))
+        for registry, name in plugins(specification)
+        if not registry.ships(name)
+    }
+
+
+def identified(specification: dict[str, Any]) -> dict[str, Any]:
+    """The specification with the code of its plugins, where that belongs to what the run is."""
+    found = outside(specification)
+    return {**specification, "plugins": found} if found else specification
+
+
+def check_plugins(specification: Mapping[str, Any]) -> None:
+    """Raise UserError if a plugin is another than when its run was planned."""
+    planned, found = specification.get("plugins", {}), outside(specification)
+    for name in sorted({*planned, *found}):
+        if planned.get(name) != found.get(name):
+            raise UserError(f"the code of {name} changed since the study was planned; give the command again")
+
+
+def of_run(specification: Mapping[str, Any]) -> dict[str, str]:
+    """{part of the engine or plugin: fingerprint} of the code behind a run."""
+    return engine() | {name: fingerprint(registry.origin(name)) for registry, name in plugins(specification)}
+
+
+def changed(
+    record: Mapping[str, Any], read: Callable[[str], Mapping[str, Any] | None], origins: Mapping[str, str]
+) -> set[str]:
+    """The parts of the engine and the plugins that are others now than when a run, or one it starts from, was made.
+
+    read: the record of a run. origins: plugin -> its file, as a plan has it; of one that is gone nothing is told.
+    """
+    if "code" not in record:  # it failed, or was only counted
+        return set()
+    code = record["code"]
+    files = {name: ROOT / origins[name] for name in code if name in origins}
+    now = engine() | {name: fingerprint(str(path)) for name, path in files.items() if path.is_file()}
+    names = {name for name, version in now.items() if code.get(name) != version}
+    for run in record.get("started_from", {}):
+        before = read(run)
+        names |= set() if before is None else changed(before, read, origins)
+    return names

@@ -21,8 +21,7 @@ from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.ledger import checksums, derive_seed, remove
 from harness.modeling import combine
-from harness.training import inputs, machine, processes
-from harness.training.code_versions import code_versions
+from harness.training import code_versions, inputs, machine, processes
 from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.general import general, masked_teacher
 from harness.training.loop import Clock, Stage, Tell, train
@@ -46,6 +45,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     """
     for path in place.plugins:
         registry.load_file(path)
+    code_versions.check_plugins(specification)
     torch.set_num_threads(specification["settings"].get("threads", 1))
     machine.check_precision(specification["settings"])
     for part in place.run.glob(".*.tmp") if processes.leads() else ():
@@ -79,7 +79,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
         "peak_memory_mib": machine.peak_memory(),
         "device": machine.device().type,
         "versions": machine.versions(),
-        "code": code_versions(specification),
+        "code": code_versions.of_run(specification),
     }, predictions
 
 

@@ -233,7 +233,7 @@ def looked(call: Harness, out: Path) -> list[tuple[str, str]]:
     asked = (("status",), ("report",), ("report", "--format", "json"))
     found = [call(*words, "--study", STUDY, "--out", out) for words in asked]
     assert all(f.returncode == 0 for f in found)
-    assert "cells were made with another version of training" in found[1].stdout
+    assert "cells were made with another version of harness" in found[1].stdout
     return [(f.stdout, f.stderr) for f in found]
 
 

@@ -1,0 +1,82 @@
+"""What other code made is made anew when that is asked for: all of it, once, whatever interrupts it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.ledger import Ledger, checksums, digest, sealed, unsealed
+from harness.search.driver import Driver
+from harness.training.code_versions import engine
+from tests.bench_ledger import AtOnce, Silent
+from tests.search.test_index import CELLS, PLAN, TEACHER
+
+SOME: dict[str, Any] = {**PLAN, "cells": [CELLS[0], CELLS[5], CELLS[17]], "origins": {}}  # grid, TPE, TPE with a pruner
+
+
+class Today(AtOnce):
+    """What it trains has the code of today, and scores otherwise than the code before. It dies after `most` runs."""
+
+    def __init__(self, ledger: Ledger, most: int = 1000, weights: bytes = b"of today"):
+        super().__init__()
+        self.ledger, self.most, self.weights = ledger, most, weights
+        self.trained: list[str] = []
+
+    def next(self) -> tuple[Any, ...]:
+        if len(self.trained) == self.most:
+            raise KeyboardInterrupt
+        kind, run, record, predictions = super().next()
+        self.trained.append(run)
+        record |= {"code": engine(), "selection": 1 - record["selection"]}
+        weights = self.ledger.folder(run) / "weights"
+        if weights.is_dir():
+            (weights / "model.safetensors").write_bytes(self.weights)
+            record["weights"] = checksums(weights)
+        else:
+            made = unsealed((self.ledger.folder(TEACHER) / "record.json").read_bytes())
+            record["started_from"] = {TEACHER: digest(made["weights"])[:16]}
+        return kind, run, record, predictions
+
+
+def driven(out: Path, executor: Any, refresh: bool) -> int:
+    return Driver(SOME, Ledger(out), executor, Silent(), refresh=refresh).run()
+
+
+def test_all_that_other_code_made_is_made_anew_once_however_often_it_is_interrupted(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    before = driven(out, AtOnce(), False) if Ledger(out, create=True) else 0
+    assert before == 16 and driven(out, AtOnce(), False) == 0
+    trained: list[str] = []
+    for most in (1, 4, 5):
+        executor = Today(Ledger(out), most)
+        with pytest.raises(KeyboardInterrupt):
+            driven(out, executor, True)
+        trained += executor.trained
+    executor = Today(Ledger(out))
+    driven(out, executor, True)
+    trained += executor.trained
+    assert len(trained) == len(set(trained)) >= 16 and trained[0] == TEACHER
+    undisturbed = tmp_path / "undisturbed"
+    Ledger(undisturbed, create=True)
+    driven(undisturbed, Today(Ledger(undisturbed)), False)
+    for run in Ledger(undisturbed).runs():
+        assert Ledger(out).read(run) == Ledger(undisturbed).read(run)
+    assert driven(out, AtOnce(), True) == 0
+
+
+@pytest.mark.parametrize(("weights", "students"), [(b"of today", 0), (b"others", 15)])
+def test_what_learned_from_a_teacher_is_made_anew_only_if_that_has_other_weights_now(
+    tmp_path: Path, weights: bytes, students: int
+) -> None:
+    out = tmp_path / "out"
+    driven(out, Today(Ledger(out, create=True)), False)
+    path = out / "ledger" / TEACHER / "record.json"
+    path.write_bytes(sealed({**unsealed(path.read_bytes()), "code": {}}))
+    with suppress(KeyboardInterrupt):  # where the students are up to date, nothing is left to be killed
+        driven(out, executor := Today(Ledger(out), 1, weights), True)
+    assert executor.trained == [TEACHER]
+    assert driven(out, Today(Ledger(out), weights=weights), True) == students
+    assert driven(out, AtOnce(), True) == 0

@@ -1,0 +1,157 @@
+"""Fingerprints of code: what is told in a table, and what is another run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.registry import OBJECTIVES, TEACHERS
+from harness.search.progress import Finished, Progress
+from harness.search.results import older_code
+from harness.training import code_versions
+from harness.training.code_versions import changed, engine, files, fingerprint, of_run
+from tests.conftest import ROOT
+
+CACHED = (code_versions._code, code_versions._imported, engine, fingerprint)
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    """Every fingerprint is taken anew, as by another process."""
+    for cached in CACHED:
+        cached.cache_clear()
+    yield
+    for cached in CACHED:
+        cached.cache_clear()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the engine that a test may edit."""
+    shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_versions, "ROOT", tmp_path)
+    return tmp_path / "harness"
+
+
+EDITS = {
+    "modeling/signals.py": "harness.modeling",
+    "modeling/combine.py": "harness.modeling",
+    "data/encoding.py": "harness.data",
+    "evaluation/metrics.py": "harness.evaluation",
+    "training/loop.py": "harness.training",
+    "contracts.py": "harness.contracts",
+    "hyperparameters.py": "harness.contracts",
+}
+
+
+@pytest.mark.parametrize("file", EDITS)
+def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree: Path, file: str) -> None:
+    record = {"code": engine(), "specification": {}, "status": "finished"}
+    found = Progress(trials=[Finished("run", {}, {}, record)])
+    whole = (tree / file).read_text(encoding="utf-8")
+    sentence = f"1 cell was made with another version of {EDITS[file]}"
+    for text, told in ((f"# a comment\n\n{whole}", []), (whole.replace("return ", "return not ", 1), [sentence])):
+        (tree / file).write_text(text, encoding="utf-8")
+        for cached in CACHED:
+            cached.cache_clear()
+        assert older_code({"origins": {}}, {}.get, [found]) == told
+
+
+def test_records_of_an_older_scheme_are_of_another_version() -> None:
+    old = {"code": {"training": "49b33cd71a6a", "att_kl": "486f1bff99a3"}, "specification": {}}
+    replays = [Progress(trials=[Finished(str(n), {}, {}, old)]) for n in range(2)]
+    plan = {"origins": {"att_kl": "objectives/attention.py"}}
+    assert older_code(plan, {}.get, replays) == ["2 cells were made with another version of att_kl and harness"]
+    assert older_code({}, {}.get, replays) == ["2 cells were made with another version of harness"]
+
+
+HEAD = '"""What it is."""\nimport math\nimport torch\nfrom harness.contracts import Signal\n'
+
+
+def written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+LAYOUTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "beside": ("plugin.py", "import helper", ("helper.py",)),
+    "beside, from": ("plugin.py", "from helper import part", ("helper.py",)),
+    "a package beside": ("plugin.py", "from help.er import part", ("help/__init__.py", "help/er.py")),
+    "in a function": ("plugin.py", "def f():\n    import helper", ("helper.py",)),
+    "a package": ("mine/plugin.py", "from mine.deep.helper import part", ("mine/__init__.py", "mine/deep/helper.py")),
+    "relative": ("mine/deep/plugin.py", "from ..helper import part", ("mine/__init__.py", "mine/helper.py")),
+    "from the package": ("mine/plugin.py", "from . import helper", ("mine/__init__.py", "mine/helper.py")),
+    "a namespace": ("mine/plugin.py", "import mine.helper", ("mine/helper.py",)),
+    "in turn": ("plugin.py", "import first", ("first.py", "helper.py")),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: str) -> None:
+    name, line, beside = LAYOUTS[layout]
+    plugin = written(tmp_path / name, f"{HEAD}{line}\n")
+    for file in beside:
+        written(tmp_path / file, "import helper\n" if file == "first.py" else "part = 1\n")
+    written(tmp_path / "torch.dist" / "other.py", "x = 1\n")
+    written(tmp_path / "harness" / "contracts.py", "x = 1\n")  # as where a plugin lies at the top of a checkout
+    reached = {str(file.relative_to(tmp_path)) for file in files(str(plugin))} - {name, "mine/__init__.py"}
+    assert reached == set(beside) - {"mine/__init__.py"}
+    before = fingerprint(str(plugin))
+    for text, same in (("# a comment\npart  =  1\n", True), ("part = 2\n", False)):
+        written(tmp_path / beside[-1], text)
+        for cached in CACHED:
+            cached.cache_clear()
+        assert (fingerprint(str(plugin)) == before) == same
+
+
+def test_what_others_installed_beside_a_plugin_is_no_part_of_it(tmp_path: Path) -> None:
+    plugin = written(tmp_path / "plugin.py", "import helper\n")
+    written(tmp_path / "helper.py", "part = 1\n")
+    (tmp_path / "numpy-1.0.dist-info").mkdir()
+    assert files(str(plugin)) == {plugin}
+
+
+def test_neither_place_nor_layout_counts_nor_the_version_of_python(tmp_path: Path) -> None:
+    text = HEAD + 'def f(x, *, y: int = 3):\n    """Says."""\n    return [math.pi * x, f"{y:>{x}}", None, ..., b"1"]\n'
+    first = written(tmp_path / "a" / "plugin.py", text)
+    plain = text.replace('    """Says."""\n', "    # says\n").replace('"""What it is."""\n', "")
+    second = written(tmp_path / "b" / "renamed.py", plain.replace(" * x", "  *  x"))
+    # As Python 3.11 gives it; every other must give the same, or a study would be trained again on another machine.
+    assert fingerprint(str(first)) == fingerprint(str(second)) == "8ee901ddadeb"
+
+
+def test_a_plugin_that_is_python_no_more_is_of_another_version(tmp_path: Path) -> None:
+    plugin = written(tmp_path / "plugin.py", "x = 1\n")
+    record = {"code": {**engine(), "mine": fingerprint(str(plugin))}, "specification": {}}
+    assert changed(record, {}.get, {"mine": str(plugin)}) == set()
+    plugin.write_text("def broken(:\n")
+    for cached in CACHED:
+        cached.cache_clear()
+    assert changed(record, {}.get, {"mine": str(plugin)}) == {"mine"}
+    plugin.unlink()  # on another machine: nothing can be told
+    assert changed(record, {}.get, {"mine": str(plugin)}) == set()
+
+
+# ---------------------------------------------------------------- of a run
+
+STUDENT = {"student": "transformer", "objective": "att_kl", "procedure": "two_stage", "teacher": "t" * 16}
+TEACHER = {"kind": "teacher", "teacher": {"name": "embedded", "content": "c"}}
+
+
+def test_a_record_tells_the_code_of_its_plugins() -> None:
+    assert set(of_run(TEACHER)) == {*engine(), "embedded"}
+    code = of_run(STUDENT)
+    assert set(code) == {*engine(), "transformer", "att_kl", "vanilla_kd"}  # the second stage is vanilla KD
+    assert code["att_kl"] == fingerprint(OBJECTIVES.origin("att_kl"))
+
+
+def test_a_student_is_older_if_its_teacher_is() -> None:
+    origins = {"embedded": TEACHERS.origin("embedded")}
+    student = {"code": engine(), "started_from": {"t" * 16: "hash of its weights"}}
+    for version, told in ((fingerprint(origins["embedded"]), set()), ("old", {"embedded"})):
+        teacher = {"code": {**engine(), "embedded": version}}
+        assert changed(student, {"t" * 16: teacher}.get, origins) == told
