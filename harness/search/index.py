@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.ledger import Ledger, read_sealed, write_sealed
 from harness.search.progress import Lookup, Progress, Proposed, Record, curve, progress, prunes
+from harness.search.proposals import spreads
 
 NAME = "ledger.index.json"
 PERIOD = 60.0  # seconds between two writings while runs end
@@ -82,6 +83,7 @@ class Index:
             self._defaults = defaults, json.dumps(defaults)
         # Not canonical JSON: the order of a space's dimensions is that of its grid.
         parts = [cell[name] for name in ("search", "task", "specification", "space", "starts")]
+        parts.append(spreads(cell["space"], cell["trials"]))
         key = hashlib.sha256((json.dumps(parts) + self._defaults[1]).encode()).hexdigest()[:32]
         if key not in self._proposed:
             known = Proposed()

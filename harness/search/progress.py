@@ -92,7 +92,7 @@ def progress(
     for number in range(cell["trials"]):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
-            hyperparameters = propose(cell["search"], cell["space"], number, before)
+            hyperparameters = propose(cell["search"], cell["space"], cell["trials"], number, before)
             if hyperparameters is None:
                 found.wanted_trials = number
                 break

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.ledger import derive_seed
+from harness.ledger import derive_seed, digest
 
 if TYPE_CHECKING:
     import optuna
@@ -30,18 +33,25 @@ def size(space: Space) -> int | None:
     return count
 
 
+def spreads(space: Space, trials: int) -> bool:
+    """True if the space is a grid of more settings than there are trials."""
+    return trials < (size(space) or 0)
+
+
 def propose(
-    cell: str, space: Space, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
+    cell: str, space: Space, trials: int, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
 ) -> dict[str, Any] | None:
-    """The hyperparameters of trial `number` (0-based), or None when a grid is used up.
+    """The hyperparameters of trial `number` (0-based) of `trials`, or None when a grid is used up.
 
     before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. A grid is walked
-    in its declared order, the last dimension fastest. Otherwise Optuna's TPE proposes, seeded by cell and number, so
-    that the proposal does not depend on when, where or in how many sessions the earlier trials ran.
+    in its declared order, the last dimension fastest, or where it has more settings than there are trials, as
+    `_spread` says. Otherwise Optuna's TPE proposes, seeded by cell and number, so that the proposal does not depend on
+    when, where or in how many sessions the earlier trials ran.
     """
     if is_grid(space):
-        grid = list(itertools.product(*space.values()))
-        return dict(zip(space, grid[number], strict=True)) if number < len(grid) else None
+        names = json.dumps([[name.rpartition(".")[2], values] for name, values in space.items()])
+        walk = _spread(names) if spreads(space, trials) else list(itertools.product(*space.values()))
+        return dict(zip(space, walk[number], strict=True)) if number < len(walk) else None
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -51,6 +61,24 @@ def propose(
         study.add_trial(frozen(space, hyperparameters, score))
     trial = study.ask(distributions(space))
     return {name: trial.params[name] for name in space}
+
+
+@functools.cache
+def _spread(grid: str) -> list[tuple[Any, ...]]:
+    """All settings of a grid such that any first few are spread over it: the same for all cells, whatever the budget.
+
+    The declared first is the first; then always the one whose values were tried least so far, of equals the one that a
+    hash of the grid and the setting puts first. grid: JSON of (name without whose it is, values) for each dimension.
+    """
+    left = list(itertools.product(*(values for _, values in json.loads(grid))))
+    walk, tried = [], Counter[tuple[int, Any]]()
+    chance = {setting: digest([grid, setting]) for setting in left}
+    while left:
+        least = min(left, key=lambda s: (sum(tried[at] for at in enumerate(s)), chance[s])) if walk else left[0]
+        left.remove(least)
+        walk.append(least)
+        tried.update(enumerate(least))
+    return walk
 
 
 def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistribution]:

@@ -154,7 +154,8 @@ def budget(plan: Plan) -> str:
     budgets = sorted({min(cell["trials"], size(cell["space"]) or cell["trials"]) for cell in cells})
     trials = budgets[-1]
     over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
-    how = f"of a grid of {count}" if is_grid(space) else "proposed by TPE"
+    grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
+    how = grid if is_grid(space) else "proposed by TPE"
     number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
     searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
     same = "the same for every cell"

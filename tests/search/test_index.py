@@ -276,7 +276,7 @@ def test_what_is_known_is_not_proposed_again(out: Path, monkeypatch: pytest.Monk
     proposed: list[int] = []
 
     def counted(*arguments: Any) -> Any:
-        proposed.append(arguments[2])
+        proposed.append(arguments[3])
         return proposals.propose(*arguments)
 
     last = last_of(out, 5)
@@ -313,6 +313,7 @@ OTHERS: list[tuple[int, dict[str, Any]]] = [
     (0, {"space": {**GRID, "warmup_ratio": [0.1, 0.3]}}),
     (0, {"specification": {**CELLS[0]["specification"], "objective": "cosine"}}),
     (0, {"starts": ["one", "two"]}),
+    (0, {"trials": 3}),  # of a grid of four
     (5, {"search": "another"}),  # the seed of Optuna's proposals
 ]
 
@@ -331,7 +332,7 @@ def test_other_defaults_are_other_runs(out: Path) -> None:
     assert index.progress(CELLS[0], defaults).missing and not index.progress(CELLS[0], DEFAULTS).missing
 
 
-def quick(search: str, space: Any, number: int, before: Any) -> dict[str, Any] | None:
+def quick(search: str, space: Any, trials: int, number: int, before: Any) -> dict[str, Any] | None:
     """A proposal that depends on all scores before, as Optuna's do, at no cost."""
     return {"x": digest([search, number, before])} if number < 5 else None
 

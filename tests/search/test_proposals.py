@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from harness.ledger import identity
@@ -13,13 +14,34 @@ TPE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True, "whole": False}
 
 
 def test_a_grid_is_walked_in_order_once() -> None:
-    found = [propose("cell", GRID, n, []) for n in range(7)]
+    found = [propose("cell", GRID, 6, n, []) for n in range(7)]
     assert found[:3] == [{"learning_rate": 1e-3, "batch_size": b} for b in (16, 32, 64)]
     assert found[5] == {"learning_rate": 5e-4, "batch_size": 64} and found[6] is None and size(GRID) == 6
 
 
+def walked(space: dict[str, Any], trials: int) -> list[dict[str, Any]]:
+    return [propose("cell", space, trials, number, []) or {} for number in range(trials)]
+
+
+def test_fewer_trials_than_settings_are_spread_over_the_grid() -> None:
+    space = {"hybrid.pair_encoding": ["diffcat", "joint"], "hybrid.head": ["mlp", "linear", "cnn", "bilstm"]}
+    space |= {"learning_rate": [1e-2, 5e-3]}
+    walk = walked(space, 15)
+    assert walk[0] == {"hybrid.pair_encoding": "diffcat", "hybrid.head": "mlp", "learning_rate": 1e-2}
+    for few in range(1, 15):  # what a larger budget tries first is what a smaller one tried
+        assert walked(space, few) == walk[:few] != walked(space, 16)[:few] or few == 1
+        assert propose("another", space, few, few - 1, []) == walk[few - 1]
+    for name, values in space.items():  # all values of a dimension, and each as often
+        for few in (4, 8):
+            tried = Counter(setting[name] for setting in walk[:few])
+            assert set(tried.values()) == {few // len(values)}, (name, tried)
+    cmow = {name.replace("hybrid", "cmow"): values for name, values in space.items()}
+    assert [[*setting.values()] for setting in walked(cmow, 4)] == [[*setting.values()] for setting in walk[:4]]
+    assert len({str(setting) for setting in walk}) == 15 and walked(space, 16)[1]["learning_rate"] == 5e-3
+
+
 def test_no_search_is_a_grid_of_one() -> None:
-    assert propose("cell", {}, 0, []) == {} and propose("cell", {}, 1, []) is None
+    assert propose("cell", {}, 1, 0, []) == {} and propose("cell", {}, 2, 1, []) is None
 
 
 def _score(hyperparameters: dict[str, Any]) -> float:
@@ -28,7 +50,7 @@ def _score(hyperparameters: dict[str, Any]) -> float:
 
 def _search(cell: str, count: int, before: list[Any]) -> list[Any]:
     for number in range(len(before), count):
-        proposed = propose(cell, TPE, number, before)
+        proposed = propose(cell, TPE, count, number, before)
         assert proposed is not None
         before = [*before, (proposed, _score(proposed))]
     return before
@@ -43,12 +65,12 @@ def test_resuming_proposes_what_an_uninterrupted_search_proposes() -> None:
 
 def test_tpe_learns_from_the_trials_before() -> None:
     before = _search("cell", 10, [])
-    assert propose("cell", TPE, 10, [(p, -s) for p, s in before]) != propose("cell", TPE, 10, before)
+    assert propose("cell", TPE, 11, 10, [(p, -s) for p, s in before]) != propose("cell", TPE, 11, 10, before)
 
 
 def test_a_failed_trial_is_told_as_failed() -> None:
-    proposed = propose("cell", TPE, 0, [])
-    assert proposed is not None and propose("cell", TPE, 1, [(proposed, None)]) is not None
+    proposed = propose("cell", TPE, 2, 0, [])
+    assert proposed is not None and propose("cell", TPE, 2, 1, [(proposed, None)]) is not None
 
 
 # ---------------------------------------------------------------- progress
@@ -88,9 +110,9 @@ def _run_to_the_end(cell: dict[str, Any], records: dict[str, Any], most: int = 1
 
 def test_trials_run_one_after_another_then_the_best_setting_over_the_seeds() -> None:
     records: dict[str, Any] = {}
-    ran = _run_to_the_end(_cell(trials=3, seeds=3), records)
-    assert [s["seed"] for s in ran] == [0, 0, 0, 1, 2]
-    found = progress(_cell(3, 3), {}, records.get)
+    ran = _run_to_the_end(_cell(trials=6, seeds=3), records)
+    assert [s["seed"] for s in ran] == [0, 0, 0, 0, 0, 0, 1, 2]
+    found = progress(_cell(6, 3), {}, records.get)
     assert found.best is not None and found.best.hyperparameters == {"learning_rate": 1e-3, "batch_size": 64}
     assert [f.specification["seed"] for f in found.seeds] == [0, 1, 2] and not found.missing
 
@@ -103,6 +125,14 @@ def test_asking_for_more_trials_keeps_those_made() -> None:
     assert first + more == at_once
 
 
+def test_a_budget_for_the_whole_grid_trains_only_what_a_smaller_one_left() -> None:
+    records: dict[str, Any] = {}
+    _run_to_the_end(_cell(trials=4, seeds=1), records)
+    assert len(_run_to_the_end(_cell(trials=6, seeds=1), records)) == 2
+    trials = progress(_cell(6, 1), {}, records.get).trials
+    assert [list(t.hyperparameters.values()) for t in trials] == [[r, b] for r in (1e-3, 5e-4) for b in (16, 32, 64)]
+
+
 def test_a_grid_smaller_than_the_budget_ends_the_search() -> None:
     found = progress(_cell(trials=50, seeds=1), {}, {}.get)
     assert found.wanted_trials == 50
@@ -112,7 +142,7 @@ def test_a_grid_smaller_than_the_budget_ends_the_search() -> None:
 
 
 def test_failed_trials_never_win_and_equal_scores_take_the_earliest() -> None:
-    cell = _cell(trials=2, seeds=1)
+    cell = _cell(trials=2, seeds=1) | {"space": {"learning_rate": [1e-3], "batch_size": [16, 32]}}
     first = progress(cell, {}, {}.get).missing[0]
     records: dict[str, Any] = {identity(first, {}): {"status": "failed", "error": "nan", "selection": None}}
     _run_to_the_end(cell, records)

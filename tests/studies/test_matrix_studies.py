@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.search.plan import resolve
+from harness.search.proposals import propose
+from harness.search.request import Request
 from tests.conftest import Harness
 
 SIZES = ("student.matrix_size=4", "student.vector_size=16", "max_length=16")
@@ -37,6 +40,20 @@ def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(study: A
     runs = [r["specification"] for r in records(tmp_path / "out") if r["specification"]["kind"] == "student"]
     encodings = sorted((run["task"], run["settings"]["hybrid.pair_encoding"]) for run in runs)
     assert encodings == [("mrpc", "diffcat"), ("mrpc", "joint"), ("sst2", "joint")]
+
+
+@pytest.mark.parametrize(("profile", "task"), [("quick", "paraphrase"), ("small", "mrpc")])
+def test_the_search_tries_joint_encoding_and_every_head_in_a_few_trials(profile: str, task: str) -> None:
+    plan = resolve(Request("matrix_search", profile, tasks=[task]), lenient=True)
+    tried = set()
+    for cell in plan["cells"]:
+        own = cell["student"]
+        walk = [propose("", cell["space"], cell["trials"], number, []) or {} for number in range(cell["trials"])]
+        assert {s[f"{own}.pair_encoding"] for s in walk} == {"diffcat", "joint"}
+        assert {s[f"{own}.head"] for s in walk} == {"mlp", "linear", "cnn", "bilstm"}
+        assert {s["learning_rate"] for s in walk} == set(cell["space"]["learning_rate"])
+        tried.add(str([[*setting.values()] for setting in walk]))
+    assert len(tried) == 1  # the same settings of every student and start
 
 
 def test_a_setting_that_rows_differ_in_is_not_to_be_set(call: Harness, tmp_path: Path) -> None:
