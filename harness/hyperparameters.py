@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UserError
 
 LARGEST = 10**9  # of whole numbers that declare no bound of their own: beyond it a number is a slip
+
+
+def complement(value: float) -> float:
+    """One minus the value; rounded, so that 0.3 and 0.7 give each other."""
+    return round(1.0 - value, 15)
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,9 @@ class Hyperparameter:
 
     low and high bound numbers (inclusive); choices lists the values of anything else. log says that a search draws
     on a logarithmic scale. A default, once released, never changes: run identities are differences from defaults.
+
+    alias: the name that it was released with, where a better one was found since: records and identities keep it, and
+    it may still be typed. complement: under that name it is one minus the value.
     """
 
     default: Any
@@ -24,6 +32,20 @@ class Hyperparameter:
     high: float | None = None
     log: bool = False
     choices: tuple[Any, ...] = ()
+    alias: str = ""
+    complement: bool = False
+
+    def other(self, value: Any) -> Any:
+        """The value under the other name."""
+        return complement(value) if self.complement else value
+
+    def recorded(self, name: str) -> Hyperparameter:
+        """The same under the name that records have; its alias is then `name`, by which people know it."""
+        if not self.alias:
+            return self
+        low, high = (None if bound is None else self.other(bound) for bound in (self.low, self.high))
+        low, high = (high, low) if self.complement else (low, high)
+        return replace(self, default=self.other(self.default), low=low, high=high, alias=name)
 
     def check(self, name: str, value: Any) -> Any:
         """The value as the default's type. Raises UserError on a wrong type or a value out of range."""

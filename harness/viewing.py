@@ -242,6 +242,8 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
     if cell["refused"]:
         tell(f"impossible: {cell['refused']}")
         return
+    from harness.search.results import as_known
+
     found = Index(ledger).progress(cell, plan["defaults"], ledger.read)
     tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
     protocol = cell["specification"]["settings"].get("protocol")
@@ -251,7 +253,7 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
     for number, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
-        tell(f"  trial {number}: run {trial.run}, {trial.hyperparameters}, {what}{mark}")
+        tell(f"  trial {number}: run {trial.run}, {as_known(plan, trial.hyperparameters)}, {what}{mark}")
     for one in found.seeds:
         what = (
             f"failed: {one.record['error']}"

@@ -14,12 +14,13 @@ from harness.registry import objective
     "mlm_kd",
     needs={Signal.MLM_LOGITS},
     hyperparameters={
-        "alpha": Hyperparameter(0.5, low=0.0, high=1.0),  # the weight of the cross-entropy with the masked tokens
+        # The rest is that of the cross-entropy with the masked tokens, which the alpha of records weighs.
+        "soft_weight": Hyperparameter(0.5, low=0.0, high=1.0, alias="alpha", complement=True),
         "temperature": Hyperparameter(1.0, low=1.0, high=10.0, log=True),
     },
 )
-def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, alpha: float, temperature: float) -> Tensor:
-    """alpha CE(y, z_S) + (1 - alpha) T^2 KL(softmax(z_T / T) || softmax(z_S / T)), means over the predicted tokens.
+def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, soft_weight: float, temperature: float) -> Tensor:
+    """(1 - w) CE(y, z_S) + w T^2 KL(softmax(z_T / T) || softmax(z_S / T)), w the soft weight, means over the tokens.
 
     galke2022, sections III-B and IV-A: equal weights, no next-sentence prediction. y: the tokens that were masked.
     """
@@ -29,7 +30,7 @@ def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, alpha: float, te
     soft = F.kl_div(
         (ours / temperature).log_softmax(-1), (theirs / temperature).log_softmax(-1), log_target=True, reduction="sum"
     )
-    return alpha * hard + (1 - alpha) * temperature**2 * soft / len(targets)
+    return (1 - soft_weight) * hard + soft_weight * temperature**2 * soft / len(targets)
 
 
 @objective("mlm", needs={Signal.MLM_LOGITS})

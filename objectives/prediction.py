@@ -46,19 +46,22 @@ class LabelsOnly(Objective):
     stage="prediction",
     hyperparameters={
         "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True),
-        "alpha": Hyperparameter(0.5, low=0.0, high=1.0),  # the weight of the soft loss
+        "soft_weight": Hyperparameter(0.5, low=0.0, high=1.0, alias="alpha"),  # the rest is the labels'
     },
 )
 class VanillaKD(_LogitMatching):
-    """alpha T^2 CE(softmax(z_T / T), softmax(z_S / T)) + (1 - alpha) label loss, means over the batch.
+    """w T^2 CE(softmax(z_T / T), softmax(z_S / T)) + (1 - w) label loss, w the soft weight, means over the batch.
 
-    Hinton et al. (2015), section 2; wang2023, section 3. T^2 keeps the soft gradient's size whatever T. A score has
-    no softmax: where C = 1 the soft loss is the squared distance of the scores, and the temperature cannot act.
+    Hinton et al. (2015), section 2; wang2023, section 3, whose alpha is w. T^2 keeps the soft gradient's size whatever
+    T. A score has no softmax: where C = 1 the soft loss is the squared distance of the scores, and the temperature
+    cannot act.
     """
 
-    def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, *, temperature: float, alpha: float):
+    def __init__(
+        self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, *, temperature: float, soft_weight: float
+    ):
         super().__init__(student, teacher, layers)
-        self.temperature, self.alpha = temperature, alpha
+        self.temperature, self.soft_weight = temperature, soft_weight
 
     @classmethod
     def idle(cls, task: Task) -> frozenset[str]:
@@ -72,7 +75,7 @@ class VanillaKD(_LogitMatching):
             soft = self.temperature**2 * F.cross_entropy(
                 ours / self.temperature, (theirs / self.temperature).softmax(-1)
             )
-        return self.alpha * soft + (1 - self.alpha) * label_loss(ours, batch.labels)
+        return self.soft_weight * soft + (1 - self.soft_weight) * label_loss(ours, batch.labels)
 
 
 @objective("logit_mse", needs={Signal.LOGITS}, stage="prediction")

@@ -94,7 +94,7 @@ study(
             *_further(
                 "soft_loss",
                 "Only soft loss",
-                {"vanilla_kd.alpha": 1.0},
+                {"vanilla_kd.soft_weight": 1.0},
                 "the teacher's signal alone, on the best configuration of each task (Table VII)",
             ),
             *_further(

@@ -2,7 +2,7 @@
 
 The paper's text has lost its numbers; temperature 1, equal weights and the classes of STS-B are those of the released
 implementation, the learning rates those of Table VI. Epochs, patience and the number of runs are known from neither:
-20 epochs, patience 5 and 3 seeds are ours. Our `vanilla_kd.alpha` weighs the soft loss: "only soft loss" is 1.
+20 epochs, patience 5 and 3 seeds are ours. "Only soft loss" is a `vanilla_kd.soft_weight` of 1.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Any, cast
@@ -74,17 +75,49 @@ def compares_layers(expression: str) -> bool:
 
 
 def declared(terms: Terms) -> dict[str, Hyperparameter]:
-    """Every term's hyperparameters as "objective.setting"."""
+    """Every term's hyperparameters as "objective.setting", as records name them."""
     return {
-        f"{name}.{setting}": hyperparameter
+        _recorded_name(name, setting): hyperparameter.recorded(f"{name}.{setting}")
         for _, name in terms
         for setting, hyperparameter in OBJECTIVES.get(name).hyperparameters.items()
     }
 
 
+def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as records have them: one that people know by another name has the name it was released with.
+
+    A list of values stays one, and a range is turned round with its value. Raises UserError for a value that cannot be,
+    and where a setting is given by both of its names.
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        name, _, setting = key.partition(".")
+        known = OBJECTIVES.get(name).hyperparameters if name in OBJECTIVES.names() else {}
+        if setting in known and known[setting].alias:
+            alias = _recorded_name(name, setting)
+            if alias in settings:
+                raise UserError(f"{key} and {alias} are two names of one setting: give one of them")
+            found[alias] = _under_alias(known[setting], key, value)
+        else:
+            found[key] = value
+    return found
+
+
+def _under_alias(known: Hyperparameter, key: str, value: Any) -> Any:
+    if isinstance(value, Hyperparameter):
+        return replace(value, alias=known.alias, complement=known.complement).recorded(key)
+    if isinstance(value, (list, tuple)):
+        return tuple(known.other(known.check(key, one)) for one in value)
+    return known.other(known.check(key, value))
+
+
 def idle(terms: Terms, task: Task) -> set[str]:
-    """The terms' settings, as "objective.setting", that have no effect on the task."""
-    return {f"{name}.{setting}" for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
+    """The terms' settings, as records name them, that have no effect on the task."""
+    return {_recorded_name(name, setting) for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
+
+
+def _recorded_name(name: str, setting: str) -> str:
+    return f"{name}.{OBJECTIVES.get(name).hyperparameters[setting].alias or setting}"
 
 
 def refuse(terms: Terms, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
@@ -101,7 +134,7 @@ def wants(terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap
 class Sum(nn.Module):
     """The weighted sum of objectives, as one module to train and to checkpoint.
 
-    hyperparameters are "objective.setting" of the terms, already checked; what is missing takes its default.
+    hyperparameters are the terms' settings as records name them, already checked; what is missing takes its default.
     """
 
     def __init__(
@@ -113,10 +146,10 @@ class Sum(nn.Module):
         self.objectives = nn.ModuleList()  # a ModuleDict would not take an objective called "values"
         for _, name in terms:
             kind = OBJECTIVES.get(name)
-            settings = {
-                setting: hyperparameters.get(f"{name}.{setting}", hyperparameter.default)
-                for setting, hyperparameter in kind.hyperparameters.items()
-            }
+            settings = {setting: hyperparameter.default for setting, hyperparameter in kind.hyperparameters.items()}
+            for setting, hyperparameter in kind.hyperparameters.items():
+                if (key := _recorded_name(name, setting)) in hyperparameters:
+                    settings[setting] = hyperparameter.other(hyperparameters[key])
             self.objectives.append(kind(student, teacher, layers, **settings))
 
     def wants(self) -> tuple[Want, Want]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.contracts import Row, Task, Want
+from harness.contracts import Hyperparameter, Row, Task, Want
 from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.making import Making
@@ -48,7 +48,8 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         registry.STUDENTS.get(name)
     trained = [row for row in rows if not (row.checkpoint or row.teacher or row.improves)]
     students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
-    defaults = _check_settings(asked, rows, students)
+    known = _check_settings(asked, rows, students)
+    defaults = {name: h.default for name, h in known.items()}
     making = Making(asked.teacher, asked.profile, asked.overrides, asked.contents, defaults)
     cells = Cells(asked, making, tasks, checkpoints, defaults)
     for row in rows:
@@ -65,7 +66,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     if not (acting or lenient):
         raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0]['refused']}")
     for key in sorted(set(asked.overrides) - cells.used - making.used if acting else ()):
-        raise UserError(f"setting {key!r} has no effect: no selected cell uses it")
+        raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
     if request.corpus and "corpus" not in asked.contents.read():
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
     return {
@@ -87,6 +88,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         "examples": {} if asked.measured else {task.name: asked.contents.examples(task) for task in tasks},
         "rows": [dataclasses.asdict(row) for row in rows],
         "defaults": defaults,
+        "shown": {name: [h.alias, h.complement] for name, h in known.items() if h.alias},
         "first": making.first,
         "teachers": teachers,
         "outputs": _outputs(cells.wants, cells.jointly.wants),
@@ -127,8 +129,8 @@ def _origins(specifications: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Any]:
-    """Refuse overrides that nothing declares or that rows fix; the default of every setting there is."""
+def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Hyperparameter]:
+    """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
     from harness.search.choices import declared_by, own_name
 
     known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
@@ -146,12 +148,13 @@ def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) 
         ways = {own_name(student, key) for key in row.settings for student in (None, *asked.students_of(row))}
         for key in sorted(ways & set(asked.overrides)):
             names = " ".join(r.name for r in rows[:3])
-            raise UserError(f"{key} is what rows of {asked.study.name} differ in: choose by --objectives {names}")
+            what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
+            raise UserError(f"{what}: choose by --objectives {names}")
     for key, value in asked.overrides.items():
         checked = merging.check(key, value, known | own)
         if key.rpartition(".")[2] == "max_length" and not asked.measured and checked > (limit := _positions(asked)):
             raise UserError(f"{key} must be at most {limit}, the tokens that teacher {asked.label} reads, not {value}")
-    return {name: h.default for name, h in (MASKING | TRAINING | own).items()}
+    return MASKING | TRAINING | own
 
 
 def _positions(asked: Asked) -> float:

@@ -71,7 +71,8 @@ def _spread(grid: str) -> list[tuple[Any, ...]]:
     hash of the grid and the setting puts first. grid: JSON of (name without whose it is, values) for each dimension.
     """
     left = list(itertools.product(*(values for _, values in json.loads(grid))))
-    walk, tried = [], Counter[tuple[int, Any]]()
+    walk: list[tuple[Any, ...]] = []
+    tried: Counter[tuple[int, Any]] = Counter()
     chance = {setting: digest([grid, setting]) for setting in left}
     while left:
         least = min(left, key=lambda s: (sum(tried[at] for at in enumerate(s)), chance[s])) if walk else left[0]

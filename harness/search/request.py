@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +73,18 @@ class Asked:
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
         from harness.data.tasks import get_task
+        from harness.modeling import combine
 
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
         self.request = request
         self.study: Study = registry.STUDIES.get(request.study)
-        self.profile: Profile = self.study.profile(request.profile)
+        self.profile = _recorded(self.study.profile(request.profile))
         self.measured = self.study.procedure in MEASURED
-        self.overrides = merging.parse_set(request.overrides)
+        typed = merging.parse_set(request.overrides)
+        self.overrides = combine.recorded(typed)
+        self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
         name, _, argument = (request.teacher or self.profile.teacher).partition(":")
         if name not in registry.TEACHERS.names():
             name, argument = "huggingface", request.teacher or self.profile.teacher
@@ -154,7 +157,8 @@ class Asked:
     def rows(self, checkpoints: dict[str, str]) -> list[Row]:
         from harness.modeling import combine
 
-        known = {row.name: row for row in self.study.rows if not row.checkpoint or row.name in checkpoints}
+        declared = [replace(row, settings=combine.recorded(row.settings)) for row in self.study.rows]
+        known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
         known |= {
             name: Row(name, "labels_only", name, checkpoint=model)
             for name, model in checkpoints.items()
@@ -176,6 +180,18 @@ class Asked:
                 raise UserError(f"--objectives names {asked_as[which]} twice, the second time as {asked}: give it once")
             rows[row.name] = row
         return list(({name: known[name] for name in checkpoints} | rows).values())
+
+
+def _recorded(profile: Profile) -> Profile:
+    """The profile with all its settings as records name them."""
+    from harness.modeling import combine
+
+    return replace(
+        profile,
+        settings=combine.recorded(profile.settings),
+        task_settings={task: combine.recorded(settings) for task, settings in profile.task_settings.items()},
+        search=combine.recorded(profile.search),
+    )
 
 
 def _canonical(combine: Any, asked: str, known: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
+from harness.hyperparameters import complement
 from harness.ledger import Ledger, digest
 from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
@@ -56,21 +57,41 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
         if cell["refused"]:
             results.append(CellResult(**common))
             continue
-        seeds = [f for f in found.seeds if f.score is not None]
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
         failures |= _failed_first(plan, ledger, cell["after"])
         distilled = _distilled(plan, ledger, cell["after"])
+        seeds, trials = (
+            tuple(_result(plan, f, cell["task"], distilled, ledger) for f in runs if f.score is not None)
+            for runs in (found.seeds, found.trials)
+        )
         results.append(
             CellResult(
                 **common,
-                seeds=tuple(_result(f, cell["task"], distilled, ledger) for f in seeds),
-                trials=tuple(_result(f, cell["task"], distilled, ledger) for f in found.trials if f.score is not None),
+                seeds=seeds,
+                trials=trials,
                 wanted_seeds=cell["seeds"],
                 wanted_trials=found.wanted_trials,
                 failures=failures,
             )
         )
     return results
+
+
+def as_known(plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, or the dimensions of a space, by the names that people know where records have older ones."""
+    found = {}
+    for key, value in settings.items():
+        name, complements = plan.get("shown", {}).get(key, (key, False))
+        found[name] = _complement(value) if complements else value
+    return found
+
+
+def _complement(value: Any) -> Any:
+    if isinstance(value, list):
+        return [complement(one) for one in value]
+    if isinstance(value, Mapping):
+        return {**value, "low": complement(value["high"]), "high": complement(value["low"])}
+    return complement(value)
 
 
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
@@ -82,12 +103,12 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
     return {}
 
 
-def _result(finished: Finished, task: str, distilled: Mapping[str, float], ledger: Ledger) -> RunResult:
+def _result(plan: Plan, finished: Finished, task: str, distilled: Mapping[str, float], ledger: Ledger) -> RunResult:
     record = {**finished.record, "predictions": _Predictions(ledger, finished.run, task)}
     return RunResult(
         finished.run,
         finished.specification["seed"],
-        finished.hyperparameters,
+        as_known(plan, finished.hyperparameters),
         {**distilled, **finished.record["metrics"]},
         float(finished.record["selection"]),
         record,
@@ -148,7 +169,7 @@ def budget(plan: Plan) -> str:
     if _measures(plan):
         return ""
     cells = _cells(plan)
-    spaces = [{_shared_name(cell, name): values for name, values in cell["space"].items()} for cell in cells]
+    spaces = [{_shared_name(c, name): v for name, v in as_known(plan, c["space"]).items()} for c in cells]
     space = max(spaces, key=len)
     seeds, count = cells[0]["seeds"], size(space)
     budgets = sorted({min(cell["trials"], size(cell["space"]) or cell["trials"]) for cell in cells})
@@ -175,14 +196,14 @@ def recipe(plan: Plan) -> str:
     if _measures(plan):
         return ""
     rows = {row["name"]: row for row in plan["rows"]}
-    searched = {_shared_name(cell, name) for cell in _cells(plan) for name in cell["space"]}
+    searched = {_shared_name(cell, name) for cell in _cells(plan) for name in as_known(plan, cell["space"])}
     values: dict[str, list[tuple[Plan, Any]]] = {}
     for cell in _cells(plan):
-        settings, row = cell["specification"]["settings"], rows[cell["row"]]
+        settings, row = as_known(plan, cell["specification"]["settings"]), rows[cell["row"]]
         for key, value in settings.items():
             name = _shared_name(cell, key)
             idle = key.startswith("augmentation") and settings["augmentation"] == "none"
-            elsewhere = name in searched or name in row["settings"] or key in ("protocol", "cache_gib")
+            elsewhere = name in searched or name in as_known(plan, row["settings"]) or key in ("protocol", "cache_gib")
             if not (idle or elsewhere or (name == "epochs" and row["equal_epochs"])):
                 values.setdefault(name, []).append((cell, value))
     shared = [f"{name} {_number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
@@ -218,7 +239,8 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     for first in plan["first"].values():
         specification = first["specification"]
         if specification["kind"] == "multi_task":  # one for each seed
-            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(specification["settings"].items()))
+            found = as_known(plan, specification["settings"])
+            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()))
             said[
                 f"Joint distillation of {specification['student']} by {specification['objective']}, init "
                 f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."
@@ -226,7 +248,7 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
     for specification in (first["specification"] for first in plan["first"].values()):
         if specification["kind"] == "general":
-            found = specification["settings"]
+            found = as_known(plan, specification["settings"])
             settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
             key = specification["student"], specification["init"], settings
             alike.setdefault(key, {})[specification["objective"]] = None

@@ -42,8 +42,9 @@ def check_plain(overrides: Mapping[str, str]) -> None:
 def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
     """The value in its declared type. Raises UserError for an unknown key, a wrong type or a value out of range."""
     if key not in declared:
-        qualified = [name for name in declared if name.rpartition(".")[2] == key]
-        hint = f"did you mean {' or '.join(qualified)}?" if qualified else near(key, declared)
+        names = [hyperparameter.alias or name for name, hyperparameter in declared.items()]
+        qualified = [name for name in names if name.rpartition(".")[2] == key]
+        hint = f"did you mean {' or '.join(qualified)}?" if qualified else near(key, names)
         raise UserError(f"unknown setting {key!r}: {hint}")
     return declared[key].check(key, value)
 

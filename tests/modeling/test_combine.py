@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts import Outputs, Want
+from harness.contracts import Hyperparameter, Outputs, Want
 from harness.errors import UserError
-from harness.modeling.combine import Sum, canonical, declared, parse, refuse, stage, wants
+from harness.modeling.combine import Sum, canonical, declared, parse, recorded, refuse, stage, wants
 from harness.registry import OBJECTIVES
 from tests.objectives.builders import (
     CLASSES,
@@ -147,7 +147,30 @@ def test_stage_is_that_of_all_terms_or_mixed() -> None:
 def test_declared_hyperparameters_carry_their_objectives_name() -> None:
     found = declared(parse("att_kl+vanilla_kd"))
     assert set(found) == {"vanilla_kd.temperature", "vanilla_kd.alpha"}
-    assert found["vanilla_kd.alpha"].default == 0.5
+    assert found["vanilla_kd.alpha"].default == 0.5  # as records have called it since its release
+
+
+def test_a_setting_has_the_name_it_was_released_with_in_records_and_another_for_people() -> None:
+    given = {"vanilla_kd.soft_weight": "0.3", "mlm_kd.soft_weight": 0.7, "epochs": 2, "hybrid.head": "mlp"}
+    assert recorded(given) == {"vanilla_kd.alpha": 0.3, "mlm_kd.alpha": 0.3, "epochs": 2, "hybrid.head": "mlp"}
+    assert recorded({"mlm_kd.alpha": "0.7", "att_kl.x": 1}) == {"mlm_kd.alpha": "0.7", "att_kl.x": 1}
+    few, low = Hyperparameter(0.5, low=0.2, high=0.4), Hyperparameter(0.5, low=0.0)
+    assert recorded({"mlm_kd.soft_weight": (0.1, 0.5)}) == {"mlm_kd.alpha": (0.9, 0.5)}
+    for name, bounds in (("vanilla_kd", (0.2, 0.4)), ("mlm_kd", (0.6, 0.8))):
+        space = recorded({f"{name}.soft_weight": few})[f"{name}.alpha"]
+        assert (space.low, space.high) == bounds
+    assert recorded({"mlm_kd.soft_weight": low})["mlm_kd.alpha"].high == 1.0
+    for both in (("mlm_kd.alpha", "mlm_kd.soft_weight"), ("mlm_kd.soft_weight", "mlm_kd.alpha")):
+        with pytest.raises(UserError, match=r"mlm_kd\.soft_weight and mlm_kd\.alpha are two names of one setting"):
+            recorded(dict.fromkeys(both, 0.5))
+    with pytest.raises(UserError, match=r"mlm_kd\.soft_weight must be between 0.0 and 1.0"):
+        recorded({"mlm_kd.soft_weight": "1.5"})
+
+
+def test_both_names_give_the_very_same_objective() -> None:
+    for name, alpha, weight in (("vanilla_kd", 0.3, 0.3), ("mlm_kd", 0.3, 0.7)):
+        kind = Sum(parse(name), STUDENT, TEACHER, LAYERS, {f"{name}.alpha": alpha}).objectives[0]
+        assert weight in (getattr(kind, "soft_weight", None), getattr(kind, "keywords", {}).get("soft_weight"))
 
 
 def test_one_terms_refusal_refuses_the_sum() -> None:

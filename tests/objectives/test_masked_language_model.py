@@ -38,10 +38,10 @@ SOFT = (
 ) / 2
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.5, 1.0])
-def test_golden_value(alpha: float) -> None:
-    expected = alpha * HARD + (1 - alpha) * SOFT
-    assert loss(outputs(OURS), outputs(THEIRS), alpha=alpha) == pytest.approx(expected, rel=1e-12)
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
+def test_golden_value(weight: float) -> None:
+    expected = (1 - weight) * HARD + weight * SOFT
+    assert loss(outputs(OURS), outputs(THEIRS), soft_weight=weight) == pytest.approx(expected, rel=1e-12)
 
 
 def test_weights_are_equal_and_the_temperature_one_unless_given() -> None:
@@ -57,29 +57,29 @@ def test_temperature_by_hand() -> None:
 
     pairs = ((soft([2, 2, 4]), soft([1, 2, 5])), (soft([6, 3, 1]), soft([3, 1, 1])))
     expected = sum(p * log(p / q) for theirs, ours in pairs for p, q in zip(theirs, ours, strict=True)) / 2
-    found = loss(outputs(OURS), outputs(THEIRS), alpha=0.0, temperature=2.0)
+    found = loss(outputs(OURS), outputs(THEIRS), soft_weight=1.0, temperature=2.0)
     assert found == pytest.approx(4 * expected, rel=1e-12)
-    hard = loss(outputs(OURS), outputs(THEIRS), alpha=1.0, temperature=2.0)
+    hard = loss(outputs(OURS), outputs(THEIRS), soft_weight=0.0, temperature=2.0)
     assert hard == pytest.approx(HARD, rel=1e-12)  # which knows no temperature
 
 
 @given(st.integers(0, 10_000), st.floats(0.0, 1.0), st.floats(1.0, 10.0))
-def test_it_is_smallest_where_the_student_agrees(seed: int, alpha: float, temperature: float) -> None:
+def test_it_is_smallest_where_the_student_agrees(seed: int, weight: float, temperature: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     theirs = torch.randn(2, 3, generator=generator, dtype=torch.float64) * 3
     other = theirs + torch.randn(2, 3, generator=generator, dtype=torch.float64)
-    settings = {"alpha": alpha, "temperature": temperature}
+    settings = {"soft_weight": weight, "temperature": temperature}
     same, worse = (loss(Outputs(mlm_logits=x), Outputs(mlm_logits=theirs), **settings) for x in (theirs, other))
     hard = [-float(x.log_softmax(-1)[[0, 1], [2, 0]].mean()) for x in (theirs, other)]
-    assert same == pytest.approx(alpha * hard[0], abs=1e-9)  # nothing is left of the divergence
-    assert worse >= alpha * hard[1] - 1e-9
+    assert same == pytest.approx((1 - weight) * hard[0], abs=1e-9)  # nothing is left of the divergence
+    assert worse >= (1 - weight) * hard[1] - 1e-9
 
 
 def test_the_gradient_by_hand() -> None:
     """Of the soft loss, T (p_S - p_T) / P; of the hard one, (p_S - y) / P."""
     ours = outputs(OURS)
     ours.mlm_logits.requires_grad_()
-    make("mlm_kd", alpha=0.25)(ours, outputs(THEIRS), BATCH).backward()
+    make("mlm_kd", soft_weight=0.75)(ours, outputs(THEIRS), BATCH).backward()
     p, q = ours.mlm_logits.detach().softmax(-1), torch.tensor(THEIRS, dtype=torch.float64).softmax(-1)
     y = torch.tensor([[0.0, 0, 1], [1, 0, 0]], dtype=torch.float64)
     assert ours.mlm_logits.grad is not None

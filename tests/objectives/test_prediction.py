@@ -53,25 +53,26 @@ def test_labels_only_falls_towards_zero_as_the_right_class_wins() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
-def test_vanilla_kd_is_its_formula(temperature: float, alpha: float) -> None:
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_vanilla_kd_is_its_formula(temperature: float, weight: float) -> None:
     total = 0.0
     for ours, theirs, label in zip(OURS, THEIRS, LABELS.tolist(), strict=True):
         p_t = softmax([z / temperature for z in theirs])
         p_s = softmax([z / temperature for z in ours])
         soft = -sum(p * math.log(q) for p, q in zip(p_t, p_s, strict=True))
-        total += alpha * temperature**2 * soft - (1 - alpha) * math.log(softmax(ours)[label])
-    found = loss("vanilla_kd", Z_S, Z_T, LABELS, temperature=temperature, alpha=alpha)
+        total += weight * temperature**2 * soft - (1 - weight) * math.log(softmax(ours)[label])
+    found = loss("vanilla_kd", Z_S, Z_T, LABELS, temperature=temperature, soft_weight=weight)
     assert found.item() == pytest.approx(total / 2, rel=1e-12)
 
 
 def test_vanilla_kd_defaults_are_temperature_2_and_equal_weights() -> None:
-    assert loss("vanilla_kd", Z_S, Z_T, LABELS) == loss("vanilla_kd", Z_S, Z_T, LABELS, temperature=2.0, alpha=0.5)
+    settings = {"temperature": 2.0, "soft_weight": 0.5}
+    assert loss("vanilla_kd", Z_S, Z_T, LABELS) == loss("vanilla_kd", Z_S, Z_T, LABELS, **settings)
 
 
 def soft_gradient(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     student = student.clone().requires_grad_()
-    loss("vanilla_kd", student, teacher, LABELS, temperature=temperature, alpha=1.0).backward()
+    loss("vanilla_kd", student, teacher, LABELS, temperature=temperature, soft_weight=1.0).backward()
     assert student.grad is not None
     return student.grad
 
@@ -87,15 +88,16 @@ def test_vanilla_kd_temperature_squared_keeps_the_gradients_size() -> None:
 
 def test_vanilla_kd_soft_loss_is_least_at_the_teachers_probabilities() -> None:
     assert soft_gradient(Z_T + 3.0, Z_T, 2.0).abs().max() < 1e-12  # a shift of all logits is no difference
-    least = loss("vanilla_kd", Z_T, Z_T, LABELS, alpha=1.0)
-    assert all(loss("vanilla_kd", Z_T + 0.1 * torch.randn(2, 3), Z_T, LABELS, alpha=1.0) > least for _ in range(20))
+    least = loss("vanilla_kd", Z_T, Z_T, LABELS, soft_weight=1.0)
+    others = (Z_T + 0.1 * torch.randn(2, 3) for _ in range(20))
+    assert all(loss("vanilla_kd", other, Z_T, LABELS, soft_weight=1.0) > least for other in others)
     assert soft_gradient(Z_T + torch.tensor([0.1, 0.0, 0.0]), Z_T, 2.0).norm() > 1e-3
 
 
 def test_vanilla_kd_at_temperature_1_is_least_at_the_mixture_of_teacher_and_labels() -> None:
     mixture = 0.5 * Z_T.softmax(-1) + 0.5 * torch.eye(3, dtype=torch.float64)[LABELS]
     logits = mixture.log().requires_grad_()
-    loss("vanilla_kd", logits, Z_T, LABELS, temperature=1.0, alpha=0.5).backward()
+    loss("vanilla_kd", logits, Z_T, LABELS, temperature=1.0, soft_weight=0.5).backward()
     assert logits.grad is not None and logits.grad.abs().max() < 1e-12
 
 
@@ -103,7 +105,7 @@ def test_vanilla_kd_for_scores_is_squared_error_and_has_no_temperature() -> None
     student, teacher, labels = torch.tensor([[1.0], [4.0]]), torch.tensor([[3.0], [4.5]]), torch.tensor([2.0, 1.0])
     expected = 0.25 * (4 + 0.25) / 2 + 0.75 * (1 + 9) / 2
     for temperature in (1.0, 10.0):
-        found = loss("vanilla_kd", student, teacher, labels, alpha=0.25, temperature=temperature)
+        found = loss("vanilla_kd", student, teacher, labels, soft_weight=0.25, temperature=temperature)
         assert found.item() == pytest.approx(expected)
 
 
