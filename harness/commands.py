@@ -43,6 +43,8 @@ def run(options: Namespace) -> int:
     with ledger.lock(), closing(start(out)) as executor:
         plan = planning.resolve(request, cache=out / "cache")
         _check_pretrained(plan, ledger)
+        if options.executor == "local":
+            _say_if_slow(plan)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
         trained = _train(plan, ledger, executor, storage, options.refresh)
         for damage in ledger.damaged.values():
@@ -94,6 +96,7 @@ def plan(options: Namespace) -> int:
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if real and protocol(worked_out):
         tell(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
+    _say_if_slow(worked_out)
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     for said in (*general_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out["notices"])):
@@ -161,6 +164,13 @@ def new(options: Namespace) -> int:
 
 
 # ---------------------------------------------------------------- shared
+
+
+def _say_if_slow(plan: Plan) -> None:
+    from harness.training.machine import slow_precision  # loads torch, which refusals must not wait for
+
+    if sentence := slow_precision(plan):
+        say(sentence)
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:

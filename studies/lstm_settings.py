@@ -86,7 +86,6 @@ def profiles(
                 "epochs": 10,
                 "batch_size": 50,
                 "patience": 3,
-                "precision": "bfloat16",
                 "augmentation_copies": 10,
             },
         ),
@@ -121,7 +120,7 @@ def joint_profiles(
     otherwise they are the plain ones. augmented: the joint distillation reads masked texts too, in the paper's size.
     """
     short = {**ADAM, "learning_rate": 2e-3, "epochs": 8, "train_examples": 896, "max_length": 32}
-    middle = {**ADAM, "learning_rate": 5e-4, "epochs": 8, "batch_size": 64, "patience": 2, "precision": "bfloat16"}
+    middle = {**ADAM, "learning_rate": 5e-4, "epochs": 8, "batch_size": 64, "patience": 2}
     tuning = {**ADAM, "epochs": 16, "batch_size": 128, "patience": 3}
     joint = {**ADAM, "learning_rate": 5e-4, "epochs": 16, "batch_size": 128, **(MASKED if augmented else {})}
     return {

@@ -40,11 +40,9 @@ _SMALL = {
     **_LOSS,
     "epochs": 10,
     "patience": 3,
-    "precision": "bfloat16",  # of teachers and heads; products of matrices stay in float32
     "general.epochs": 1,
     "general.learning_rate": 1e-3,
     "general.max_length": 64,
-    "general.precision": "bfloat16",
 }
 _PAPER = {
     **_LOSS,

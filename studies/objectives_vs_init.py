@@ -77,7 +77,7 @@ study(
                 inits=("every", "first", "last", "random"),
                 trials=3,
                 seeds=3,
-                settings={"transformer.layers": 3, "epochs": 3, "precision": "bfloat16"},
+                settings={"transformer.layers": 3, "epochs": 3},
                 search={"learning_rate": (1e-4, 5e-5, 2e-4)},
             ),
             "paper": Profile(

@@ -71,13 +71,11 @@ _SMALL = {
     "epochs": 6,
     "batch_size": 64,
     "patience": 2,
-    "precision": "bfloat16",
     "augmentation_copies": 4,
     "general.epochs": 4,
     "general.batch_size": 128,
     "general.learning_rate": 1e-3,
     "general.max_length": 64,
-    "general.precision": "bfloat16",
 }
 _PAPER = {
     **_SHARED,

@@ -37,6 +37,7 @@ NOT_PINNED = (
     "plugins",
     "notices",
     "origins",
+    "shown",
     "rows",
     "cells",
     "first",

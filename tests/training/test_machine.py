@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from harness.errors import UserError
+from harness.registry import STUDIES
 from harness.training import machine
+from tests.conftest import Harness
 
 
 @pytest.fixture
@@ -22,6 +26,64 @@ def test_bfloat16_is_refused_where_the_accelerator_has_it_not() -> None:
         machine.check_precision({"precision": "bfloat16"})
     machine.check_precision({"precision": "float32"})
     machine.check_precision({})
+
+
+FLAGS = {
+    "avx2": ("flags\t\t: fpu avx avx2 fma", False),
+    "avx512": ("flags\t\t: fpu avx2 avx512f avx512_vnni avx512_bf16", True),
+    "amx": ("flags\t\t: fpu amx_bf16 amx_tile", True),
+    "arm": ("Features\t: fp asimd i8mm bf16", True),
+    "old arm": ("Features\t: fp asimd", False),
+    "unknown": ("model name\t: another", True),
+}
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("processor", FLAGS)
+def test_what_a_processor_has_is_read_from_its_flags(
+    processor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, has = FLAGS[processor]
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\nbugs\t\t: bf16\n\nprocessor\t: 1\n{line}\n")
+    assert machine.has_bfloat16(tmp_path / "cpuinfo") == has
+    assert machine.has_bfloat16(tmp_path / "absent")
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        for limit, allows in (("avx2", False), ("AVX512_CORE", False), ("AVX512_CORE_AMX", True), ("ALL", True)):
+            monkeypatch.setenv(name, limit)
+            assert machine.has_bfloat16(tmp_path / "cpuinfo") == (has and allows)
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="computes on an accelerator")
+def test_what_will_be_slow_is_told_once_before_anything_is_trained(
+    call: Harness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
+    words = ("plan", "--study", "general_vs_task_specific", "--tasks", "paraphrase", "--out", tmp_path, "--set")
+    told = "expect about 15 times the time of --set "
+    for settings, names in (
+        (("precision=bfloat16",), "precision=float32"),
+        (("general.precision=bfloat16",), "general.precision=float32"),
+        (("precision=bfloat16", "general.precision=bfloat16"), "general.precision=float32 precision=float32"),
+    ):
+        said = call(*words, *settings)
+        assert said.returncode == 0 and said.stderr.count(told) == 1 and f"{told}{names}\n" in said.stderr
+    assert told not in call(*words, "precision=float32").stderr
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: True)
+    assert told not in call(*words, "precision=bfloat16").stderr
+
+
+def test_the_profiles_for_one_machine_compute_in_float32() -> None:
+    for name in STUDIES.names():
+        for profile in ("quick", "small"):
+            settings = STUDIES.get(name).profile(profile).settings
+            assert not [key for key in settings if key.endswith("precision")], (name, profile)
 
 
 def test_a_cpu_computes_in_bfloat16() -> None:
