@@ -122,7 +122,7 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     run = best[cell["task"]]
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     specification = {**run.specification, "test": asked}
-    return {**cell, "specification": specification, "space": {}, "trials": 1, "seeds": 1, "starts": []}
+    return {**cell, "specification": specification, "space": {}, "trials": 1, "seeds": 1, "starts": [], "teachers": []}
 
 
 def _needed(plan: Plan, runs: set[str]) -> dict[str, Any]:

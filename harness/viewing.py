@@ -134,6 +134,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     provenance = reports.Provenance(
         teacher=plan["label"],
         teacher_scores=results.teacher_scores(plan, ledger),
+        teachers=results.teachers(plan),
         protocol=results.protocol(plan),
         budget=results.budget(plan),
         recipe=results.recipe(plan),

@@ -99,12 +99,13 @@ def _main(table: Table) -> Grid:
 def _units(table: Table, counts: set[int]) -> str:
     """What the numbers are and over how many runs, as a sentence; "" where they are plain counts."""
     metrics = {c.metric for c in table.columns}
+    shared = {0: "", 1: ", one teacher"}.get(table.provenance.teachers, ", each with its own teacher")
     if not counts:
         runs = "no cell is finished yet"
     elif len(counts) > 1:
-        runs = "mean ± sample standard deviation over n seeds, n in each cell"
+        runs = f"mean ± sample standard deviation over n seeds{shared}, n in each cell"
     elif max(counts) > 1:
-        runs = f"mean ± sample standard deviation over n = {max(counts)} seeds"
+        runs = f"mean ± sample standard deviation over n = {max(counts)} seeds{shared}"
     else:
         runs = "" if metrics <= COUNTED else "one seed (n = 1)"
     scores = "Dev scores × 100" if not metrics or any(map(is_score, metrics)) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.contracts import Row, RunResult
@@ -12,19 +12,21 @@ from harness.contracts import Row, RunResult
 class Provenance:
     """What a table must say about how its numbers were made.
 
-    teacher_scores: task -> (metrics as fractions, number of teacher runs). protocol is "held_out" or "published", or
-    "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are
+    teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed. teachers: how many the seeds of
+    a cell learn from, one for each or 1 for all; 0 where that is not to be told. protocol is "held_out" or "published",
+    or "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are
     sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
     path: tables are compared byte for byte.
     """
 
     teacher: str
-    teacher_scores: Mapping[str, tuple[Mapping[str, float], int]]
+    teacher_scores: Mapping[str, Sequence[Mapping[str, float]]]
     protocol: str
     budget: str
     recipe: str
     notes: tuple[str, ...] = ()
     older_code: tuple[str, ...] = ()
+    teachers: int = 0
 
 
 @dataclass(frozen=True)

@@ -157,20 +157,29 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
 
 
 def _teacher(columns: Sequence[Column], provenance: Provenance) -> tuple[Entry, ...]:
-    """The teacher's own scores; no average before every task has one."""
+    """The teacher's own scores, over its seeds; no average before every task has one."""
     scores = provenance.teacher_scores
     entries = []
     for column in columns:
         if column.task in scores:
-            metrics, n = scores[column.task]
-            value = metrics.get(column.metric)
-            entries.append(Entry("absent") if value is None else Entry("complete", value, n=n, wanted=n))
+            entries.append(_mean([metrics.get(column.metric) for metrics in scores[column.task]]))
         elif column.task:
             entries.append(Entry("waiting", progress="0/1", wanted=1))
         else:
-            own = [(e.value, e.n) for e, c in zip(entries, columns, strict=False) if c.selects]
-            values = [value for value, _ in own if value is not None]
-            n = min(n for _, n in own)
-            whole = len(values) == len(own)
-            entries.append(Entry("complete", sum(values) / len(own), n=n, wanted=n) if whole else Entry("absent"))
+            own = [c for c in columns if c.task and c.selects]
+            runs = [[run.get(c.metric) for run in scores.get(c.task, ())] for c in own]
+            alike = len({len(values) for values in runs}) == 1  # as the seeds of a cell's average, paired
+            entries.append(_mean([_sum(seed, len(own)) for seed in zip(*runs, strict=True)] if alike else []))
     return tuple(entries)
+
+
+def _mean(values: Sequence[float | None]) -> Entry:
+    found = [value for value in values if value is not None]
+    if not found or len(found) < len(values):
+        return Entry("absent")
+    return Entry("complete", *mean_std(found), n=len(found), wanted=len(found))
+
+
+def _sum(values: Sequence[float | None], number: int) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) / number if len(found) == number else None

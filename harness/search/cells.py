@@ -14,6 +14,7 @@ from harness.ledger import digest, identity
 from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices, own_name
+from harness.search.contents import shape
 from harness.search.jointly import Jointly
 from harness.search.making import Making
 from harness.search.request import Asked
@@ -126,11 +127,13 @@ class Cells:
         metric = self.asked.study.shown(task)[0]
         settings = self._of_task(choice, objective, on_corpus, distilled)
         alone = by_content.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
+        teachers = [] if alone else self._teachers_of(task, metric, choice.settings)
+        self.used |= {"teacher.seeds"} if teachers else set()
         specification: Specification = {
             "kind": "student",
             "task": task.name,
             "data": self.asked.contents.data(task),
-            "teacher": self.making.who()[0] if alone else self._teacher_of(task, metric, choice.settings),
+            "teacher": teachers[0] if teachers else self.making.who()[0],
             "student": student.name,
             "init": by_content,
             "objective": objective,
@@ -138,11 +141,11 @@ class Cells:
             "metric": metric,
             "settings": settings,
         }
-        after += [] if alone else [specification["teacher"]]
+        after += teachers
         after += self.making.augmented(choice.encoding(specification))
         specification |= {"analysis": self.asked.study.analysis} if self.asked.study.analysis else {}
         sizes = {"layers": described.layers, "width": described.width}
-        self._add(choice, task, specification, after, refused, len(stages), layers, sizes, starts)
+        self._add(choice, task, specification, after, refused, len(stages), layers, sizes, starts, teachers)
         if not refused:
             idle = {setting for stage in stages for setting in combine.idle(stage, task)}
             idle |= self._only_general(objective) - (_declared(on_corpus) if distilled else set())
@@ -175,8 +178,8 @@ class Cells:
         own = {name: choice.settings[name] for name in sorted(names | _declared(objective))}
         return self.making.general(student, start, objective, own, elsewhere), ""
 
-    def _teacher_of(self, task: Task, metric: str, settings: Mapping[str, Any]) -> str:
-        """The run of the teacher that a cell with these settings imitates: it has the same share of the data."""
+    def _teachers_of(self, task: Task, metric: str, settings: Mapping[str, Any]) -> list[str]:
+        """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""
         return self.making.of_task(task, metric, {"train_fraction": settings["train_fraction"]})
 
     def _of_task(self, choice: Choice, objective: str, on_corpus: str, distilled: bool) -> dict[str, Any]:
@@ -302,13 +305,13 @@ class Cells:
             "kind": procedure,
             "task": task.name,
             "student": choice.name,
-            "configuration": _shape(source),
+            "configuration": shape(source),
             "metric": self.asked.study.shown(task)[0],
             "settings": choice.settings,
         }
         if procedure == "speed":
             reference = next(r.checkpoint for r in self.asked.study.rows if r.checkpoint)
-            specification["reference"] = _shape(registry.TEACHERS.get("huggingface")(reference))
+            specification["reference"] = shape(registry.TEACHERS.get("huggingface")(reference))
         self._add(choice, task, specification, refused=choice.refused)
         self._use(choice, task, set())
 
@@ -335,8 +338,9 @@ class Cells:
         layers: LayerMap | None = None,
         size: Mapping[str, int] | None = None,
         starts: Sequence[str] = (),
+        teachers: Sequence[str] = (),
     ) -> None:
-        """starts: by seed, the joint runs that the cell's runs start from."""
+        """starts, teachers: by seed, the joint runs that the cell's runs start from, and those they learn from."""
         specification = identified(specification)
         searched = {} if specification.get("kind") in ("count", "speed") else choice.declared
         own = {own_name(choice.student, key) for key in choice.row.settings}
@@ -360,6 +364,7 @@ class Cells:
                 "space": space,
                 "after": list(dict.fromkeys(after)),
                 "starts": list(starts),
+                **({"teachers": list(teachers)} if len(teachers) > 1 else {}),
                 "layers": [list(pair) for pair in layers.pairs] if layers else [],
                 "size": size or {"layers": 0, "width": 0},
                 "trials": self.asked.request.trials or self.asked.profile.trials,
@@ -392,9 +397,3 @@ class Cells:
 
 def _declared(objective: str) -> set[str]:
     return set(combine.declared(combine.parse(objective))) if objective else set()
-
-
-def _shape(source: Any) -> dict[str, Any]:
-    """A model's configuration without what says only where and by whom it was written."""
-    dropped = ("transformers_version", "_name_or_path", "architectures")
-    return {name: value for name, value in source.configuration().items() if name not in dropped}

@@ -12,6 +12,12 @@ from harness.errors import UserError
 from harness.ledger import checksum
 
 
+def shape(source: Any) -> dict[str, Any]:
+    """A model's configuration without what says only where and by whom it was written."""
+    dropped = ("transformers_version", "_name_or_path", "architectures")
+    return {name: value for name, value in source.configuration().items() if name not in dropped}
+
+
 class Contents:
     """Hashes of everything a plan reads.
 

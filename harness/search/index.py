@@ -83,7 +83,7 @@ class Index:
             self._defaults = defaults, json.dumps(defaults)
         # Not canonical JSON: the order of a space's dimensions is that of its grid.
         parts = [cell[name] for name in ("search", "task", "specification", "space", "starts")]
-        parts.append(spreads(cell["space"], cell["trials"]))
+        parts += [spreads(cell["space"], cell["trials"]), cell.get("teachers")]
         key = hashlib.sha256((json.dumps(parts) + self._defaults[1]).encode()).hexdigest()[:32]
         if key not in self._proposed:
             known = Proposed()

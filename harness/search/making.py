@@ -39,7 +39,7 @@ class Making:
     """Specifications of what must exist before a cell can run.
 
     `first` maps a run to its specification and the runs that it waits for in turn; used are the overrides that
-    reached one of them.
+    reached one of them. teachers: how many of a task there are, one for each seed of its cells where it is not 1.
     """
 
     def __init__(
@@ -49,19 +49,25 @@ class Making:
         overrides: Mapping[str, str],
         contents: Contents,
         defaults: Mapping[str, Any],
+        teachers: int = 1,
     ):
         self.teacher, self.profile, self.overrides = teacher, profile, overrides
-        self.contents, self.defaults = contents, defaults
+        self.contents, self.defaults, self.teachers = contents, defaults, teachers
         self.first: dict[str, dict[str, Any]] = {}
         self.used: set[str] = set()
 
-    def of_task(self, task: Task, metric: str, own: Mapping[str, Any] | None = None) -> str:
-        """The run that fine-tunes the teacher for a task, or only scores it where its weights answer the task.
+    def of_task(self, task: Task, metric: str, own: Mapping[str, Any] | None = None) -> list[str]:
+        """The runs, by seed, that fine-tune the teacher for a task; or one that scores it where its weights answer it.
 
-        own: settings that a cell shares with its teacher, in place of the profile's.
+        own: settings that a cell shares with its teacher, in place of the profile's. Raises UserError where there can
+        be no more than one.
         """
         specification, after = self.teacher_specification(task, metric, own or {})
-        return self._add({**specification, "seed": 0}, after)
+        if self.teachers > 1 and specification.get("evaluate_only"):
+            raise UserError(
+                f"setting 'teacher.seeds' has no effect on {task.name}: the teacher's weights answer it as they are"
+            )
+        return [self._add({**specification, "seed": seed}, after) for seed in range(self.teachers)]
 
     def teacher_specification(self, task: Task, metric: str, own: Mapping[str, Any]) -> tuple[Specification, list[str]]:
         """(`of_task`'s run without its seed, the runs that it waits for)."""
@@ -91,6 +97,8 @@ class Making:
         own: settings that a cell shares with its teacher, in place of the profile's. Its recipe is that of the task
         that asks for most epochs.
         """
+        if self.teachers > 1:
+            raise UserError("setting 'teacher.seeds' is of a teacher of one task: a teacher of several is made once")
         who, after = self.who()
         recipes = [self.teacher.recipe(tasks[name]) for name in sorted(tasks)]
         recipe = max(recipes, key=lambda found: found.get("epochs", 0))
@@ -124,8 +132,10 @@ class Making:
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
         given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
         given |= dict(recipe)
-        given |= {} if answers else _of_prefix(shared, "teacher.")
-        self.used |= {key for key in self.overrides if key.startswith("teacher.") and not answers}
+        own = _of_prefix(shared, "teacher.")
+        own.pop("seeds", None)
+        given |= {} if answers else own
+        self.used |= set() if answers else {f"teacher.{name}" for name in own} & set(self.overrides)
         return settings | {key: merging.check(key, value, TRAINING) for key, value in given.items()}
 
     def augmented(self, specification: Specification) -> list[str]:

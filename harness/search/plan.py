@@ -50,7 +50,9 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
     known = _check_settings(asked, rows, students)
     defaults = {name: h.default for name, h in known.items()}
-    making = Making(asked.teacher, asked.profile, asked.overrides, asked.contents, defaults)
+    making = Making(
+        asked.teacher, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
+    )
     cells = Cells(asked, making, tasks, checkpoints, defaults)
     for row in rows:
         for task in tasks:
@@ -115,7 +117,7 @@ def _teachers(asked: Asked, making: Making, tasks: Sequence[Task], rows: Sequenc
     for task in tasks:
         trained = [run for run in joint if task.name in making.first[run]["specification"]["tasks"]]
         widest = max(trained, key=lambda run: len(making.first[run]["specification"]["tasks"]), default="")
-        found[task.name] = widest or making.of_task(task, asked.study.shown(task)[0])
+        found[task.name] = widest or making.of_task(task, asked.study.shown(task)[0])[0]
     return found
 
 

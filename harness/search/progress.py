@@ -133,9 +133,10 @@ def specify(
     cell: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]
 ) -> dict[str, Any]:
     """The specification of one run of a cell. With a pruner, the curves it is compared with are part of what it is."""
-    starts = cell["starts"]
+    starts, teachers = cell["starts"], cell.get("teachers")
     specification = {
         **cell["specification"],
+        **({"teacher": teachers[seed]} if teachers else {}),
         **({"init": f"pretrained:{starts[seed]}"} if starts else {}),
         "seed": seed,
         "settings": {**cell["specification"]["settings"], **hyperparameters},

@@ -13,6 +13,7 @@ from harness.contracts import ModelInfo, Profile, Row, Study, Task
 from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.contents import Contents
+from harness.training.settings import TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
 MEASURED = ("count", "speed")  # procedures that train nothing
@@ -118,6 +119,18 @@ class Asked:
                 info = examined.narrowed(info, source, task, masked, content, self._cache, lenient)
             self._infos[key] = info
         return self._infos[key]
+
+    def teachers(self) -> int:
+        """How many teachers a task has: one, or one for each seed of its cells. Raises UserError for another number."""
+        key = "teacher.seeds"
+        given = self.overrides.get(key, self.profile.settings.get(key, 1))
+        number = int(merging.check(key, given, {key: TEACHER_TRAINING["seeds"]}))
+        seeds = self.request.seeds or self.profile.seeds
+        if number not in (1, seeds):
+            raise UserError(
+                f"{key} must be 1, one teacher for all, or {seeds}, one for each seed of a cell, not {number}"
+            )
+        return number
 
     def students_of(self, row: Row) -> list[Any]:
         """The students that a row has cells for."""

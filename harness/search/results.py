@@ -147,14 +147,28 @@ def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, 
     return failed
 
 
-def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, tuple[Mapping[str, float], int]]:
-    """task -> (the teacher's own scores on the dev split, 1) where the teacher is finished."""
+def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, list[Mapping[str, float]]]:
+    """task -> the scores on the dev split of the teacher, by its seeds, where all of them are finished."""
     scores = {}
     for task, run in plan["teachers"].items():
-        record = ledger.read(run)
-        if record is not None and record["status"] == "finished":
-            scores[task] = (record.get("by_task", {}).get(task, record)["metrics"], 1)
+        records = [ledger.read(each) or {"status": "waiting"} for each in _same_but_seed(plan, run)]
+        if all(record["status"] == "finished" for record in records):
+            scores[task] = [record.get("by_task", {}).get(task, record)["metrics"] for record in records]
     return scores
+
+
+def _same_but_seed(plan: Plan, run: str) -> list[str]:
+    """The runs that differ from one of plan["first"] in the seed alone, by seed, that one among them."""
+    wanted = {**plan["first"][run]["specification"], "seed": 0}
+    found = {name: first["specification"] for name, first in plan["first"].items()}
+    alike = [name for name, specification in found.items() if {**specification, "seed": 0} == wanted]
+    return sorted(alike, key=lambda name: int(found[name]["seed"]))
+
+
+def teachers(plan: Plan) -> int:
+    """How many teachers the seeds of a cell learn from: one for each or 1 for all; 0 where none learns from any."""
+    runs = [cell for cell in plan["cells"] if isinstance(cell["specification"].get("teacher"), str)]
+    return max((len(cell.get("teachers", [0])) for cell in runs if not cell["refused"]), default=0)
 
 
 def protocol(plan: Plan) -> str:

@@ -44,6 +44,7 @@ def refused_rate(settings: Mapping[str, Any]) -> str:
 
 # Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is, and there is one trial.
 TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "pruner"))}
+TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1)  # teachers of a task: one for all, or one for each seed of a cell
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
 _SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction")

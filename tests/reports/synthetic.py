@@ -40,7 +40,7 @@ STUDY = Study(
 )
 PROVENANCE = Provenance(
     "embedded",
-    {"sst2": ({"accuracy": 0.95}, 1), "rte": ({"accuracy": 0.9}, 1)},
+    {"sst2": [{"accuracy": 0.95}], "rte": [{"accuracy": 0.9}]},
     "held_out",
     "1 trial, 2 seeds",
     "2 + 2 epochs, batch 32",

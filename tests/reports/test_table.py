@@ -107,9 +107,22 @@ def test_rows_of_a_plugin_follow_the_study_by_name_and_the_teacher_leads():
 
 def test_an_unfinished_teacher_has_no_average():
     made = table(
-        [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", (60, 60))], teacher_scores={"sst2": ({"accuracy": 0.9}, 1)}
+        [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", (60, 60))], teacher_scores={"sst2": [{"accuracy": 0.9}]}
     )
     assert [entry_text(e) for e in made.teacher] == ["90.0", "0/1", ""]
+
+
+def test_a_teacher_of_several_seeds_has_a_spread_and_the_caption_says_whether_rows_have_it():
+    cells = [cell(ATT, "sst2", (60, 70)), cell(ATT, "rte", (60, 70))]
+    scores = {"sst2": [{"accuracy": 0.9}, {"accuracy": 0.8}], "rte": [{"accuracy": 0.7}, {"accuracy": 0.8}]}
+    made = table(cells, teacher_scores=scores, teachers=2)
+    assert [entry_text(e) for e in made.teacher] == ["85.0 ± 7.1", "75.0 ± 7.1", "80.0 ± 0.0"]
+    caption = "mean ± sample standard deviation over n = 2 seeds"
+    for teachers, said in ((2, f"{caption}, each with its own teacher."), (1, f"{caption}, one teacher.")):
+        assert said in render(table(cells, teacher_scores=scores, teachers=teachers), "markdown")
+    assert f"{caption}." in render(table(cells), "markdown")
+    unequal = table(cells, teacher_scores={**scores, "rte": [{"accuracy": 0.7}]})
+    assert [entry_text(e) for e in unequal.teacher] == ["85.0 ± 7.1", "70.0", ""]
 
 
 def with_metrics(one, **metrics):
@@ -120,7 +133,7 @@ def with_metrics(one, **metrics):
 def test_a_task_may_show_several_metrics_and_the_average_takes_the_first():
     study = replace(STUDY, metrics={"sst2": ("accuracy", "f1"), "rte": "f1"})
     cells = [cell(ATT, "sst2", (80, 80)), cell(ATT, "rte", (70, 70))]
-    scores = {"sst2": ({"accuracy": 0.9, "f1": 0.8}, 1), "rte": ({"f1": 0.6}, 1)}
+    scores = {"sst2": [{"accuracy": 0.9, "f1": 0.8}], "rte": [{"f1": 0.6}]}
     made = table([with_metrics(c, f1=0.5) for c in cells], study, teacher_scores=scores)
     assert [(c.name, c.metric) for c in made.columns] == [
         ("SST-2 accuracy", "accuracy"),

@@ -1,0 +1,92 @@
+"""A teacher for each seed: which runs there are, what the table says, and where there can be but one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.ledger import Ledger, identity
+from harness.registry import TEACHERS
+from harness.search.driver import Driver
+from harness.search.plan import resolve
+from harness.search.progress import specify
+from harness.search.request import Request
+from harness.search.results import teacher_scores, teachers
+from tests.bench_ledger import AtOnce, Silent
+from tests.conftest import SMALL_STUDY, Harness
+
+ASKED: dict[str, Any] = {
+    "objectives": ["vanilla_kd", "att_kl"], "inits": ["every"], "tasks": ["entailment"], "seeds": 3, "trials": 2,
+}  # fmt: skip
+
+
+def planned(*overrides: str, study: str = "objectives_vs_init", **asked: Any) -> dict[str, Any]:
+    return resolve(Request(study, overrides=overrides, **{**ASKED, **asked}))
+
+
+def runs(plan: dict[str, Any], cell: dict[str, Any]) -> list[str]:
+    settings = {"learning_rate": 1e-3}
+    return [identity(specify(cell, settings, seed, ()), plan["defaults"]) for seed in range(cell["seeds"])]
+
+
+def test_each_seed_learns_from_its_own_teacher_and_trials_from_the_first() -> None:
+    one, each = planned(), planned("teacher.seeds=3")
+    assert one["teachers"] == each["teachers"] and teachers(one) == 1 and teachers(each) == 3
+    assert planned("teacher.seeds=1")["cells"] == one["cells"]
+    for before, cell in zip(one["cells"], each["cells"], strict=True):
+        made = [each["first"][run]["specification"] for run in cell["teachers"]]
+        assert [m["seed"] for m in made] == [0, 1, 2] and len({str({**m, "seed": 0}) for m in made}) == 1
+        learned = [specify(cell, {}, seed, ())["teacher"] for seed in range(3)]
+        assert learned == cell["teachers"] and set(cell["teachers"]) <= set(cell["after"])
+        assert cell["id"] == before["id"] and "teachers" not in before
+        assert runs(one, before)[0] == runs(each, cell)[0] and not set(runs(one, before)[1:]) & set(runs(each, cell))
+
+
+def test_what_is_trained_and_what_the_teachers_row_shows(tmp_path: Path) -> None:
+    plan, out = planned("teacher.seeds=3"), tmp_path / "out"
+    ledger = Ledger(out, create=True)
+    assert Driver(plan, ledger, AtOnce(), Silent()).run() == 1 + 3 + 2 * (2 + 2)  # pre-training, teachers, cells
+    (scores,) = teacher_scores(plan, ledger).values()
+    by_seed = [ledger.read(run) or {} for run in plan["cells"][0]["teachers"]]
+    assert scores == [record["metrics"] for record in by_seed] and len(scores) == 3
+    assert Driver(plan, Ledger(out), AtOnce(), Silent()).run() == 0
+    assert Driver(planned(), Ledger(out), AtOnce(), Silent()).run() == 2 * 2  # the further seeds of one teacher
+
+
+@pytest.mark.parametrize(
+    ("overrides", "asked", "said"),
+    [
+        (("teacher.seeds=2",), {}, "must be 1, one teacher for all, or 3, one for each seed of a cell, not 2"),
+        (("teacher.seeds=0",), {}, "teacher.seeds must be at least 1"),
+        (("teacher.seeds=3",), {"study": "multi_task", "objectives": None, "inits": None, "tasks": None},
+         "a teacher of several is made once"),
+        (("teacher.seeds=3",), {"study": "untuned_representations", "objectives": None, "inits": None, "tasks": None},
+         "'teacher.seeds' has no effect"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(overrides: tuple[str, ...], asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        planned(*overrides, **asked)
+
+
+def test_a_teacher_that_answers_the_task_as_it_is_has_one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TEACHERS.get("embedded"), "answers", lambda self, task: True)
+    with pytest.raises(UserError, match="'teacher.seeds' has no effect on entailment: the teacher's weights answer it"):
+        planned("teacher.seeds=3")
+
+
+def test_the_whole_way(call: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> None:
+    words = (*SMALL_STUDY, "--data", glue, "--objectives", "labels_only", "--inits", "random", "--trials", "1")
+    short = ("--seeds", "2", "--set", "epochs=1", "teacher.seeds=2", "--out", tmp_path / "out")
+    made = call("run", *words, "--teacher", checkpoint, *short)
+    assert made.returncode == 0 and "4 runs trained" in made.stdout, made.stdout + made.stderr
+    text = (tmp_path / "out" / "objectives_vs_init" / "quick" / "table.md").read_text()
+    assert "over n = 2 seeds, each with its own teacher." in text
+    assert [" ± " in line for line in text.splitlines() if line.startswith("| Teacher")] == [True]
+    records = [json.loads(path.read_bytes())["record"] for path in (tmp_path / "out").glob("ledger/*/record.json")]
+    students = [r["specification"] for r in records if r["specification"]["kind"] == "student"]
+    assert len({s["teacher"] for s in students}) == len(students) == 2
