@@ -98,6 +98,9 @@ def parser() -> Parser:
     run.add_argument(
         "--refresh", action="store_true", help="make anew what another version of the code made (harness plan tells it)"
     )
+    run.add_argument(
+        "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
+    )
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     commands.add_parser(
         "pretrain",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 Stamp = tuple[int, int]  # a file's mtime_ns and size
+LOG = "log.txt"  # what a run printed, beside its record
+_RUNNING = ".running.json"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
 # The kinds of runs that stand in a table.
@@ -343,8 +345,40 @@ class Ledger:
         yield from found
 
     def interrupted(self, read: Callable[[str], Any] | None = None) -> list[str]:
-        """Runs that were begun and have no whole record. read: tells of a run what `self.read` would, at less cost."""
-        return [run for run in self.runs() if (read or self.read)(run) is None]
+        """Runs that were begun and have no whole record. read: tells of a run what `self.read` would, at less cost.
+
+        What was printed is no beginning: nothing can go on from it.
+        """
+        found = (run for run in self.runs() if (read or self.read)(run) is None)
+        return [run for run in found if any(path.name != LOG for path in self.folder(run).glob("*"))]
+
+    def log(self, run: str) -> str:
+        """What the last attempt at a run printed; empty if nothing."""
+        try:
+            with open(self._path(run, LOG), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def note_running(self, since: Mapping[str, float]) -> None:
+        """Say which runs are going on, for `running`: run -> when it began, in seconds since 1970.
+
+        It is read while the driver that wrote it lives, so it need not be durable.
+        """
+        path = self.out / _RUNNING
+        try:
+            path.with_suffix(".tmp").write_text(json.dumps(since))
+            os.replace(path.with_suffix(".tmp"), path)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def running(self) -> dict[str, float]:
+        """What `note_running` wrote last. Of a driver that is gone unless `lock` is held."""
+        try:
+            found: dict[str, float] = json.loads((self.out / _RUNNING).read_bytes())
+        except FileNotFoundError:
+            return {}
+        return found
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -364,6 +398,7 @@ class Ledger:
         except OSError as error:
             raise cannot_write(self.out / ".lock", error) from error
         try:
+            (self.out / _RUNNING).unlink(missing_ok=True)  # of a driver that was killed
             yield
         finally:
             lock.release()

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import json
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from typing import Any
 from harness import registry
 from harness.contracts import Study
 from harness.errors import UserError, near, plain, sentence, unknown
-from harness.ledger import Held, Ledger, identity
+from harness.ledger import LOG, Held, Ledger, identity
 from harness.search.index import Index
 from harness.search.progress import PLAN_FORMAT, distinct, progress
 
@@ -63,13 +64,15 @@ def status(options: Namespace) -> int:
     tell(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan['cells']) - refused} complete, {refused} impossible")
     print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan['first'])} done")
-    working, begun = _is_locked(ledger), ledger.interrupted(index.read)
-    if begun:
-        interrupted = "interrupted (the same harness run command continues them)"
-        what = {True: "running", False: interrupted, None: "begun and not finished"}[working]
-        print(f"{what}: {', '.join(begun)}")
-    elif working:
+    working = _is_locked(ledger)
+    running = ledger.running() if working else {}
+    for run, since in running.items():
+        print(f"running since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))}: {run}")
+    if working and not running:
         print("a harness run is working here")
+    if begun := [run for run in ledger.interrupted(index.read) if run not in running]:
+        interrupted = "interrupted (the same harness run command continues them)"
+        print(f"{'begun and not finished' if working is None else interrupted}: {', '.join(begun)}")
     if working is None:
         tell(f"whether a harness run is working here cannot be told: {ledger.out / '.lock'} cannot be written")
     for damage in ledger.damaged.values():
@@ -270,7 +273,13 @@ def _show_run(run: str, ledger: Ledger) -> None:
     record = ledger.read(run)
     if record is None:
         tell(ledger.damaged.get(run, f"run {run} was begun and is not finished"))
-        return
+    else:
+        _show_record(run, record)
+    if said := ledger.log(run):
+        tell(f"what it printed, in {ledger.folder(run) / LOG}:\n{said.rstrip()}")
+
+
+def _show_record(run: str, record: Mapping[str, Any]) -> None:
     tell(f"run {run}: {record['status']}")
     for name, value in sorted(record.items()):
         if name not in ("curve", "traceback", "status", "specification"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +19,13 @@ MOST = 1024  # workers
 def executor(options: Namespace) -> Callable[[Path], Any]:
     """What starts the executor, given the folder of results. Raises UserError for flags that do not go together."""
     measures = options.study in registry.STUDIES.names() and registry.STUDIES.get(options.study).procedure == "speed"
+    limit = _seconds("--run-timeout", options.run_timeout)
     if options.executor == "local":
         for name in ("address", "cpus_per_run", "gpus_per_run"):
             if getattr(options, name) is not None:
                 raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
         processes = 1 if measures else workers(options.workers)  # what is timed shares the machine with nothing of ours
-        return lambda out: _local(processes)
+        return lambda out: _local(processes, limit)
     if measures:
         raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
     if options.workers is not None:
@@ -34,7 +36,7 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
         raise UserError("--gpus-per-run must be at most 1: a run computes on one GPU")
     if cpus == 0:
         raise UserError("--cpus-per-run must be more than 0: otherwise every run would start at once")
-    return lambda out: _ray(options.address or "", cpus, gpus, out)
+    return lambda out: _ray(options.address or "", cpus, gpus, out, limit)
 
 
 def workers(asked: int | None) -> int:
@@ -52,13 +54,23 @@ def _amount(flag: str, asked: float | None, default: float) -> float:
     return amount
 
 
-def _local(processes: int) -> Any:
+def _seconds(flag: str, asked: str | None) -> float | None:
+    if asked is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", asked)
+    seconds = float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else 0.0
+    if not 0 < seconds < math.inf:
+        raise UserError(f"{flag} is a number of seconds, or such as 30m, 2h or 1d, not {asked!r}")
+    return seconds
+
+
+def _local(processes: int, limit: float | None) -> Any:
     from harness.executors.local import LocalExecutor
 
-    return LocalExecutor(processes)
+    return LocalExecutor(processes, limit)
 
 
-def _ray(address: str, cpus: float, gpus: float, out: Path) -> Any:
+def _ray(address: str, cpus: float, gpus: float, out: Path, limit: float | None) -> Any:
     from harness.executors.ray_cluster import RayExecutor
 
-    return RayExecutor(address, cpus, gpus, out, workers(None))
+    return RayExecutor(address, cpus, gpus, out, workers(None), limit)

@@ -1,15 +1,30 @@
-"""What the fork server imports once, so that no worker has to: importing it is its effect."""
+"""What the fork server imports once, so that no run has to: importing it is its effect.
+
+It also works out what is the same for every run: fingerprints of the code that it has just imported, versions, and
+transformers' table of renamed weights. It computes nothing with torch, and no code of a --plugin comes here.
+"""
+
+import gc
+from pathlib import Path
 
 import scipy.stats  # noqa: F401
 import sklearn.metrics  # noqa: F401
 import transformers
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import harness.training.jobs  # noqa: F401
-from harness.registry import ALL
-from harness.training import code_versions
+from harness.registry import ALL, OBJECTIVES, STUDENTS
+from harness.training import code_versions, machine
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 for registry in ALL.values():
     registry.names()
 code_versions.engine()  # every record tells it
+for plugins in (STUDENTS, OBJECTIVES):
+    for name in plugins.names():
+        code_versions.fingerprint(plugins.origin(name))
+machine.versions()
+get_checkpoint_conversion_mapping("bert")
+gc.collect()
+gc.freeze()  # a collection in a fork would otherwise touch, and so copy, every page of what is imported

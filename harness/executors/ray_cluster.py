@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import re
+import shutil
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.executors import temporary
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
@@ -27,17 +29,18 @@ END = 45.0  # seconds after which this process ends although a call of Ray still
 class RayExecutor:
     """Runs on the cluster at `address`, or on this machine alone if that is empty.
 
-    cpus, gpus: what each run takes; a part of a GPU may be given. Raises UserError if Ray is not installed, the
+    cpus, gpus: what each run takes; a part of a GPU may be given. limit: seconds after which an attempt at a run is
+    given up. Raises UserError if Ray is not installed, the
     cluster is not there, or no node of it has so much.
     """
 
-    def __init__(self, address: str, cpus: float, gpus: float, out: Path, here: int):
+    def __init__(self, address: str, cpus: float, gpus: float, out: Path, here: int, limit: float | None = None):
         """out: the driver's folder of results; here: CPUs to use if Ray is started on this machine."""
         self._ray = ray = _imported(address)
         from harness.executors import ray_node
         from harness.executors.ray_depot import Depot, clear
 
-        self._cpus, self._gpus, self._node = cpus, gpus, ray_node
+        self._cpus, self._gpus, self._limit, self._node = cpus, gpus, limit, ray_node
         self._session, self._code = uuid.uuid4().hex[:12], ray_node.code_here()
         self._messages: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._tasks: dict[str, Any] = {}  # run -> its task
@@ -47,7 +50,12 @@ class RayExecutor:
         with ExitStack() as ends:
             ends.enter_context(redirect_stdout(_FirstLines()))  # Ray prints where the table belongs
             clear(out.resolve())
-            _start(ray, address, here)
+            temporary.sweep()
+            own = temporary.new(self._session[:8])  # of what Ray writes if it is started on this machine
+            if not address:
+                ends.callback(shutil.rmtree, own, ignore_errors=True)
+                ends.callback(os.close, temporary.hold(own))
+            _start(ray, address, here, own)
             ends.callback(self._over.set)  # last: Ray may wait in its shutdown as well
             ends.callback(ray.shutdown)
             self._head = ray.get_runtime_context().gcs_address
@@ -67,10 +75,8 @@ class RayExecutor:
 
     def submit(self, run: str, specification: Any, place: Any) -> None:
         """Hand a run to Ray."""
-        place = _absolute(place)
-        task = self._train.remote(
-            self._depot, self._session, self._code, run, specification, place, _parts(specification, place)
-        )
+        place, common = _absolute(place), (self._depot, self._session, self._code, self._limit)
+        task = self._train.remote(*common, run, specification, place, _parts(specification, place))
         self._tasks[run] = task
         task.future().add_done_callback(lambda future: self._messages.put(("ended", run, future)))
 
@@ -90,8 +96,8 @@ class RayExecutor:
                 raise rest[0]
             if run not in self._tasks:
                 continue  # what a run told arrived after its end
-            if kind == "epoch":
-                return kind, run, rest[0]
+            if kind in ("began", "epoch"):
+                return kind, run, *rest
             del self._tasks[run]
             return self._ended(run, rest[0])
 
@@ -109,7 +115,7 @@ class RayExecutor:
                 self._silent.wait(LOOK)
                 ray.kill(self._depot)
         self._ends.close()
-        self._node.sweep()
+        temporary.sweep()
 
     # ------------------------------------------------------------ messages
 
@@ -125,7 +131,7 @@ class RayExecutor:
             self._silent.set()
             return
         for run, entry in found:
-            self._messages.put(("epoch", run, entry))
+            self._messages.put(("began", run) if entry is None else ("epoch", run, entry))
         if found:
             self._listen()
         else:
@@ -230,12 +236,12 @@ def _imported(address: str) -> Any:
     return ray
 
 
-def _start(ray: Any, address: str, here: int) -> None:
-    """Join the cluster at `address`; without one, start Ray with `here` CPUs of this machine."""
+def _start(ray: Any, address: str, here: int, folder: Path) -> None:
+    """Join the cluster at `address`; without one, start Ray here with so many CPUs, and with its files in `folder`."""
     common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if not address:
         try:
-            ray.init("local", num_cpus=here, include_dashboard=False, **common)
+            ray.init("local", num_cpus=here, include_dashboard=False, _temp_dir=str(folder), **common)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise UserError(
                 f"Ray cannot be started on this machine ({_first_line(error)}); where a path is too long, a shorter "

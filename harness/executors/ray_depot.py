@@ -32,16 +32,17 @@ class Depot:
 
     def __init__(self, out: str):
         self.out = Path(out)
-        self._entries: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None] = queue.SimpleQueue()
+        self._entries: queue.SimpleQueue[tuple[str, Mapping[str, Any] | None] | None] = queue.SimpleQueue()
         self._begun: dict[str, int] = {}
 
     # ------------------------------------------------------------ what is told
 
     def begin(self, run: str) -> int:
-        """A worker takes up a run. Returns how often one has since the run last finished an epoch."""
+        """A run is begun, or begun again. Returns how often it was since it last finished an epoch."""
         for part in (self.out / "ledger" / run).glob(".*.incoming.tmp"):  # of a worker that is gone
             shutil.rmtree(part, ignore_errors=True)
         self._begun[run] = self._begun.get(run, 0) + 1
+        self._entries.put((run, None))
         return self._begun[run]
 
     def tell(self, run: str, entry: Mapping[str, Any]) -> None:
@@ -50,8 +51,11 @@ class Depot:
             self._begun.pop(run, None)
         self._entries.put((run, entry))
 
-    def news(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What was told since the last call; waits until something is, and returns nothing after `end`."""
+    def news(self) -> list[tuple[str, Mapping[str, Any] | None]]:
+        """(run, entry) as told since the last call, the entry None where the run was begun.
+
+        Waits until there is something, and returns nothing after `end`.
+        """
         found = [self._entries.get()]
         while len(found) < BATCH and not self._entries.empty():
             found.append(self._entries.get())

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import importlib.util
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import version
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -22,54 +20,79 @@ import ray
 from filelock import FileLock
 
 from harness.errors import UserError
-from harness.executors import environment
+from harness.executors import environment, temporary
+from harness.executors.process import Attempt
 from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
-from harness.ledger import Stamp, atomic_file, read_sealed, write_sealed
+from harness.ledger import LOG, Stamp, atomic_file, read_sealed, write_sealed
 from harness.training.place import Place
 
-PREFIX = "distill-harness-"
 PACKAGES = ("harness", "objectives", "students", "teachers")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 
 def train(
-    depot: Any, session: str, code: str, run: str, specification: Any, place: Place, parts: Sequence[str]
+    depot: Any,
+    session: str,
+    code: str,
+    limit: float | None,
+    run: str,
+    specification: Any,
+    place: Place,
+    parts: Sequence[str],
 ) -> tuple[Any, ...]:
     """Do one run; the message that says how it ended, as `worker.serve` sends it.
 
     place: as it is on the driver's machine; parts: the files and folders there that the run needs. session names what
-    a node keeps for one driver; code: the driver's `code_here`.
+    a node keeps for one driver; code: the driver's `code_here`; limit: see `process.Attempt`.
+
+    Ray uses this process again, so the run has one of its own, which asks this one for whatever Ray is needed for.
     """
-    environment.prepare()  # before torch is loaded
+    environment.prepare()
     environment.alone()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     node = Node(depot, session, place, run)
 
-    def work() -> tuple[Any, Any]:
-        from harness.training.jobs import perform
-        from harness.training.loop import TrainingFailure
-
+    def work() -> tuple[Any, ...]:
         if code != code_here():
             raise UserError(
                 f"node {ray.util.get_node_ip_address()} has another version of harness, {' or '.join(LIBRARIES)} than "
                 "the driver: install the same on every node"
             )
-        if ask(depot.begin.remote(run)) > DEATHS:
-            raise TrainingFailure(f"its worker died {DEATHS} times (often for want of memory)")
-        here = node.fetch_all(parts)
-        record, predictions = perform(specification, here, node.tell)
-        if (here.run / "weights").is_dir():
-            node.send(here.run / "weights", whole=True)
-        (here.run / "checkpoint.pt").unlink(missing_ok=True)
-        return record, predictions
+        while ask(depot.begin.remote(run)) <= DEATHS:
+            message = _attempt(run, specification, node.fetch_all(parts), limit, node)
+            if message[0] != "died":
+                return message
+        why = f"its process died {DEATHS} times (often for want of memory)"
+        return "failed", run, why, why
 
     kind, _, *rest = attempt(run, work)
     told = [node.as_on_driver(part) if isinstance(part, str) else part for part in rest]
     if kind == "refused" and told != rest:
         told[0] += f" (on node {ray.util.get_node_ip_address()}, below {node.folder})"
     return kind, run, *told
+
+
+def _attempt(run: str, specification: Any, here: Place, limit: float | None, node: Node) -> tuple[Any, ...]:
+    """The last message of one attempt at a run, its files sent: of `worker.serve`, or ("died", run, exit code)."""
+    attempt = Attempt(run, specification, here, limit, os.environ)
+    try:
+        message = None
+        while message is None or message[0] == "epoch":
+            wait(attempt.signs, attempt.left())
+            if (message := attempt.message()) and message[0] == "epoch":
+                node.tell(message[2])
+    finally:
+        attempt.end()
+    log, checkpoint = here.run / LOG, here.run / "checkpoint.pt"
+    if log.exists():
+        node.send(log)
+    if message[0] == "finished" and (here.run / "weights").is_dir():
+        node.send(here.run / "weights", whole=True)
+    if message[0] != "died":
+        checkpoint.unlink(missing_ok=True)
+    return message
 
 
 def ask(answer: Any) -> Any:
@@ -220,53 +243,13 @@ def code_here() -> str:
     return whole.hexdigest()
 
 
-# ---------------------------------------------------------------- what a node keeps
-
-
 @functools.cache
 def folder_of(session: str) -> Path:
     """This node's folder for one driver, held as long as this process lives. Removes those that nobody holds."""
-    node = ray.get_runtime_context().get_node_id()[:12]
-    folder = Path(tempfile.gettempdir()) / f"{PREFIX}{session}-{node}"
-    hold(folder)  # never given back: it ends with the process
-    sweep()
+    folder = temporary.new(f"{session}-{ray.get_runtime_context().get_node_id()[:12]}")
+    temporary.hold(folder)  # never given back: it ends with the process
+    temporary.sweep()
     return folder
-
-
-def hold(folder: Path) -> int:
-    """Make the folder if it is not there and keep `sweep` from it until the descriptor returned is closed."""
-    while True:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        # At any of these steps another process may take it for a folder of nobody and remove it.
-        with suppress(FileNotFoundError):
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-                raise UserError(f"{folder} belongs to somebody else")
-            return _lock(folder, fcntl.LOCK_SH)
-
-
-def _lock(folder: Path, how: int) -> int:
-    """A descriptor that has the folder locked. Raises OSError if it is removed meanwhile, or locked by others."""
-    with ExitStack() as undo:
-        handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)  # a remnant has lost it
-        undo.callback(os.close, handle)
-        fcntl.flock(handle, how)
-        if not os.path.samestat(os.fstat(handle), (folder / ".held").stat()):
-            raise FileNotFoundError(folder)
-        undo.pop_all()
-    return handle
-
-
-def sweep() -> None:
-    """Remove the folders of this machine whose drivers and workers are gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # another user's, or another worker removes it
-            handle = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            try:
-                # Whoever makes the folder anew meanwhile gets one that nothing is removed from.
-                shutil.rmtree(folder.rename(folder.with_name(f"{PREFIX}{uuid.uuid4().hex}")))
-            finally:
-                os.close(handle)
 
 
 def discard(session: str) -> None:

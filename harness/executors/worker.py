@@ -1,59 +1,89 @@
-"""A worker process: takes one run after another from the driver and trains it. It decides and records nothing."""
+"""What a run's own process does: it trains one run and ends. It decides and records nothing."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
 
-DEATHS = 5  # how often a run's worker may die without finishing an epoch before the run counts as failed
+DEATHS = 5  # how often a run's process may die without finishing an epoch before the run counts as failed
 
 
-def serve(connection: Connection) -> None:
-    """Train the runs that arrive until the connection closes.
+def serve(
+    connection: Connection, said: Connection, environment: Mapping[str, str], run: str, specification: Any, place: Any
+) -> None:
+    """Train a run. What it prints goes to `said`; environment: what is to be set in its own.
 
-    Receives (run, specification, place). Sends ("epoch", run, entry) after each epoch, then one of
-    ("finished", run, record, predictions), ("failed", run, sentence, traceback), ("refused", run, sentence).
+    Sends ("epoch", run, entry) after each epoch, then one of ("finished", run, record, predictions),
+    ("failed", run, sentence, traceback), ("refused", run, sentence). Where the place has an exchange, sends
+    ("fetch", run, folder) and ("offer", run, folder) and waits for an answer to each.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
+    os.setsid()  # whatever it starts can be ended with it, and Ctrl-C is the driver's alone
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
-    while True:
-        try:
-            run, specification, place = connection.recv()
-        except EOFError:
-            return
-        tell = partial(_tell, connection, run)
-        connection.send(attempt(run, partial(_perform, specification, place, tell)))
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        os.dup2(said.fileno(), number)
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a process that dies has said it
+    said.close()
+    os.environ.update(environment)
+    if place.exchange is not None:
+        place = replace(place, exchange=Asking(connection, run))
+    tell = partial(_tell, connection, run)
+    message = attempt(run, partial(_trained, run, specification, place, tell))
+    sys.stdout.flush()
+    connection.send(message)
 
 
-def attempt(run: str, work: Callable[[], tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Do one run by calling `work`, which returns (record, predictions); the message that says how it ended."""
-    from harness.executors import preload  # noqa: F401 - where no fork server has done it already
-    from harness.training.loop import TrainingFailure
-
+def attempt(run: str, work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The message that `work` returns, or the one that says why it could not."""
     try:
-        record, predictions = work()
-        return "finished", run, record, predictions
+        return work()
     except UserError as error:
         return "refused", run, str(error)
-    except TrainingFailure as error:
-        return "failed", run, str(error), traceback.format_exc()
     except Exception as error:  # one failing run never stops the rest; its traceback is kept
         return "failed", run, f"{type(error).__name__}: {error}", traceback.format_exc()
 
 
-def _perform(specification: Any, place: Any, tell: Any) -> tuple[Any, Any]:
+def _trained(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, ...]:
     from harness.training.jobs import perform
+    from harness.training.loop import TrainingFailure
 
-    return perform(specification, place, tell)
+    try:
+        return "finished", run, *perform(specification, place, tell)
+    except TrainingFailure as error:
+        return "failed", run, str(error), traceback.format_exc()
+    except (SystemExit, KeyboardInterrupt) as error:
+        called = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else "raised KeyboardInterrupt"
+        return "failed", run, f"a plugin or library {called} in the middle of the run", traceback.format_exc()
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An exchange that the process which began this one carries out. See `place.Exchange`."""
+
+    connection: Connection
+    run: str
+
+    def fetch(self, folder: Path) -> None:
+        self._ask("fetch", folder)
+
+    def offer(self, folder: Path) -> None:
+        self._ask("offer", folder)
+
+    def _ask(self, what: str, folder: Path) -> None:
+        self.connection.send((what, self.run, folder))
+        self.connection.recv()
 
 
 def _tell(connection: Connection, run: str, entry: Any) -> None:
@@ -61,12 +91,12 @@ def _tell(connection: Connection, run: str, entry: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """Exit as soon as the driver is gone, so that nobody trains a run that a new driver starts again."""
+    """End, with all that was started here, as soon as the driver is gone: a new one may start the run again."""
     parent = parent_process()
     if parent is not None:
 
         def watch() -> None:
             parent.join()
-            os._exit(1)
+            os.killpg(0, signal.SIGKILL)
 
         threading.Thread(target=watch, daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 class Executor(Protocol):
-    """Where runs execute. `submit` queues, `next` waits for a message (see executors.worker.serve), `close` stops."""
+    """Where runs execute. `submit` queues, `next` waits for a message (see LocalExecutor.next), `close` stops."""
 
     def submit(self, run: str, specification: Any, place: Any) -> None: ...
 
@@ -58,6 +59,7 @@ class Driver:
     view: View | None = None
     refresh: bool = False
     _index: Index = field(init=False)
+    _running: dict[str, float] = field(default_factory=dict)  # run -> when it began
     _flying: dict[str, dict[str, Any]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
     _whole: dict[str, bool] = field(default_factory=dict)  # run -> are its record's predictions there as recorded
@@ -84,6 +86,10 @@ class Driver:
         while self._flying:
             kind, run, *rest = self.executor.next()
             specification = self._flying[run]
+            if kind == "began":
+                self._running[run] = time.time()
+                self.ledger.note_running(self._running)
+                continue
             if kind == "epoch":
                 self.listener.epoch(specification, rest[0])
                 continue
@@ -99,6 +105,8 @@ class Driver:
             del self._flying[run]
             self._whole.pop(run, None)
             self._weights.pop(run, None)
+            self._running.pop(run, None)
+            self.ledger.note_running(self._running)
             self._ended.add(run)
             self.listener.ended(specification, record)
             for cell in self._waiting.pop(run, {}).values():

@@ -43,6 +43,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
 
     Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.
     """
+    clock, began = Clock(), time.perf_counter()
     for path in place.plugins:
         registry.load_file(path)
     code_versions.check_plugins(specification)
@@ -50,7 +51,6 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     machine.check_precision(specification["settings"])
     for part in place.run.glob(".*.tmp") if processes.leads() else ():
         remove(part)  # left by a process that was killed while it wrote
-    clock, began = Clock(), time.perf_counter()
     machine.reset_peak_memory()
     jobs: dict[str, Any] = {
         "pretraining": _pretraining,
