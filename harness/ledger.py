@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 Stamp = tuple[int, int]  # a file's mtime_ns and size
 LOG = "log.txt"  # what a run printed, beside its record
+KNOWN = ".checksums"  # in the cache: see `note_checksums`
 _RUNNING = ".running.json"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
@@ -39,12 +40,33 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
+_notes: Path | None = None
+
+
+def note_checksums(file: Path) -> None:
+    """From now on this process reads nothing for `checksum` that another of this session has read.
+
+    file: the notes of the session, by a file's place, inode, size and times; who begins a session removes them.
+    """
+    global _notes
+    _notes = file
+
+
 def checksum(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
+    """SHA-256 of a file, hexadecimal. See `note_checksums`."""
+    status = os.stat(path)
+    stamp = [str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    with suppress(OSError):
+        if _notes and (found := re.search(f"^{digest(stamp)} ([0-9a-f]{{64}})$", _notes.read_text(), re.MULTILINE)):
+            return found[1]
     whole = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
             whole.update(block)
+    with suppress(OSError):  # it is read again then
+        if _notes:
+            with open(_notes, "a") as notes:
+                notes.write(f"{digest(stamp)} {whole.hexdigest()}\n")
     return whole.hexdigest()
 
 

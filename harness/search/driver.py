@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.errors import UserError
-from harness.ledger import Ledger, digest, identity
+from harness.ledger import KNOWN, Ledger, digest, identity
 from harness.search.index import Index
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed
@@ -68,6 +68,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self._index = Index(self.ledger)
+        (self.ledger.out / "cache" / KNOWN).unlink(missing_ok=True)  # what an earlier session read may have changed
 
     def run(self) -> int:
         """Work until nothing is missing. Returns how many runs were trained.

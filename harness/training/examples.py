@@ -12,13 +12,15 @@ import torch
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from harness import registry
-from harness.data import sources
+from harness.contracts import Task
+from harness.data import sources, stored
 from harness.data.encoding import Encoded, encode, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.ledger import digest
 from harness.training.augmented import augmented
-from harness.training.place import Place, teacher_source, teacher_tokenizer
+from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,23 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
     chosen_encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
     pair_encoding = specification.get("pair_encoding", chosen_encoding)
     theirs = teacher_tokenizer(place)
-    data, length = _loaded(specification["task"], place.source, content), settings["max_length"]
-    index, held_out = _indices(specification, len(data.train.text_a))
+    task, length = get_task(specification["task"]), settings["max_length"]
+    _check_content(task, place.source, content)
     if reader is theirs:
-        train, *dev = _encoded(specification["task"], place, content, pair_encoding, length)
+        train, *dev = _read_by_teacher(task, place, content, pair_encoding, length)
     else:
+        data = _loaded(task.name, place.source, content)
         train, *dev = (encode(split, reader, pair_encoding, length) for split in (data.train, *data.dev))
+    index, held_out = _indices(specification, len(train))
     selection = dev[0] if held_out is None else train.subset(held_out)
-    alike = reader is theirs and (pair_encoding == "joint" or not data.task.pair)
+    alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
     if settings.get("augmentation", "none") != "none":
+        data = _loaded(task.name, place.source, content)
         made = augmented(_part(data.train, index), specification, place, teacher_source(place.teacher, place.argument))
         ours = encode(made, reader, pair_encoding, length)
         return Examples(ours, ours if alike else encode(made, theirs, "joint", length), selection, tuple(dev))
     chosen = train.subset(index)
-    imitated = chosen if alike else _encoded(specification["task"], place, content, "joint", length)[0].subset(index)
+    imitated = chosen if alike else _read_by_teacher(task, place, content, "joint", length)[0].subset(index)
     chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
     return Examples(chosen, imitated, selection, tuple(dev))
 
@@ -120,18 +125,28 @@ def _part(whole: Split, index: torch.Tensor) -> Split:
 def _loaded(task: str, source: str, content: str) -> sources.TaskData:
     data = sources.load(get_task(task), source)
     if data.content != content:
-        raise UserError(f"the data of {task} in {source} changed since the study was planned; give the command again")
+        raise _changed(task, source)
     return data
 
 
-def _encoded(task: str, place: Place, content: str, pair_encoding: str, max_length: int) -> tuple[Encoded, ...]:
-    """(train, *dev) as the teacher's tokenizer reads them."""
-    return _read_by_teacher(task, place.source, content, place.teacher, place.argument, pair_encoding, max_length)
+def _check_content(task: Task, source: str, content: str) -> None:
+    if sources.content(task, source) != content:
+        raise _changed(task.name, source)
 
 
-@functools.lru_cache(maxsize=16)
+def _changed(task: str, source: str) -> UserError:
+    return UserError(f"the data of {task} in {source} changed since the study was planned; give the command again")
+
+
 def _read_by_teacher(
-    task: str, source: str, content: str, teacher: str, argument: str, pair_encoding: str, max_length: int
+    task: Task, place: Place, content: str, pair_encoding: str, max_length: int
 ) -> tuple[Encoded, ...]:
-    data, tokenizer = _loaded(task, source, content), teacher_source(teacher, argument).tokenizer()
-    return tuple(encode(split, tokenizer, pair_encoding, max_length) for split in (data.train, *data.dev))
+    """(train, *dev) as the teacher's tokenizer reads them: tokenised once, and kept in the cache for every run."""
+    tokenizer = teacher_tokenizer(place)
+    key = digest([task.name, content, teacher_fingerprint(place), pair_encoding, max_length])
+    folder = place.cache / "read" / key[:16]
+    with place.once(folder):
+        if not stored.whole(folder):
+            data = _loaded(task.name, place.source, content)
+            stored.write(folder, [encode(s, tokenizer, pair_encoding, max_length) for s in (data.train, *data.dev)])
+    return stored.read(folder)

@@ -19,7 +19,7 @@ from harness import registry
 from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.ledger import checksums, derive_seed, remove
+from harness.ledger import KNOWN, checksums, derive_seed, note_checksums, remove
 from harness.modeling import combine
 from harness.training import code_versions, inputs, machine, processes
 from harness.training.examples import examples_of, own_settings, reader_of
@@ -44,6 +44,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.
     """
     clock, began = Clock(), time.perf_counter()
+    note_checksums(place.cache / KNOWN)
     for path in place.plugins:
         registry.load_file(path)
     code_versions.check_plugins(specification)

@@ -85,3 +85,15 @@ def teacher_tokenizer(place: Place) -> PreTrainedTokenizerBase:
 @functools.lru_cache(maxsize=2)
 def _tokenizer(teacher: str, argument: str) -> PreTrainedTokenizerBase:
     return teacher_source(teacher, argument).tokenizer()
+
+
+def teacher_fingerprint(place: Place) -> str:
+    """The `tokenizer_fingerprint` of the teacher's tokenizer."""
+    return _fingerprint(place.teacher, place.argument)
+
+
+@functools.lru_cache(maxsize=2)
+def _fingerprint(teacher: str, argument: str) -> str:
+    from harness.data.encoding import tokenizer_fingerprint
+
+    return tokenizer_fingerprint(_tokenizer(teacher, argument))

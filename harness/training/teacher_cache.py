@@ -97,7 +97,7 @@ class TeacherCache:
         return calls
 
     def _whole(self, part: tuple[str, int], index: dict[str, Any]) -> bool:
-        """True if the part is stored and its checksum holds; checked once a process."""
+        """True if the part is stored and its checksum holds; checked once a session."""
         path = self.folder / _name(part)
         if part not in self._verified and _name(part) in index["files"] and path.exists():
             self._verified |= {part} if checksum(path) == index["files"][_name(part)]["sha256"] else set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -13,11 +12,12 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from harness.contracts import Batch, Outputs, Signal, Want
-from harness.data.encoding import Encoded, tokenizer_fingerprint
+from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
+from harness.ledger import checksum, digest
 from harness.modeling import signals
 from harness.training.joint import Joint, check_head, heads_in, load_joint_teacher
-from harness.training.place import Place, teacher_source
+from harness.training.place import Place, teacher_fingerprint, teacher_source
 from harness.training.teacher_cache import TeacherCache
 
 BATCH = 32  # examples a teacher call when filling the cache
@@ -133,23 +133,12 @@ def _joint_teacher(teacher: str, argument: str, folder: Path, device: torch.devi
     return Joint(models).requires_grad_(False).to(device).eval()
 
 
-_CACHES: dict[Any, TeacherCache] = {}
-
-
 def _cache(place: Place, weights: Path, head: str, max_length: int, train: Encoded) -> TeacherCache:
-    """One TeacherCache a process and set of examples, so that files are verified and opened once."""
-    key = (place.cache, weights, head, max_length, train.keys.tobytes())
-    if key not in _CACHES:
-        fingerprint = tokenizer_fingerprint(teacher_source(place.teacher, place.argument).tokenizer())
-        name = f"{weights_hash(weights)}/{head}" if head else weights_hash(weights)
-        _CACHES[key] = TeacherCache(place.cache, name, fingerprint, max_length, train, place.once)
-    return _CACHES[key]
+    name = f"{weights_hash(weights)}/{head}" if head else weights_hash(weights)
+    return TeacherCache(place.cache, name, teacher_fingerprint(place), max_length, train, place.once)
 
 
-@functools.lru_cache(maxsize=16)
 def weights_hash(folder: Path) -> str:
-    """SHA-256 of the weight files in a folder."""
-    checksum = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        checksum.update(path.read_bytes())
-    return checksum.hexdigest()
+    """A hash of the weight files in a folder: SHA-256 of the file, or of the checksums of several."""
+    found = [checksum(path) for path in sorted(folder.glob("*.safetensors"))]
+    return found[0] if len(found) == 1 else digest(found)

@@ -1,0 +1,50 @@
+"""Tokenised splits on disk: one file, mapped into memory when it is read, and an index that vouches for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+
+from harness.data.encoding import Encoded
+from harness.ledger import atomic_write, checksum, sealed, unsealed
+
+SPLITS, INDEX = "splits.safetensors", "index.json"
+
+
+def write(folder: Path, splits: Sequence[Encoded]) -> None:
+    """Store the splits in this order. Raises UserError if the disk is full."""
+    tensors: dict[str, torch.Tensor] = {}
+    for number, split in enumerate(splits):
+        tensors |= {f"{number}/ids": split.ids, f"{number}/labels": split.labels}
+        tensors[f"{number}/keys"] = torch.from_numpy(split.keys.view(np.int64))
+        for place, (sequence, size) in enumerate(zip(split.sequences, split.sizes, strict=True)):
+            tensors[f"{number}/sizes/{place}"] = size
+            tensors |= {f"{number}/{place}/{name}": tensor for name, tensor in sequence.items()}
+    atomic_write(folder / SPLITS, save(tensors))
+    atomic_write(folder / INDEX, sealed({"sha256": checksum(folder / SPLITS)}))
+
+
+def whole(folder: Path) -> bool:
+    """True if the splits are there as they were written."""
+    try:
+        index = unsealed((folder / INDEX).read_bytes())
+        return bool(checksum(folder / SPLITS) == index["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def read(folder: Path) -> tuple[Encoded, ...]:
+    """What `write` stored. Of the file only what is used comes into memory."""
+    tensors = load_file(folder / SPLITS)
+    found = []
+    for number in range(len({name.partition("/")[0] for name in tensors})):
+        part = {name.partition("/")[2]: tensors[name] for name in tensors if name.startswith(f"{number}/")}
+        places = range(sum(name.startswith("sizes/") for name in part))
+        sequences = tuple({n[2:]: t for n, t in part.items() if n.startswith(f"{place}/")} for place in places)
+        sizes = tuple(part[f"sizes/{place}"] for place in places)
+        found.append(Encoded(part["ids"], part["labels"], part["keys"].numpy().view(np.uint64), sequences, sizes))
+    return tuple(found)
