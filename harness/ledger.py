@@ -369,10 +369,10 @@ class Ledger:
     def interrupted(self, read: Callable[[str], Any] | None = None) -> list[str]:
         """Runs that were begun and have no whole record. read: tells of a run what `self.read` would, at less cost.
 
-        What was printed is no beginning: nothing can go on from it.
+        Nothing can go on from a folder of what was printed alone.
         """
         found = (run for run in self.runs() if (read or self.read)(run) is None)
-        return [run for run in found if any(path.name != LOG for path in self.folder(run).glob("*"))]
+        return [run for run in found if [path.name for path in self.folder(run).glob("*")] != [LOG]]
 
     def log(self, run: str) -> str:
         """What the last attempt at a run printed; empty if nothing."""

@@ -129,6 +129,8 @@ def test_interrupted_runs_are_those_without_a_whole_record(tmp_path: Path) -> No
     (ledger.folder(damaged) / "record.json").write_bytes(b"{")
     for stray in ("lost+found", f"{begun} (copy)", "A" * 16, "0" * 15):  # of another program
         (tmp_path / "ledger" / stray).mkdir()
+    (tmp_path / "ledger" / ("a" * 16)).mkdir()
+    (tmp_path / "ledger" / ("a" * 16) / "log.txt").write_text("said before it died")
     for stray in (".DS_Store", f"{begun}~", "c" * 16):
         (tmp_path / "ledger" / stray).touch()
     assert Ledger(tmp_path).interrupted() == [begun, damaged]

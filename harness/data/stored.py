@@ -20,7 +20,7 @@ def write(folder: Path, splits: Sequence[Encoded]) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for number, split in enumerate(splits):
         tensors |= {f"{number}/ids": split.ids, f"{number}/labels": split.labels}
-        tensors[f"{number}/keys"] = torch.from_numpy(split.keys.view(np.int64))
+        tensors[f"{number}/keys"] = torch.from_numpy(split.keys.astype(np.int64))
         for place, (sequence, size) in enumerate(zip(split.sequences, split.sizes, strict=True)):
             tensors[f"{number}/sizes/{place}"] = size
             tensors |= {f"{number}/{place}/{name}": tensor for name, tensor in sequence.items()}

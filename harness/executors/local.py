@@ -63,7 +63,7 @@ class LocalExecutor:
             if self._deaths[run] < DEATHS:
                 self._queue.appendleft(job)
             else:
-                why = f"its process died {DEATHS} times (exit code {rest[0]}; -9 is a kill, often for want of memory)"
+                why = f"its worker died {DEATHS} times (exit code {rest[0]}; -9 is a kill, often for want of memory)"
                 self._told.append(("failed", run, why, why))
         else:
             self._told.append(message)

@@ -64,7 +64,7 @@ def train(
             message = _attempt(run, specification, node.fetch_all(parts), limit, node)
             if message[0] != "died":
                 return message
-        why = f"its process died {DEATHS} times (often for want of memory)"
+        why = f"its worker died {DEATHS} times (often for want of memory)"
         return "failed", run, why, why
 
     kind, _, *rest = attempt(run, work)
