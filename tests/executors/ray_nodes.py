@@ -60,9 +60,10 @@ class Nodes:
 @contextmanager
 def nodes(folder: Path, count: int = 2, cpus: int = 1, head_cpus: int = 1) -> Iterator[Nodes]:
     """A cluster of `count` nodes, the head counted, whose logs are under `folder`."""
+    (folder / "ray").mkdir()  # where Ray notes its address, and takes the folder to be there
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.executors.ray_nodes", str(folder), str(count), str(cpus), str(head_cpus)],
-        env=ray_environment(),
+        env={**ray_environment(), "RAY_TMPDIR": str(folder)},
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

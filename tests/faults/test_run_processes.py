@@ -1,0 +1,272 @@
+"""What a run does to its process ends with it: state, prints, children, exits and time without end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.executors.local import LocalExecutor
+from harness.search.driver import place
+from tests.conftest import Harness, environment
+from tests.launching import begun
+
+# Each of the first does what its name says to whatever runs after it in the same process.
+PLUGIN = '''
+import os, subprocess, sys, time, warnings
+import torch
+from harness.contracts import Signal
+from harness.registry import objective
+
+entropy = torch.nn.functional.cross_entropy
+before = dict(os.environ), os.getcwd()
+
+def patch(): torch.nn.functional.cross_entropy = lambda *a, **k: 0.01 * entropy(*a, **k)
+def variables(): os.environ["OMP_NUM_THREADS"] = os.environ["LEFT_BEHIND"] = "7"
+def exit(): sys.exit(3)
+def interrupt(): raise KeyboardInterrupt
+def hang(): time.sleep(600)
+
+def child(seconds=20):
+    if not os.fork():
+        open(f"CHILDREN/{os.getpid()}", "w").close()
+        time.sleep(seconds)
+        os._exit(0)
+
+def child_and_death():
+    child()
+    os._exit(3)
+
+def words():
+    print("printed")
+    warnings.warn("warned")
+    subprocess.run(["sh", "-c", "echo of a child; echo and its errors >&2"])
+
+def many_words():
+    print("first")
+    for _ in range(40): print("x" * 100_000)
+    print("last")
+
+ACTS = {
+    "dtype": lambda: torch.set_default_dtype(torch.float64),
+    "gradients": lambda: torch.set_grad_enabled(False),
+    "patch": patch,
+    "kernels": lambda: torch.backends.mkldnn.set_flags(False),
+    "denormals": lambda: torch.set_flush_denormal(True),
+    "threads": lambda: torch.set_num_threads(7),
+    "deterministic": lambda: torch.use_deterministic_algorithms(True),
+    "variables": variables,
+    "folder": lambda: os.chdir("/"),
+    "exit": exit, "interrupt": interrupt, "hang": hang, "child": child, "child_and_death": child_and_death,
+    "words": words, "many_words": many_words,
+}
+
+def register(name, act):
+    @objective(name, needs={Signal.LOGITS}, stage="prediction")
+    def bad(student, teacher, batch):
+        """Acts, then computes."""
+        act()
+        return student.logits.sum()
+
+for name, act in ACTS.items():
+    register(name, act)
+
+@objective("clean", needs={Signal.LOGITS}, stage="prediction")
+def clean(student, teacher, batch):
+    """Labels only, in an orderly process."""
+    if before != (dict(os.environ), os.getcwd()) or "LEFT_BEHIND" in os.environ or before[1] == "/":
+        raise RuntimeError("not as it was begun")
+    return torch.nn.functional.cross_entropy(student.logits, batch.labels)
+'''
+STATE = (
+    "dtype", "gradients", "patch", "kernels", "denormals", "threads", "deterministic", "variables", "folder"
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class Bench:
+    """A finished run of `clean`, and its like with another objective."""
+
+    out: Path
+    plan: dict[str, Any]
+    record: dict[str, Any]
+
+    def job(self, objective: str, run: str = "") -> tuple[str, Any, Any]:
+        run = run or objective
+        specification = {**self.record["specification"], "objective": objective}
+        return run, specification, place(self.plan, self.out, run)
+
+    @property
+    def children(self) -> list[int]:
+        return [int(path.name) for path in (self.out.parent / "children").iterdir()]
+
+
+def words_of(glue: Path, checkpoint: Path, folder: Path, objective: str) -> list[str]:
+    return [
+        "run", "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", objective, "--inits", "random",
+        "--trials", "1", "--seeds", "1", "--workers", "1", "--plugin", str(folder / "acts.py"), "--data", str(glue),
+        "--teacher", str(checkpoint), "--set", "train_examples=64", "teacher.epochs=1", "max_length=16",
+        "--out", str(folder / "out"),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bench(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    folder = tmp_path_factory.mktemp("acts")
+    (folder / "children").mkdir()
+    (folder / "acts.py").write_text(PLUGIN.replace("CHILDREN", str(folder / "children")))
+    out = folder / "out"
+    done = call(*words_of(glue, checkpoint, folder, "clean"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = [json.loads(path.read_bytes())["record"] for path in out.glob("ledger/*/record.json")]
+    (record,) = (record for record in records if record["specification"]["kind"] == "student")
+    assert not list(out.glob("ledger/*/log.txt")), "a run that prints nothing has no log"
+    return Bench(out, json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_bytes()), record)
+
+
+def ends(executor: LocalExecutor) -> Iterator[tuple[Any, ...]]:
+    """What the runs end with."""
+    while True:
+        message = executor.next()
+        if message[0] not in ("began", "epoch"):
+            yield message
+
+
+@pytest.mark.parametrize("what", STATE)
+def test_no_run_changes_the_next(what: str, bench: Bench) -> None:
+    with closing(LocalExecutor(1)) as executor:
+        for job in (bench.job(what), bench.job("clean", "again")):
+            executor.submit(*job)
+        found = ends(executor)
+        assert next(found)[1] == what
+        kind, _, record, _ = next(found)
+    assert kind == "finished"
+    for part in ("metrics", "curve", "best", "initialisation", "teacher_signals"):
+        assert record[part] == bench.record[part], part
+
+
+@pytest.mark.parametrize(("what", "said"), [("exit", "sys.exit(3)"), ("interrupt", "KeyboardInterrupt")])
+def test_leaving_the_process_is_named_at_once(what: str, said: str, bench: Bench) -> None:
+    with closing(LocalExecutor(1)) as executor:
+        executor.submit(*bench.job(what))
+        kind, _, sentence, trace = next(ends(executor))
+    assert kind == "failed" and said in sentence and "died" not in sentence and "acts.py" in trace
+
+
+def test_children_of_a_run_do_not_outlive_it(bench: Bench) -> None:
+    """Those of a run that dies hold its pipe: the death is noticed all the same."""
+    began = time.monotonic()
+    with closing(LocalExecutor(1)) as executor:
+        for what in ("child_and_death", "child"):
+            executor.submit(*bench.job(what))
+        found = ends(executor)
+        kind, run, sentence, _ = next(found)
+        assert (kind, run) == ("failed", "child_and_death") and "its worker died 5 times (exit code 3;" in sentence
+        assert next(found)[:2] == ("finished", "child")
+    assert time.monotonic() - began < 60 and len(bench.children) > 5
+    _until(lambda: not any(map(psutil.pid_exists, bench.children)))
+
+
+def test_a_run_that_hangs_is_given_up(bench: Bench) -> None:
+    with closing(LocalExecutor(1, limit=2.0)) as executor:
+        for job in (bench.job("hang"), bench.job("exit")):
+            executor.submit(*job)
+        found = ends(executor)
+        kind, run, sentence, _ = next(found)
+        assert (kind, run) == ("failed", "hang") and "ended after the 2 seconds of --run-timeout" in sentence
+        assert next(found)[1] == "exit"
+
+
+def test_what_a_run_prints_is_shown_and_nowhere_else(bench: Bench, call: Harness, capfd: Any) -> None:
+    with closing(LocalExecutor(1)) as executor:
+        for what in ("words", "many_words"):
+            executor.submit(*bench.job(what))
+        found = ends(executor)
+        assert [next(found)[:2] for _ in range(2)] == [("finished", "words"), ("finished", "many_words")]
+    assert "printed" not in "".join(capfd.readouterr())
+    shown = call("show", "words", "--out", bench.out).stdout
+    assert all(said in shown for said in ("printed", "UserWarning: warned", "of a child", "and its errors"))
+    log = (bench.out / "ledger" / "many_words" / "log.txt").read_bytes()
+    assert log.startswith(b"first\n") and log.endswith(b"last\n") and len(log) < 1.1 * 2**20
+    assert b"bytes left out]" in log
+    status = call("status", "--study", "objectives_vs_init", "--out", bench.out).stdout
+    assert "words" not in status, "a log alone is no interrupted run"
+
+
+def test_status_names_what_is_running_while_its_driver_lives(
+    bench: Bench, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+) -> None:
+    words = words_of(glue, checkpoint, bench.out.parent, "hang")
+    driver = begun(*words, folder=tmp_path)
+
+    def status() -> str:
+        return call("status", "--study", "objectives_vs_init", "--out", bench.out).stdout
+
+    try:
+        _until(lambda: "running since 20" in status())
+        (line,) = (line for line in status().splitlines() if line.startswith("running since 20"))
+        again = call("run", *words[1:])
+        assert again.returncode == 2 and line in status(), "who was refused changed what is said to run"
+        trained = [p for server in psutil.Process(driver.pid).children() for p in server.children(recursive=True)]
+    finally:
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.join()
+    assert len(line.rsplit(" ", 1)[1]) == 16 and "running" not in status()
+    assert trained and not psutil.wait_procs(trained, timeout=20)[1], "a run went on without its driver"
+
+
+SERVED = """
+import sys, time
+from harness.executors import process
+from multiprocessing import forkserver
+process._prepare()
+forkserver.ensure_running()
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_driver_leaves_nothing_for_longer_than_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drivers = []
+    for _ in range(2):
+        command, variables = [sys.executable, "-c", SERVED], {**environment(), "TMPDIR": str(tmp_path)}
+        drivers.append(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True))
+        assert drivers[-1].stdout and drivers[-1].stdout.readline() == "up\n"
+    killed, living = drivers
+    try:
+        assert len(list(tmp_path.glob("pymp-*"))) == 2
+        killed.kill()
+        killed.wait()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        LocalExecutor(1)
+        assert len(os.listdir(tmp_path)) == 1, "what is left of one, or nothing of the other"
+    finally:
+        living.kill()
+        living.wait()
+
+
+def test_without_a_run_no_server_is_started() -> None:
+    script = "from harness.executors.local import LocalExecutor; import psutil; LocalExecutor(1).close();"
+    script += "print(psutil.Process().children())"
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def _until(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
