@@ -32,6 +32,10 @@ from harness.registry import objective
 entropy = torch.nn.functional.cross_entropy
 before = dict(os.environ), os.getcwd()
 
+def flags():
+    denormal = torch.tensor([1e-40]).mul(0.5).item()
+    return torch._C._get_mkldnn_enabled(), torch.are_deterministic_algorithms_enabled(), denormal > 0
+
 def patch(): torch.nn.functional.cross_entropy = lambda *a, **k: 0.01 * entropy(*a, **k)
 def variables(): os.environ["OMP_NUM_THREADS"] = os.environ["LEFT_BEHIND"] = "7"
 def exit(): sys.exit(3)
@@ -85,7 +89,7 @@ for name, act in ACTS.items():
 @objective("clean", needs={Signal.LOGITS}, stage="prediction")
 def clean(student, teacher, batch):
     """Labels only, in an orderly process."""
-    if before != (dict(os.environ), os.getcwd()) or "LEFT_BEHIND" in os.environ or before[1] == "/":
+    if before != (dict(os.environ), os.getcwd()) or "LEFT_BEHIND" in os.environ or before[1] == "/" or flags() != (True, False, True):
         raise RuntimeError("not as it was begun")
     return torch.nn.functional.cross_entropy(student.logits, batch.labels)
 '''
