@@ -89,7 +89,8 @@ for name, act in ACTS.items():
 @objective("clean", needs={Signal.LOGITS}, stage="prediction")
 def clean(student, teacher, batch):
     """Labels only, in an orderly process."""
-    if before != (dict(os.environ), os.getcwd()) or "LEFT_BEHIND" in os.environ or before[1] == "/" or flags() != (True, False, True):
+    same = before == (dict(os.environ), os.getcwd()) and before[1] != "/" and "LEFT_BEHIND" not in os.environ
+    if not same or flags() != (True, False, True):
         raise RuntimeError("not as it was begun")
     return torch.nn.functional.cross_entropy(student.logits, batch.labels)
 '''
