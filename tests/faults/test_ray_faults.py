@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -31,9 +32,12 @@ def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
 
 
 def _training(cluster: Nodes) -> list[psutil.Process]:
-    """The processes in which runs are trained."""
+    """Ray's processes that train, and those that they have for their runs."""
     found = psutil.Process(cluster.process.pid).children(recursive=True)
-    return [process for process in found if process.name().startswith("ray::train")]
+    workers = [process for process in found if process.name().startswith("ray::train")]
+    with suppress(psutil.NoSuchProcess):
+        workers += [run for worker in workers for server in worker.children() for run in server.children()]
+    return workers
 
 
 def _start(arguments: list[str], cluster: Nodes) -> subprocess.Popen[bytes]:
@@ -60,8 +64,9 @@ def test_ten_losses_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path,
             records = {path: path.stat().st_mtime_ns for path in out.glob("ledger/*/record.json")}
             finished |= {path: when for path, when in records.items() if path not in finished}
             if loss == "worker":
-                for process in _training(cluster)[:1]:
-                    process.kill()
+                if training := _training(cluster):
+                    with suppress(psutil.NoSuchProcess):
+                        draw.choice(training).kill()
             elif loss == "node":
                 cluster.remove()
                 cluster.add()
