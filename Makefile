@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test bits lint bench fairseq constraints clean
+.PHONY: run test bits lint bench embedded-teacher fairseq constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -31,6 +31,14 @@ bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m tests.bench_corpus
 	$(BIN)/python -m tests.bench_ledger
 	$(BIN)/python -m tests.bench_executors
+
+# The weights that the teacher `embedded` is shipped with, made anew. The same on the same machine; the new SHA-256 goes
+# into teachers/embedded_weights.py.
+EMBEDDED := --study objectives_vs_init --teacher embedded:train --out build/embedded-teacher
+embedded-teacher: $(VENV)/installed
+	$(BIN)/harness run $(EMBEDDED) --tasks acceptability sentiment paraphrase entailment similarity \
+		--objectives labels_only --inits random --trials 1 --seeds 1 --set epochs=1 train_examples=32
+	$(BIN)/python -m teachers.embedded_weights build/embedded-teacher
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'

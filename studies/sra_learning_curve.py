@@ -11,6 +11,7 @@ from studies.sra_settings import FROM_CORPUS, METRICS, profiles
 
 PERCENTS = (30, 100)
 EPOCHS = (1, 2, 4, 8)
+SETTINGS = {"patience": 0, "train_examples": 0}
 
 
 def _point(
@@ -45,6 +46,6 @@ study(
         metrics={"qqp": METRICS["qqp"][1]},
         general="cosine",
         figure="epochs",
-        profiles=profiles(quick=("similarity",), small=("sst2",), paper=("qqp",), settings={"patience": 0}),
+        profiles=profiles(quick=("similarity",), small=("sst2",), paper=("qqp",), settings=SETTINGS),
     )
 )

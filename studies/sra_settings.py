@@ -98,12 +98,14 @@ def profiles(
     paper: tuple[str, ...] = ("sst2", "qqp", "mnli", "mrpc"),
     seeds: int = 2,
     settings: Mapping[str, Any] | None = None,
+    teacher: str = "embedded",
 ) -> dict[str, Profile]:
-    """The three sizes. seeds are those of quick and small; settings are joined to those of each size."""
+    """The three sizes. seeds are those of quick and small; settings are joined to those of each size; teacher is that
+    of quick."""
     more = dict(settings or {})
     return {
         "quick": Profile(
-            teacher="embedded",
+            teacher=teacher,
             tasks=quick,
             inits=("random",),
             trials=1,

@@ -1,4 +1,8 @@
-"""A small BERT made here from nothing: pre-trained on the embedded grammar, then fine-tuned. No files, no network."""
+"""A small BERT of our own: pre-trained on the embedded grammar, then fine-tuned. No network.
+
+`embedded` has the weights that this distribution carries, which answer the embedded suite's tasks; `embedded:train`
+makes them anew, in the same way, as runs in the ledger.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,14 @@ from transformers import (
 )
 
 from harness.contracts import ModelInfo, Task
-from harness.data.embedded import vocabulary
+from harness.data.embedded import TWINS, corpus, vocabulary
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
-from teachers.huggingface import describe, fingerprint_of, load_masked, load_tuned
+from teachers.embedded_weights import PRETRAINED, SHA256, shipped, verify
+from teachers.huggingface import describe, fingerprint_of, for_task, load_masked, load_tuned
 
+SAMPLE = 1000  # texts that tell one grammar from another
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ARCHITECTURE: dict[str, Any] = {
     "num_hidden_layers": 4,
@@ -64,12 +70,16 @@ RECIPE: dict[str, Any] = {
 
 @teacher("embedded")
 class EmbeddedTeacher(Teacher):
-    """BERT of 4 layers and width 64 over the grammar's words; weights start random."""
+    """BERT of 4 layers and width 64 over the grammar's words: shipped weights, or with "train" random ones.
+
+    Raises UserError where weights are read and those shipped are missing or damaged.
+    """
 
     def __init__(self, argument: str = ""):
-        if argument:
-            raise UserError(f"teacher embedded takes no argument, but was given {argument!r}")
+        if argument not in ("", "train"):
+            raise UserError(f"teacher embedded:{argument} does not exist: embedded, or embedded:train to train it anew")
         super().__init__(argument)
+        self.shipped = argument != "train"
 
     def info(self, task: Task) -> ModelInfo:
         return describe(self.name, _config(), self.fingerprint, task)
@@ -79,7 +89,11 @@ class EmbeddedTeacher(Teacher):
         return fingerprint_of(self.tokenizer())
 
     def content(self) -> str:
+        if self.shipped:
+            verify()
+            return SHA256
         made_of = {"architecture": ARCHITECTURE, "vocabulary": vocabulary(), "pretraining": PRETRAINING}
+        made_of["text"] = corpus(SAMPLE)
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -105,28 +119,42 @@ class EmbeddedTeacher(Teacher):
         )
 
     def answers(self, task: Task) -> bool:
-        return False
+        return self.shipped and task.name in TWINS
 
     def recipe(self, task: Task) -> Mapping[str, Any]:
         return RECIPE | ({} if task.classification else {"epochs": 14})
 
-    def pretraining(self) -> Mapping[str, Any]:
-        return PRETRAINING
+    def pretraining(self) -> Mapping[str, Any] | None:
+        return None if self.shipped else PRETRAINING
 
     def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
-        """The encoder with the head it is pre-trained with; without a folder its weights are random."""
-        return BertForMaskedLM(_config()) if weights is None else load_masked(weights)
+        """The encoder with the head it is pre-trained with."""
+        if weights is not None:
+            return load_masked(weights)
+        model = BertForMaskedLM(_config())
+        if self.shipped:
+            model.load_state_dict(shipped(PRETRAINED), strict=False)  # the output layer is the word embeddings
+        return model
 
     def configuration(self) -> dict[str, Any]:
         return _config().to_dict()
 
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
-        """The classifier with random weights, or from the folder of a pre-trained encoder or a tuned classifier."""
-        if weights is None:
-            config = _config()
-            config.num_labels = task.outputs
-            return BertForSequenceClassification(config)
-        return load_tuned(weights, task)
+        """The classifier, also from the folder of a pre-trained encoder or a tuned classifier."""
+        if weights is not None:
+            return load_tuned(weights, task)
+        if not self.answers(task):
+            return self.untuned(task)
+        model = BertForSequenceClassification(for_task(_config(), task))
+        model.load_state_dict(shipped(task.name))
+        return model
+
+    def untuned(self, task: Task) -> PreTrainedModel:
+        """The encoder as it was pre-trained, under a fresh head."""
+        model = BertForSequenceClassification(for_task(_config(), task))
+        if self.shipped:
+            model.load_state_dict(shipped(PRETRAINED), strict=False)  # all but pooler and classifier
+        return model
 
 
 def _config() -> BertConfig:

@@ -330,13 +330,10 @@ def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedMod
                 f"the classifier in {folder} has {config.num_labels} outputs, but {task.name} needs {task.outputs}"
             )
         return _load(AutoModelForSequenceClassification, folder, allow_missing=False)[0]
-    config.num_labels = task.outputs
-    if task.labels:
-        config.id2label = dict(enumerate(task.labels))
-        config.label2id = {label: i for i, label in enumerate(task.labels)}
-    config.finetuning_task = task.name
     try:
-        model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        model = AutoModelForSequenceClassification.from_config(
+            for_task(config, task), dtype=torch.float32, trust_remote_code=False
+        )
     except ValueError as error:
         raise UserError(f"teacher {folder} is a {config.model_type}, for which there is no classifier") from error
     encoder, missing = _load(AutoModel, folder)
@@ -352,6 +349,16 @@ def load_tuned(folder: Path, task: Task) -> PreTrainedModel:
     """
     missing, head = _without_head(AutoModelForSequenceClassification, folder)
     return load_classifier(folder, task, fresh_head=missing == head)
+
+
+def for_task(config: PreTrainedConfig, task: Task) -> PreTrainedConfig:
+    """The configuration, changed to that of a classifier for the task."""
+    config.num_labels = task.outputs
+    if task.labels:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: i for i, label in enumerate(task.labels)}
+    config.finetuning_task = task.name
+    return config
 
 
 def load_masked(folder: Path) -> PreTrainedModel:

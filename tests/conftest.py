@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from filelock import FileLock
 
 from harness.executors import environment as of_workers
 
@@ -108,30 +106,6 @@ def call() -> Harness:
         return subprocess.CompletedProcess(words, status, out.getvalue(), error.getvalue())
 
     return run
-
-
-@pytest.fixture(scope="session")
-def pretrained(call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
-    """pretrained(out) puts the embedded teacher's pre-training into a folder of results: half a minute saved."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent  # of all processes of this test run
-    made = shared / "pretrained"
-    with FileLock(shared / "pretrained.lock"):
-        if not made.exists():
-            study = ("--study", "objectives_vs_init", "--tasks", "entailment", "--objectives", "labels_only", "--inits")
-            sizes = ("random", "--trials", "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1")
-            process = call("run", *study, *sizes, "--out", shared / "pretraining")
-            assert process.returncode == 0, process.stderr
-            records = shared.glob("pretraining/ledger/*/record.json")
-            (record,) = (path for path in records if b'"kind":"pretraining"' in path.read_bytes())
-            shutil.copytree(record.parent, made / "ledger" / record.parent.name)
-            shutil.copy(shared / "pretraining" / "harness.json", made)
-
-    def put(out: Path) -> None:
-        shutil.copytree(made, out)
-
-    return put
 
 
 @pytest.fixture

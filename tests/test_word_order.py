@@ -27,7 +27,7 @@ from harness.training.settings import TRAINING
 from harness.training.teacher_outputs import NoTeacher
 
 CPU = torch.device("cpu")
-EPOCHS = 8
+EPOCHS = 4
 DECLARED = {name: declared.default for name, declared in TRAINING.items()}
 SETTINGS: dict[str, Any] = DECLARED | {"learning_rate": 0.02, "warmup_ratio": 0.0}
 SHARED = {"head": "linear", "hidden_dropout": 0.0, "embedding_dropout": 0.0}
@@ -63,4 +63,4 @@ def test_a_product_hears_the_order_and_a_sum_does_not(task: str, seed: int, tmp_
     chance = 0.5
     noise = 3 * math.sqrt(chance * (1 - chance) / embedded.DEV_SIZE)  # three standard deviations
     assert accuracy("cbow", task, seed, tmp_path / "sum") == pytest.approx(chance, abs=noise)
-    assert accuracy("cmow", task, seed, tmp_path / "product") > 0.9
+    assert accuracy("cmow", task, seed, tmp_path / "product") > 0.85

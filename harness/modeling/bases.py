@@ -225,6 +225,10 @@ class Teacher(ABC):
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
         """The classifier for the task, transformers' own or an Emitter: base weights, or those in `weights`."""
 
+    def untuned(self, task: Task) -> PreTrainedModel:
+        """The classifier with the weights that a refinement on several tasks starts from: by default, base weights."""
+        return self.model(task, None)
+
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
         """The model's Hugging Face configuration, read without its weights."""

@@ -97,7 +97,8 @@ class Asked:
         source = request.data or ("embedded" if ours or name == "embedded" else "hub")
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
-        self.label = folder.resolve().name if argument and folder.is_dir() else argument or name
+        label = argument if name == "huggingface" else request.teacher or self.profile.teacher
+        self.label = folder.resolve().name if argument and folder.is_dir() else label
 
     def info(self, task: Task) -> ModelInfo:
         """What the teacher is on a task, and emits there."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness import registry
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
@@ -42,8 +42,12 @@ def multi_task_teacher(
     examples = {name: examples_of(part, place, reader) for name, part in parts.items()}
     pretrained = specification["teacher"].get("pretrained")
     base = place.runs / pretrained / "weights" if pretrained else None
+
+    def model(name: str) -> PreTrainedModel:
+        return source.model(get_task(name), base) if base else source.untuned(get_task(name))
+
     torch.manual_seed(derive_seed("weights", specification["seed"]))
-    joint = Joint((name, Encoder(source.model(get_task(name), base))) for name in parts)
+    joint = Joint((name, Encoder(model(name))) for name in parts)
     sums = {}
     for name in parts:
         info = source.info(get_task(name))

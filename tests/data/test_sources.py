@@ -190,7 +190,7 @@ def test_content_follows_the_data_and_nothing_else(tmp_path):
 def test_embedded_tasks():
     for name in ("acceptability", "similarity"):
         data = sources.load(get_task(name), "embedded")
-        assert (len(data.train.text_a), len(data.dev[0].text_a)) == (2000, 400)
+        assert (len(data.train.text_a), len(data.dev[0].text_a)) == (4000, 1000)
         assert data.train.labels.dtype == (np.int64 if name == "acceptability" else np.float32)
         assert (data.train.text_b is None) == (name == "acceptability")
         assert data.content == sources.content(get_task(name), "embedded")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,11 @@ from tests.executors.test_ray import QUICK, TABLES, ray_run
 pytest.importorskip("ray")
 
 # All rows, initialisations, tasks, trials and seeds; only each training is short.
-STUDY = ("--study", "objectives_vs_init", "--set", "train_examples=32", "epochs=1", "teacher.epochs=1")
+STUDY = ("--study", "objectives_vs_init", "--set", "train_examples=32", "epochs=1")
 
 
-def test_the_quick_profile_is_the_same_on_two_nodes(
-    call: Harness, pretrained: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_the_quick_profile_is_the_same_on_two_nodes(call: Harness, tmp_path: Path) -> None:
     local, out = tmp_path / "local", tmp_path / "ray"
-    for folder in (local, out):
-        pretrained(folder)
     process = call("run", *STUDY, "--out", local, "--workers", 2)
     assert process.returncode == 0, process.stderr
     with tempfile.TemporaryDirectory(prefix="ray") as logs, nodes(Path(logs)) as cluster:
