@@ -83,4 +83,5 @@ def pack(results: Path) -> bytes:
 if __name__ == "__main__":
     content = pack(Path(sys.argv[1]))
     FILE.write_bytes(content)
-    print(f"{FILE}: {len(content)} bytes; SHA256 in {Path(__file__).name} must be\n{hashlib.sha256(content).hexdigest()}")
+    print(f"{FILE}: {len(content)} bytes; what SHA256 in {Path(__file__).name} must be:")
+    print(hashlib.sha256(content).hexdigest())

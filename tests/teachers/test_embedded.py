@@ -11,8 +11,8 @@ from transformers import BertForMaskedLM
 from harness.contracts import Want
 from harness.data.embedded import TRANSITIVE, TWINS, corpus, generate, truth, vocabulary
 from harness.data.tasks import get_task
-from harness.evaluation.metrics import predictions_of, score
 from harness.errors import UserError
+from harness.evaluation.metrics import predictions_of, score
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
 from harness.search.plan import resolve
