@@ -59,7 +59,7 @@ def parser() -> Parser:
     add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
     add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
     add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
-    add("--teacher", metavar="NAME", help="embedded, minilm, fairseq:FOLDER, a hub name or a local folder")
+    add("--teacher", metavar="NAME", help="embedded, embedded:train, minilm, fairseq:FOLDER, a hub name, a folder")
     add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
     add(
         "--checkpoints",
