@@ -92,8 +92,12 @@ class EmbeddedTeacher(Teacher):
         if self.shipped:
             verify()
             return SHA256
-        made_of = {"architecture": ARCHITECTURE, "vocabulary": vocabulary(), "pretraining": PRETRAINING}
-        made_of["text"] = corpus(SAMPLE)
+        made_of = {
+            "architecture": ARCHITECTURE,
+            "vocabulary": vocabulary(),
+            "pretraining": PRETRAINING,
+            "text": corpus(SAMPLE),
+        }
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
     def tokenizer(self) -> PreTrainedTokenizerBase:

@@ -24,7 +24,7 @@ from torch import Tensor
 from harness.errors import UserError
 
 FILE = Path(__file__).with_name("embedded.safetensors")
-SHA256 = "578dfeb1bf9f5a23ef0574e863859624a2dc280cd6af416fcdd9be7cd7caa1ed"
+SHA256 = "caebc068df51584cbc66e5661ed81f6b32a1dba9b366a40407accb975259525c"
 PRETRAINED = "pretrained"
 
 

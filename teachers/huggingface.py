@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
@@ -48,6 +48,7 @@ DESCRIPTION = (
 )
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED = "pytorch_model.bin"
+Config = TypeVar("Config", bound=PreTrainedConfig)
 BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
 
 
@@ -351,7 +352,7 @@ def load_tuned(folder: Path, task: Task) -> PreTrainedModel:
     return load_classifier(folder, task, fresh_head=missing == head)
 
 
-def for_task(config: PreTrainedConfig, task: Task) -> PreTrainedConfig:
+def for_task(config: Config, task: Task) -> Config:
     """The configuration, changed to that of a classifier for the task."""
     config.num_labels = task.outputs
     if task.labels:
