@@ -43,8 +43,11 @@ SMALL_STUDY = (
     "--inits",
     "every",
     "random",
+    "--seeds",
+    "2",
     "--set",
     "train_examples=64",
+    "batch_size=32",
     "teacher.epochs=2",
     "max_length=16",
 )

@@ -29,6 +29,8 @@ STUDY = (
     "every",
     "--trials",
     "1",
+    "--seeds",
+    "2",
 )
 FILES = ("table.md", "table.tex", "table.csv", "table.json", "table.html")
 
