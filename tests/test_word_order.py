@@ -27,7 +27,7 @@ from harness.training.settings import TRAINING
 from harness.training.teacher_outputs import NoTeacher
 
 CPU = torch.device("cpu")
-EPOCHS = 4
+EPOCHS = 6
 DECLARED = {name: declared.default for name, declared in TRAINING.items()}
 SETTINGS: dict[str, Any] = DECLARED | {"learning_rate": 0.02, "warmup_ratio": 0.0}
 SHARED = {"head": "linear", "hidden_dropout": 0.0, "embedding_dropout": 0.0}
