@@ -5,7 +5,6 @@ transformers' table of renamed weights. It computes nothing with torch, and no c
 """
 
 import gc
-from pathlib import Path
 
 import scipy.stats  # noqa: F401
 import sklearn.metrics
