@@ -120,11 +120,9 @@ class ModelInfo:
     labels is the width of the logits (1 for regression, 0 on a corpus); tokenizer is a fingerprint: two models with
     the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two sequences that are
     read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of the training
-    texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: the first token's
-    state depends on the whole sentence, as in a transformer; in a model that only reads forward it does not.
-
-    What the engine finds out of a teacher (`harness.modeling.examination`): lacks says why of signals that it emits
-    not, uncopied why no student can start from its layers, and traits what sets each of its layers apart from others.
+    texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: its state depends
+    on the whole sentence, not so in a model that only reads forward. lacks, uncopied, traits: see
+    `harness.modeling.examination.Findings`; of teachers.
     """
 
     name: str

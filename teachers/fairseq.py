@@ -24,7 +24,8 @@ from harness.modeling.bases import Teacher
 from harness.registry import teacher
 from teachers.fairseq_checkpoint import Checkpoint
 from teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
-from teachers.huggingface import describe, fingerprint_of, recipe_of, sha256_of
+from teachers.huggingface import describe, fingerprint_of, recipe_of
+from teachers.weight_files import sha256_of
 
 
 @teacher("fairseq")

@@ -24,7 +24,7 @@ from harness.contracts import Task
 from harness.errors import UserError, close
 from harness.modeling.gpt2_bpe import dictionary
 from teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
-from teachers.huggingface import check_unpacked
+from teachers.weight_files import check_unpacked
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint.pt", "checkpoint_last.pt")
 DICTIONARY = "dict.txt"

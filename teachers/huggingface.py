@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import pickle
-import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -35,6 +30,7 @@ from harness.modeling.bases import Teacher, in_own_memory
 from harness.modeling.signals import check_encoder
 from harness.registry import teacher
 from teachers.architectures import KNOWN
+from teachers.weight_files import PICKLED, WEIGHTS, check_weights, line, sha256_of
 
 EMITS = frozenset(Signal)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -46,8 +42,6 @@ DESCRIPTION = (
     "added_tokens.json",
     "merges.txt",
 )
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-PICKLED = "pytorch_model.bin"
 Config = TypeVar("Config", bound=PreTrainedConfig)
 BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
 
@@ -152,7 +146,7 @@ class HuggingFaceTeacher(Teacher):
         except (OSError, ValueError) as error:
             raise UserError(
                 f"teacher {self.argument} is no folder here and cannot be fetched from the hub "
-                f"({_line(error)}); give a local folder, or minilm or embedded, which need no network"
+                f"({line(error)}); give a local folder, or minilm or embedded, which need no network"
             ) from error
 
 
@@ -166,7 +160,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own
-        raise UserError(f"{folder / 'config.json'} cannot be read: {_line(error)}") from error
+        raise UserError(f"{folder / 'config.json'} cannot be read: {line(error)}") from error
     check_encoder(config)
     needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
     missing = [name for name in needed if not hasattr(config, name)]
@@ -182,7 +176,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own
-        raise UserError(f"the tokenizer in {folder} cannot be read: {_line(error)}") from error
+        raise UserError(f"the tokenizer in {folder} cannot be read: {line(error)}") from error
     size = read_config(folder).vocab_size
     if len(tokenizer) > size:
         raise UserError(f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the model knows only {size}")
@@ -222,90 +216,6 @@ def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:
     rate = 5e-5 if config.hidden_size <= 512 else 3e-5
     epochs = 2 if task.name in BIG_TASKS else 3
     return {"learning_rate": rate, "batch_size": 32, "epochs": epochs, "warmup_ratio": 0.1, "weight_decay": 0.01}
-
-
-# ---------------------------------------------------------------- weight files
-
-
-def check_weights(folder: Path) -> list[Path]:
-    """The weight files of a checkpoint: safetensors, or else pytorch_model.bin, which many older ones have alone.
-
-    Reads headers and lengths only. A pytorch_model.bin is a pickle: it is taken if it holds tensors alone, and refused,
-    unopened, if it names anything else, for that can run any code. Raises UserError if there are no weights or one
-    file is broken.
-    """
-    whole, index = (folder / name for name in WEIGHTS)
-    if (pickled := folder / PICKLED).is_file() and not whole.is_file() and not index.is_file():
-        _check_pickle(pickled)
-        return [pickled]
-    if whole.is_file():
-        files = [whole]
-    elif index.is_file():
-        try:
-            parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            files = [folder / name for name in sorted(set(parts))]
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise UserError(f"{index} is no index of weight files: {_line(error)}") from error
-    elif pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt")):
-        raise UserError(
-            f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights are safetensors or {PICKLED}"
-        )
-    else:
-        raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing")
-    for file in files:
-        try:
-            with safe_open(file, framework="pt"):
-                pass
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{file} is no whole safetensors file: {_line(error)}") from error
-    return files
-
-
-def check_unpacked(file: Path) -> None:
-    """Raise UserError for a zip file that says it unpacks to more than it is: weights are not compressed."""
-    try:
-        with ZipFile(file) as found:
-            size = sum(part.file_size for part in found.infolist())
-    except (OSError, BadZipFile) as error:
-        raise UserError(f"{file} is no whole file of weights: {_line(error)}") from error
-    if size > file.stat().st_size:
-        raise UserError(f"{file} unpacks to {size:,} bytes, which weights do not: it is not opened")
-
-
-def _check_pickle(file: Path) -> None:
-    if is_zipfile(file):
-        check_unpacked(file)
-    try:
-        named = torch.serialization.get_unsafe_globals_in_checkpoint(str(file)) if is_zipfile(file) else []
-        if not is_zipfile(file):  # as torch wrote them before 2020: their names cannot be listed, but data can be read
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of pickles that torch does not write
-                torch.load(file, map_location="meta", weights_only=True)
-    except Exception as error:  # a broken pickle raises anything
-        found = re.search(r"GLOBAL ([\w.]+)", str(error))  # torch's own text says how to run the code after all
-        foreign = isinstance(error, (pickle.UnpicklingError, LookupError))
-        why = "torch writes none like it" if foreign else _line(error)
-        if not found:
-            raise UserError(f"{file} is no whole file of weights: {why}; save them as safetensors") from error
-        named = [found[1]]
-    if named:
-        raise UserError(f"{file} holds more than weights ({named[0]}), which could run code, so it is not opened")
-
-
-_hashes: dict[tuple[str, int, int], str] = {}
-
-
-def sha256_of(file: Path) -> str:
-    """The file's SHA-256, computed once per process for the same path, time of change and size."""
-    status = file.stat()
-    key = (str(file.resolve()), status.st_mtime_ns, status.st_size)
-    if key not in _hashes:
-        digest = hashlib.sha256()
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        _hashes[key] = digest.hexdigest()
-    return _hashes[key]
 
 
 def content_of(folder: Path) -> str:
@@ -422,7 +332,7 @@ def _from_pretrained(kind: Any, folder: Path, **more: Any) -> tuple[PreTrainedMo
                 **more,
             )
         except (OSError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
-            raise UserError(f"the weights in {folder} cannot be loaded: {_line(error)}") from error
+            raise UserError(f"the weights in {folder} cannot be loaded: {line(error)}") from error
     if found["mismatched_keys"]:
         name, here, wanted = min(found["mismatched_keys"])
         raise UserError(f"weight {name} in {folder} has shape {tuple(here)}, but config.json asks for {tuple(wanted)}")
@@ -441,8 +351,3 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
-
-
-def _line(error: Exception) -> str:
-    """The error's first line, which is what fits in a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,105 @@
+"""The weight files of a Hugging Face checkpoint: which there are, whether they are sound, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import re
+import warnings
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile, is_zipfile
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from harness.errors import UserError
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLED = "pytorch_model.bin"
+
+
+def check_weights(folder: Path) -> list[Path]:
+    """The weight files of a checkpoint: safetensors, or else pytorch_model.bin, which many older ones have alone.
+
+    Reads headers and lengths only. A pytorch_model.bin is a pickle: it is taken if it holds tensors alone, and refused,
+    unopened, if it names anything else, for that can run any code. Raises UserError if there are no weights or one
+    file is broken.
+    """
+    whole, index = (folder / name for name in WEIGHTS)
+    if (pickled := folder / PICKLED).is_file() and not whole.is_file() and not index.is_file():
+        _check_pickle(pickled)
+        return [pickled]
+    if whole.is_file():
+        files = [whole]
+    elif index.is_file():
+        try:
+            parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            files = [folder / name for name in sorted(set(parts))]
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise UserError(f"{index} is no index of weight files: {line(error)}") from error
+    elif pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".pkl", ".ckpt")):
+        raise UserError(
+            f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights are safetensors or {PICKLED}"
+        )
+    else:
+        raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{file} is no whole safetensors file: {line(error)}") from error
+    return files
+
+
+def check_unpacked(file: Path) -> None:
+    """Raise UserError for a zip file that says it unpacks to more than it is: weights are not compressed."""
+    try:
+        with ZipFile(file) as found:
+            size = sum(part.file_size for part in found.infolist())
+    except (OSError, BadZipFile) as error:
+        raise UserError(f"{file} is no whole file of weights: {line(error)}") from error
+    if size > file.stat().st_size:
+        raise UserError(f"{file} unpacks to {size:,} bytes, which weights do not: it is not opened")
+
+
+def _check_pickle(file: Path) -> None:
+    if is_zipfile(file):
+        check_unpacked(file)
+    try:
+        named = torch.serialization.get_unsafe_globals_in_checkpoint(str(file)) if is_zipfile(file) else []
+        if not is_zipfile(file):  # as torch wrote them before 2020: their names cannot be listed, but data can be read
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of pickles that torch does not write
+                torch.load(file, map_location="meta", weights_only=True)
+    except Exception as error:  # a broken pickle raises anything
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))  # torch's own text says how to run the code after all
+        foreign = isinstance(error, (pickle.UnpicklingError, LookupError))
+        why = "torch writes none like it" if foreign else line(error)
+        if not found:
+            raise UserError(f"{file} is no whole file of weights: {why}; save them as safetensors") from error
+        named = [found[1]]
+    if named:
+        raise UserError(f"{file} holds more than weights ({named[0]}), which could run code, so it is not opened")
+
+
+_hashes: dict[tuple[str, int, int], str] = {}
+
+
+def sha256_of(file: Path) -> str:
+    """The file's SHA-256, computed once per process for the same path, time of change and size."""
+    status = file.stat()
+    key = (str(file.resolve()), status.st_mtime_ns, status.st_size)
+    if key not in _hashes:
+        digest = hashlib.sha256()
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        _hashes[key] = digest.hexdigest()
+    return _hashes[key]
+
+
+def line(error: Exception) -> str:
+    """The error's first line, which is what fits in a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
