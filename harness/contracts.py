@@ -1,7 +1,6 @@
 """What the engine and the plugins say to each other.
 
-Free of torch, so that studies and command-line refusals never wait for it. The two bases that are torch modules,
-`Objective` and `Student`, and the `Teacher` base stand in `harness.modeling.bases`.
+Free of torch: studies and refusals never wait for it. `Objective`, `Student`, `Teacher`: `harness.modeling.bases`.
 """
 
 from __future__ import annotations
@@ -121,8 +120,7 @@ class ModelInfo:
     the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two sequences that are
     read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of the training
     texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: its state depends
-    on the whole sentence, not so in a model that only reads forward. lacks, uncopied, traits: see
-    `harness.modeling.examination.Findings`; of teachers.
+    on all, not so in a model that only reads forward. lacks, uncopied, traits: `harness.modeling.examination.Findings`.
     """
 
     name: str
