@@ -52,7 +52,7 @@ def run(options: Namespace) -> int:
         table = table_of(plan, ledger)
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-        files = _write_reports(plan, table, ledger, changed=trained > 0)
+        files = _write_reports(plan, table, ledger)
     import reports
 
     print(reports.render(table, "terminal"))
@@ -214,7 +214,7 @@ def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: boo
             say(trouble)
 
 
-def _write_reports(plan: Plan, table: Any, ledger: Ledger, changed: bool) -> Sequence[Path]:
+def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
     """Every format beside the plan; rewritten only where the text is new."""
     import reports
 
@@ -229,8 +229,9 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger, changed: bool) -> Seq
     study = registry.STUDIES.get(plan["study"])
     compared = reports.with_published(table, study) if study.published else table
     for form, name in names.items():
-        if changed or not (folder / name).exists():
-            atomic_write(folder / name, reports.render(compared if form == "html" else table, form).encode())
+        content = reports.render(compared if form == "html" else table, form).encode()
+        if not (folder / name).exists() or (folder / name).read_bytes() != content:
+            atomic_write(folder / name, content)
     return [folder / name for name in names.values()]
 
 

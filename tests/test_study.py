@@ -78,6 +78,20 @@ def test_one_worker_and_reordered_axes_give_the_same_table(
     assert "0 runs trained" in process.stdout and records(finished) == before
 
 
+def test_the_files_hold_the_table_that_was_asked_for(
+    finished: Path, glue: Path, checkpoint: Path, call: Harness
+) -> None:
+    """Also where nothing was left to train: of fewer rows, and of all again."""
+    run(call, glue, checkpoint, finished)
+    whole = (finished / TABLE / "table.md").read_text()
+    fewer = [word for word in SMALL_STUDY if word != "att_kl"]
+    process = call("run", *fewer, "--data", glue, "--teacher", checkpoint, "--out", finished)
+    assert "0 runs trained" in process.stdout and "Att-KL" in whole
+    assert "Att-KL" not in (finished / TABLE / "table.md").read_text()
+    run(call, glue, checkpoint, finished)
+    assert (finished / TABLE / "table.md").read_text() == whole
+
+
 def test_the_table_survives_without_optunas_database(
     finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
