@@ -78,8 +78,9 @@ def flip(path: Path) -> None:
 def test_lost_weights_and_predictions_are_made_again(
     how: str, finished: Path, out: Path, run: Callable[..., Any]
 ) -> None:
-    """A teacher's weights, and the predictions of one of two students: the other is not trained again."""
-    (teacher,), student = records(out, "teacher"), next(iter(records(out, "student")))
+    """A teacher's weights, and the predictions of the second student: the first is not trained again."""
+    (teacher,) = records(out, "teacher")
+    student = next(run for run, record in records(out, "student").items() if record["specification"]["seed"] == 1)
     damage = flip if how == "damaged" else Path.unlink
     damage(out / "ledger" / teacher / "weights" / "model.safetensors")
     damage(out / "ledger" / student / "predictions.safetensors")
