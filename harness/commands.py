@@ -13,8 +13,9 @@ from typing import Any
 from harness import registry
 from harness.errors import UserError, near, unknown
 from harness.executors import choosing, environment
+from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
-from harness.ledger import Ledger, atomic_write, check_writable
+from harness.ledger import Ledger
 from harness.viewing import plan_file, say, table_of, tell
 
 Plan = dict[str, Any]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.folders import cannot_read, check_free, holds_results, names
+from harness.files import atomic_write, cannot_write, canonical, digest, sealed, trouble_with, unsealed
+from harness.folders import cannot_read, check_free, holds_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,114 +23,9 @@ Stamp = tuple[int, int]  # a file's mtime_ns and size
 LOG = "log.txt"  # what a run printed, beside its record
 KNOWN = ".checksums"  # in the cache: see `note_checksums`
 _RUNNING = ".running.json"
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
 # The kinds of runs that stand in a table.
 SCORED = ("student", "teacher", "checkpoint", "untuned", "count", "speed", "multi_task", "multi_task_teacher")
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def digest(value: Any) -> str:
-    """SHA-256 of `canonical(value)`, hexadecimal."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
-
-
-_notes: Path | None = None
-
-
-def note_checksums(file: Path) -> None:
-    """From now on this process reads nothing for `checksum` that another of this session has read.
-
-    file: the notes of the session, by a file's place, inode, size and times; who begins a session removes them.
-    """
-    global _notes
-    _notes = file
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal. See `note_checksums`."""
-    status = os.stat(path)
-    stamp = [str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-    with suppress(OSError):
-        if _notes and (found := re.search(f"^{digest(stamp)} ([0-9a-f]{{64}})$", _notes.read_text(), re.MULTILINE)):
-            return found[1]
-    whole = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            whole.update(block)
-    with suppress(OSError):  # it is read again then
-        if _notes:
-            with open(_notes, "a") as notes:
-                notes.write(f"{digest(stamp)} {whole.hexdigest()}\n")
-    return whole.hexdigest()
-
-
-def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256, hexadecimal, of every file in a folder of weights, by name: what a record keeps of them."""
-    return {path.name: checksum(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
-
-
-def trouble_with(folder: Path, recorded: Mapping[str, str] | None) -> str:
-    """What happened to a folder of weights since its record was written, such as "are missing", or "".
-
-    recorded: their `checksums`; None in older records, which vouch for nothing but that the folder is there.
-    """
-    try:
-        if recorded is None:
-            return "" if folder.is_dir() else "are missing"
-        for name, value in recorded.items():
-            if checksum(folder / name) != value:
-                return f"are damaged ({name})"
-    except FileNotFoundError as error:
-        return f"are missing ({Path(error.filename).name})"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return ""
-
-
-_BEGIN, _BEFORE_SUM = b'{"record":', b',"sha256":"'
-
-
-def sealed(record: Mapping[str, Any]) -> bytes:
-    """The canonical JSON of {"record": record, "sha256": digest(record)}, as a file holds it."""
-    text = canonical(record).encode()
-    return _BEGIN + text + _BEFORE_SUM + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
-
-
-def unsealed(raw: bytes) -> dict[str, Any]:
-    """The record that `sealed` wrote. Raises ValueError, KeyError or TypeError if the bytes are damaged."""
-    text, _, end = raw.rpartition(_BEFORE_SUM)
-    text = text[len(_BEGIN) :] if text.startswith(_BEGIN) else b""
-    # Bytes that have the checksum are those that were written: there is no need to write the record out once more.
-    if end.rstrip() == hashlib.sha256(text).hexdigest().encode() + b'"}':
-        record: dict[str, Any] = json.loads(text)
-        return record
-    try:
-        whole = json.loads(raw)  # damaged, or laid out by another hand
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    record = whole["record"]
-    if digest(record) != whole["sha256"]:
-        raise ValueError("its checksum does not match")
-    return record
-
-
-def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote into the cache; {} where that is absent or damaged, and has to be made again."""
-    try:
-        found = unsealed(path.read_bytes())
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
-    """Write what `read_sealed` reads. Raises UserError as `atomic_file` does."""
-    atomic_write(path, sealed(value))
 
 
 def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -146,72 +40,6 @@ def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
 def derive_seed(*parts: Any) -> int:
     """A 63-bit seed from what it is for; the same on every machine and in every process."""
     return int.from_bytes(hashlib.sha256(canonical(parts).encode()).digest()[:8], "big") >> 1
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write such that `path` is either absent, old or whole, whatever happens.
-
-    Raises UserError if the disk is full or the place cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _make_way(path)
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    finally:
-        with suppress(OSError):  # what is wrong with the place has been told
-            temporary.unlink()
-
-
-def _make_way(path: Path) -> None:
-    """Set aside a folder that stands where a file of ours belongs: some other program put it there."""
-    if path.is_dir() and not path.is_symlink():
-        os.rename(path, path.with_name(f"{path.name}.{os.getpid()}.aside"))
-
-
-def atomic_write(path: Path, content: bytes) -> None:
-    """Write `content` to `path` as `atomic_file` does."""
-    with atomic_file(path) as file:
-        file.write(content)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """The sentence for a write that failed."""
-    if error.errno in _FULL:
-        return UserError(
-            f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
-            "and give the same command again"
-        )
-    return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with --out")
-
-
-def check_writable(out: Path) -> None:
-    """Raise UserError if nothing can be written into the folder."""
-    names(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".{os.getpid()}.tmp"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise cannot_write(out, error) from error
 
 
 class Held(UserError):
@@ -435,11 +263,3 @@ def _check(record: Any) -> None:
     for name in ("error",) if record["status"] == "failed" else ("metrics", "selection") if scored else ():
         if name not in record:
             raise ValueError(f"it lacks {name}")
-
-
-def remove(path: Path) -> None:
-    """Delete a file or a folder, which another process may be deleting too."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -14,7 +14,8 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.executors import environment
-from harness.ledger import Ledger, atomic_write, check_writable
+from harness.files import atomic_write, check_writable
+from harness.ledger import Ledger
 from harness.viewing import plan_file
 
 Plan = dict[str, Any]

@@ -26,7 +26,8 @@ from harness import registry
 from harness.contracts import Hyperparameter, Task
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import score
-from harness.ledger import Ledger, atomic_write, derive_seed
+from harness.files import atomic_write
+from harness.ledger import Ledger, derive_seed
 from harness.search.driver import Driver
 from harness.search.plan import resolve
 from harness.search.request import Request

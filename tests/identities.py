@@ -18,7 +18,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import teachers.huggingface
 from harness import registry
-from harness.ledger import digest, identity
+from harness.files import digest
+from harness.ledger import identity
 from harness.search.contents import Contents
 from harness.search.plan import resolve
 from harness.search.progress import specify

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from harness.ledger import Ledger, atomic_write, canonical, derive_seed, digest, identity, sealed, unsealed
+from harness.files import atomic_write, canonical, digest, sealed, unsealed
+from harness.ledger import Ledger, derive_seed, identity
 
 DEFAULTS = {"epochs": 3, "batch_size": 32}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ledger import read_sealed, sealed, unsealed
+from harness.files import read_sealed, sealed, unsealed
 from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 from tests.launching import begun
 

@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from harness.data import embedded
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError, near
-from harness.ledger import atomic_file, cannot_write, canonical, digest, read_sealed, write_sealed
+from harness.files import atomic_file, cannot_write, canonical, digest, read_sealed, write_sealed
 
 SENTENCES = 20_000  # texts drawn from our own grammar
 LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; a longer line is refused

@@ -21,7 +21,7 @@ from harness.data import corpora
 from harness.data.corpora import Corpus
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
-from harness.ledger import atomic_file, digest, read_sealed
+from harness.files import atomic_file, digest, read_sealed
 
 PART = 1000  # characters split at once: in longer text pysbd pairs quotation marks wrongly, and slows down
 SHORTEST = 3  # words of a sentence that is kept

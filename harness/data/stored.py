@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from harness.data.encoding import Encoded
-from harness.ledger import atomic_write, checksum, sealed, unsealed
+from harness.files import atomic_write, checksum, sealed, unsealed
 
 SPLITS, INDEX = "splits.safetensors", "index.json"
 

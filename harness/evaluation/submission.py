@@ -9,7 +9,7 @@ import numpy as np
 from harness.contracts import Task
 from harness.data.sources import NumberedSplit
 from harness.errors import UserError
-from harness.ledger import atomic_write
+from harness.files import atomic_write
 
 SUFFIXES = {"test": "", "test_matched": "-m", "test_mismatched": "-mm"}  # of MNLI's two files
 LOWEST, HIGHEST = 0.0, 5.0  # a similarity score

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.ledger import Stamp, cannot_write, sync_folder
+from harness.files import cannot_write, sync_folder
+from harness.ledger import Stamp
 
 CHUNK = 64 << 20  # bytes that travel at once: what Ray's object store and both processes must have room for
 BATCH = 100  # entries told at once

@@ -24,7 +24,8 @@ from harness.executors import environment, temporary
 from harness.executors.process import Attempt
 from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
-from harness.ledger import LOG, Stamp, atomic_file, read_sealed, write_sealed
+from harness.files import atomic_file, read_sealed, write_sealed
+from harness.ledger import LOG, Stamp
 from harness.training.place import Place
 
 PACKAGES = ("harness", "objectives", "students", "teachers")

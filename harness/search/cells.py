@@ -10,7 +10,8 @@ from harness.contracts import LayerMap, Row, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation import masked_words
-from harness.ledger import digest, identity
+from harness.files import digest
+from harness.ledger import identity
 from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices, own_name

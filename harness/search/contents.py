@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.contracts import Task
 from harness.errors import UserError
-from harness.ledger import checksum
+from harness.files import checksum
 
 
 def shape(source: Any) -> dict[str, Any]:

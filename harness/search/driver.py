@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.errors import UserError
-from harness.ledger import KNOWN, Ledger, digest, identity
+from harness.files import digest
+from harness.ledger import KNOWN, Ledger, identity
 from harness.search.index import Index
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed

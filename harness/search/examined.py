@@ -13,7 +13,7 @@ import transformers
 from harness import registry
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
-from harness.ledger import atomic_write, digest
+from harness.files import atomic_write, digest
 from harness.modeling import examination, initialisation, signals
 from harness.modeling.examination import Findings
 from harness.training.code_versions import fingerprint

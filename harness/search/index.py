@@ -11,7 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from harness.ledger import Ledger, read_sealed, write_sealed
+from harness.files import read_sealed, write_sealed
+from harness.ledger import Ledger
 from harness.search.progress import Lookup, Progress, Proposed, Record, curve, progress, prunes
 from harness.search.proposals import spreads
 
@@ -113,6 +114,6 @@ def _summary(record: Record) -> dict[str, Any]:
 @functools.cache
 def _code() -> str:
     """What the contents depend on besides the ledger: the code that makes them, and what proposes."""
-    files = ("ledger.py", "search/progress.py", "search/proposals.py", "search/index.py")
+    files = ("files.py", "ledger.py", "search/progress.py", "search/proposals.py", "search/index.py")
     source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in files)
     return " ".join((hashlib.sha256(source).hexdigest()[:16], version("optuna"), version("numpy")))

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.ledger import derive_seed, digest
+from harness.files import digest
+from harness.ledger import derive_seed
 
 if TYPE_CHECKING:
     import optuna

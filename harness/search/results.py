@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
+from harness.files import digest
 from harness.hyperparameters import complement
-from harness.ledger import Ledger, digest
+from harness.ledger import Ledger
 from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.proposals import is_grid, size

@@ -12,7 +12,7 @@ from torch import nn
 from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, words_of
 from harness.data.sources import Split
 from harness.errors import UserError
-from harness.ledger import digest, read_sealed, write_sealed
+from harness.files import digest, read_sealed, write_sealed
 from harness.modeling.bases import Teacher
 from harness.training import machine
 from harness.training.place import Place

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from harness.ledger import atomic_file
+from harness.files import atomic_file
 
 NAME = "checkpoint.pt"
 ASIDE = "checkpoint.damaged.pt"

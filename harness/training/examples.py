@@ -18,7 +18,7 @@ from harness.data.encoding import Encoded, encode, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.ledger import digest
+from harness.files import digest
 from harness.training.augmented import augmented
 from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
 

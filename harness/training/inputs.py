@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.ledger import canonical, checksum, digest, trouble_with, unsealed
+from harness.files import canonical, checksum, digest, trouble_with, unsealed
 from harness.training.place import Place, teacher_source
 
 Specification = Mapping[str, Any]

@@ -19,7 +19,8 @@ from harness import registry
 from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.ledger import KNOWN, checksums, derive_seed, note_checksums, remove
+from harness.files import checksums, note_checksums, remove
+from harness.ledger import KNOWN, derive_seed
 from harness.modeling import combine
 from harness.training import code_versions, inputs, machine, processes
 from harness.training.examples import examples_of, own_settings, reader_of

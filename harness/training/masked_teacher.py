@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
-from harness.ledger import atomic_file, checksum, digest, read_sealed, write_sealed
+from harness.files import atomic_file, checksum, digest, read_sealed, write_sealed
 from harness.training.loop import precision
 from harness.training.place import Once, Place, alone, teacher_source
 from harness.training.teacher_outputs import Encoder, weights_hash

@@ -14,7 +14,7 @@ from torch import Tensor
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.sentences import SentenceText
-from harness.ledger import atomic_file, checksum, digest, read_sealed, write_sealed
+from harness.files import atomic_file, checksum, digest, read_sealed, write_sealed
 from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
 

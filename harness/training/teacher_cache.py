@@ -19,7 +19,7 @@ from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
-from harness.ledger import cannot_write, checksum, digest, read_sealed, write_sealed
+from harness.files import cannot_write, checksum, digest, read_sealed, write_sealed
 from harness.training.place import Once, alone
 
 Compute = Callable[[Batch, Want], Outputs]

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from harness.contracts import Batch, Outputs, Signal, Want
 from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
-from harness.ledger import checksum, digest
+from harness.files import checksum, digest
 from harness.modeling import signals
 from harness.training.joint import Joint, check_head, heads_in, load_joint_teacher
 from harness.training.place import Place, teacher_fingerprint, teacher_source

@@ -21,7 +21,8 @@ from harness.data.encoding import Encoded, tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
-from harness.ledger import derive_seed, digest
+from harness.files import digest
+from harness.ledger import derive_seed
 from harness.modeling import combine
 from harness.training import machine
 from harness.training.examples import Examples, examples_of, own_settings, reader_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.ledger import cannot_write, sync_folder
+from harness.files import cannot_write, sync_folder
 
 
 def save(model: PreTrainedModel, folder: Path, reader: PreTrainedTokenizerBase | None = None) -> None:

@@ -16,7 +16,7 @@ from harness.data import corpora
 from harness.data.corpora import content
 from harness.data.sentences import SentenceText, sentences, texts, tokenised_sentences
 from harness.errors import UserError
-from harness.ledger import read_sealed
+from harness.files import read_sealed
 from harness.modeling.words import word_level
 from tests.data.test_corpora import pieces, write
 from tests.launching import CONTEXT

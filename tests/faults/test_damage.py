@@ -12,7 +12,8 @@ import pytest
 
 from harness import registry
 from harness.errors import UserError
-from harness.ledger import Ledger, checksums
+from harness.files import checksums
+from harness.ledger import Ledger
 from harness.training import inputs
 from harness.training.place import Place
 from tests.conftest import SMALL_STUDY, Harness

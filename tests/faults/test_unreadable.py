@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from harness.executors import choosing
-from harness.ledger import Ledger, read_sealed, sealed, write_sealed
+from harness.files import read_sealed, sealed, write_sealed
+from harness.ledger import Ledger
 from harness.search.index import NAME
 from tests.conftest import ROOT, Harness
 

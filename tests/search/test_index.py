@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts import Row
-from harness.ledger import Ledger, atomic_write, digest, identity, sealed, unsealed
+from harness.files import atomic_write, digest, sealed, unsealed
+from harness.ledger import Ledger, identity
 from harness.search import index as indexing
 from harness.search import progress as replaying
 from harness.search import proposals

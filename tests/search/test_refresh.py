@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.ledger import Ledger, checksums, digest, sealed, unsealed
+from harness.files import checksums, digest, sealed, unsealed
+from harness.ledger import Ledger
 from harness.search.driver import Driver
 from harness.training.code_versions import engine
 from tests.bench_ledger import AtOnce, Silent

@@ -17,7 +17,7 @@ from harness.contracts import IGNORED
 from harness.data import corpora
 from harness.data.encoding import hold_out
 from harness.data.masking import MaskedText
-from harness.ledger import read_sealed
+from harness.files import read_sealed
 from tests.conftest import VOCABULARY, Harness
 
 STUDY = ("run", "--study", "general_vs_task_specific", "--tasks", "sst2", "--seeds", "1", "--trials", "1")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from harness.contracts import IGNORED, Batch
-from harness.ledger import read_sealed
+from harness.files import read_sealed
 from harness.training import masked_teacher
 from harness.training.masked_teacher import StoredTargets
 
