@@ -134,9 +134,9 @@ class ModelInfo:
     pair_encoding: str = "joint"
     sentence_width: int = 0
     first_token_sees_all: bool = True
-    lacks: Mapping[str, str] = field(default_factory=dict)
+    lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
     uncopied: str = ""
-    traits: Sequence[Mapping[str, Any]] = ()
+    traits: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True)

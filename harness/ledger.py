@@ -209,6 +209,8 @@ class Ledger:
                 return file.read()
         except FileNotFoundError:
             return ""
+        except OSError as error:
+            return f"[it cannot be read: {error.strerror}]"
 
     def note_running(self, since: Mapping[str, float]) -> None:
         """Say which runs are going on, for `running`: run -> when it began, in seconds since 1970.

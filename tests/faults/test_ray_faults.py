@@ -22,7 +22,7 @@ from tests.faults.killing import newest
 
 pytest.importorskip("ray")
 
-LOSSES = ("worker", "node", "driver", "worker", "node", "worker", "driver", "worker", "node", "worker")
+LOSSES = ("worker", "node", "driver", "worker", "node")
 LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the middle
 
 
@@ -46,7 +46,7 @@ def _start(arguments: list[str], cluster: Nodes) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, env=ray_environment(), stdout=quiet, stderr=subprocess.PIPE)
 
 
-def test_ten_losses_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
+def test_losses_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
     calm = call(*_arguments(glue, checkpoint, tmp_path / "calm"), "--workers", 2)
     assert calm.returncode == 0, calm.stderr
     draw, out = random.Random(6), tmp_path / "lost"

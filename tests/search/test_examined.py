@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -143,5 +144,6 @@ class TestMemory:
 )
 def test_a_rate_that_a_schedule_cannot_end_below(settings: list[str]) -> None:
     settings = settings if len(settings) > 1 else ["schedule=polynomial", *settings]
+    asked = Request("objectives_vs_init", "quick", "embedded:train", None, ["vanilla_kd"], inits=["random"])
     with pytest.raises(UserError, match="schedule polynomial ends at a rate of 1e-07, so learning_rate must be above"):
-        resolve(Request("objectives_vs_init", objectives=["vanilla_kd"], inits=["random"], overrides=settings))
+        resolve(dataclasses.replace(asked, overrides=settings))

@@ -17,6 +17,7 @@ from harness.contracts import Batch, Want
 from harness.data import corpora, sources
 from harness.data.encoding import hold_out
 from harness.data.tasks import get_task
+from harness.files import sealed
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.training.examples import examples_of, reader_of
@@ -279,6 +280,8 @@ def test_a_fine_tuned_student_reads_as_the_one_it_starts_from(
         assert set(task.get_vocab()) - set(reader.get_vocab()) == new
         read = examples_of(specification, place, reader).train.sequences[0]["input_ids"]
         assert reader.unk_token_id in read and read.max() == len(reader) - 1
+    recorded = {"status": "finished", "specification": {"teacher": specification["teacher"]}}
+    (place.runs / name / "record.json").write_bytes(sealed(recorded))
     folder = place.runs / f"tuned-{name}"
     folder.mkdir()
     record, predictions = perform(specification, replace(place, run=folder), lambda entry: None)
