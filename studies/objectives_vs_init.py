@@ -69,7 +69,7 @@ study(
                     "batch_size": 16,
                     "max_length": 32,
                     "warmup_ratio": 0.1,
-                    "vanilla_kd.alpha": 0.9,
+                    "vanilla_kd.soft_weight": 0.9,
                 },
                 search={"learning_rate": (2e-3, 1e-3)},
             ),

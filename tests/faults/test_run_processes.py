@@ -195,19 +195,20 @@ def test_a_run_that_hangs_is_given_up(bench: Bench) -> None:
 
 
 def test_what_a_run_prints_is_shown_and_nowhere_else(bench: Bench, call: Harness, capfd: Any) -> None:
+    few, many = "a" * 16, "b" * 16
     with closing(LocalExecutor(1)) as executor:
-        for what in ("words", "many_words"):
-            executor.submit(*bench.job(what))
+        for what, run in (("words", few), ("many_words", many)):
+            executor.submit(*bench.job(what, run))
         found = ends(executor)
-        assert [next(found)[:2] for _ in range(2)] == [("finished", "words"), ("finished", "many_words")]
+        assert [next(found)[:2] for _ in range(2)] == [("finished", few), ("finished", many)]
     assert "printed" not in "".join(capfd.readouterr())
-    shown = call("show", "words", "--out", bench.out).stdout
+    shown = call("show", few, "--out", bench.out).stdout
     assert all(said in shown for said in ("printed", "UserWarning: warned", "of a child", "and its errors"))
-    log = (bench.out / "ledger" / "many_words" / "log.txt").read_bytes()
+    log = (bench.out / "ledger" / many / "log.txt").read_bytes()
     assert log.startswith(b"first\n") and log.endswith(b"last\n") and len(log) < 1.1 * 2**20
     assert b"bytes left out]" in log
     status = call("status", "--study", "objectives_vs_init", "--out", bench.out).stdout
-    assert "words" not in status, "a log alone is no interrupted run"
+    assert few not in status, "a log alone is no interrupted run"
 
 
 def test_status_names_what_is_running_while_its_driver_lives(
