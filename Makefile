@@ -10,10 +10,9 @@ FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
 
-# One process has a whole file: what its tests share is made once. conftest.py says which files begin. There is one more
-# than cores, for those with Ray mostly wait.
+# One process has a whole file: what its tests share is made once. conftest.py says which files begin.
 test: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # The tests that compare bits, as on a processor with AVX2 alone: other instructions round otherwise, not less surely.
 BITS := tests/students tests/modeling tests/training tests/faults/test_kills.py tests/faults/test_damage.py \

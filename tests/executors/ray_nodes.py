@@ -23,7 +23,8 @@ HEALTH = {
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 5,
 }
-RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+# Ray's workers are nice by 15, which on a machine where other tests run means that they wait.
+RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
 def ray_environment() -> dict[str, str]:
