@@ -105,7 +105,8 @@ class Attempt:
 def _prepare() -> None:
     """What comes before the first fork. The server's socket is in multiprocessing's folder, which a kill leaves."""
     environment.prepare()
-    temporary.hold(Path(util.get_temp_dir()))  # never given back: it ends with the process
+    if multiprocessing.parent_process() is None:  # otherwise it is the parent's, which lives on
+        temporary.hold(Path(util.get_temp_dir()))  # never given back: it ends with the process
     CONTEXT.set_forkserver_preload(["harness.executors.preload"])
 
 

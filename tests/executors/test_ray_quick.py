@@ -14,7 +14,10 @@ from tests.executors.test_ray import QUICK, TABLES, ray_run
 pytest.importorskip("ray")
 
 # All rows and initialisations; each training is short.
-STUDY = ("--study", "objectives_vs_init", "--tasks", "entailment", "--trials", "1", "--seeds", "1", "--set", "train_examples=32", "epochs=1")
+STUDY = (
+    "--study", "objectives_vs_init", "--tasks", "entailment", "--trials", "1", "--seeds", "1",
+    "--set", "train_examples=32", "epochs=1",
+)  # fmt: skip
 
 
 def test_the_quick_profile_is_the_same_on_two_nodes(call: Harness, tmp_path: Path) -> None:
