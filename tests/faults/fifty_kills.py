@@ -51,7 +51,7 @@ def main(kills: int = 50, seed: int = 0) -> int:
                 process.join()
                 done = process.exitcode == 0
                 continue
-            time.sleep(draw.uniform(0.3, 5.0))
+            time.sleep(draw.uniform(2.0, 11.0))
             now = {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
             twice |= {run for run, when in finished.items() if now.get(run) != when}
             finished |= now
