@@ -67,9 +67,7 @@ def begun(*words: object, folder: Path, cwd: Path = ROOT) -> Any:
     return process
 
 
-def forked(
-    *words: object, folder: Path, cwd: Path = ROOT, seconds: float = 300
-) -> subprocess.CompletedProcess[str]:
+def forked(*words: object, folder: Path, cwd: Path = ROOT, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     """`harness` with these words, from its beginning to its end, in a process that shares nothing with this one."""
     process = begun(*words, folder=folder, cwd=cwd)
     process.join(seconds)

@@ -51,9 +51,7 @@ class Index:
             self._summaries[run] = entry[2] if vouched else self.ledger.read(run)
         return self._summaries[run]
 
-    def progress(
-        self, cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup | None = None
-    ) -> Progress:
+    def progress(self, cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup | None = None) -> Progress:
         """`progress` with what is known of the cell's search. lookup: where records come from, else their summaries."""
         return progress(cell, defaults, lookup or self.read, self._known(cell, defaults))
 

@@ -50,9 +50,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
     known = _check_settings(asked, rows, students)
     defaults = {name: h.default for name, h in known.items()}
-    making = Making(
-        asked.teacher, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
-    )
+    making = Making(asked.teacher, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers())
     cells = Cells(asked, making, tasks, checkpoints, defaults)
     for row in rows:
         for task in tasks:

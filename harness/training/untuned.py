@@ -38,9 +38,7 @@ Specification = Mapping[str, Any]
 APART = "compare"  # a pair encoding that reads each sentence alone
 
 
-def refusal(
-    objective: str, student: ModelInfo | None, teacher: ModelInfo, task: Task, pooling: str = "first"
-) -> str:
+def refusal(objective: str, student: ModelInfo | None, teacher: ModelInfo, task: Task, pooling: str = "first") -> str:
     """Why no cosine can judge this task, or none of this student (None: the teacher, so pooled), trained so; or ""."""
     if not task.pair or "f1" not in task.metrics:
         return f"a cosine tells paraphrases from other pairs, which is not what task {task.name} asks"

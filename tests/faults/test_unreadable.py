@@ -154,9 +154,7 @@ def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to(path)], ids=["directory", "loop"])
-def test_predictions_that_cannot_be_read_are_made_again(
-    make: Callable[[Path], Any], out: Path, call: Harness
-) -> None:
+def test_predictions_that_cannot_be_read_are_made_again(make: Callable[[Path], Any], out: Path, call: Harness) -> None:
     run = student(out)
     in_place_of(run / "predictions.safetensors", make)
     process = call("report", *STUDY, "--out", out)
