@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -98,7 +98,9 @@ class MatrixStudent(Student):
         cls.canonical_init(init)
         return LayerMap(((1, teacher.layers),))  # its only layer learns from the last
 
-    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    def initialise(
+        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
         """vectors:FILE is read by `MatrixEmbedding.load`, which tells what is recorded."""
         init = self.canonical_init(init)
         return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)

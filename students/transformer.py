@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -81,11 +81,14 @@ class Transformer(Student):
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         return layer_maps.layer_map(init, student.layers, teacher.layers)
 
-    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    def initialise(
+        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
         init = layer_maps.canonical_init(init)
         if init != "random":
-            depths = self.model.config.num_hidden_layers, teacher.config.num_hidden_layers
-            copy_layers(self.model, teacher, layer_maps.layers_of(init, *depths), embeddings=True)
+            model = teacher()
+            depths = self.model.config.num_hidden_layers, model.config.num_hidden_layers
+            copy_layers(self.model, model, layer_maps.layers_of(init, *depths), embeddings=True)
         return {}
 
     def head_weights(self) -> set[str]:

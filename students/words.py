@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,9 @@ class WordStudent(Student):
         cls.canonical_init(init)
         return LayerMap(((1, teacher.layers),))
 
-    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    def initialise(
+        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
         """vectors:FILE is read by `WordEmbedding.load`, which tells what is recorded."""
         init = self.canonical_init(init)
         return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)

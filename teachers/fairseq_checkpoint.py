@@ -24,6 +24,7 @@ from harness.contracts import Task
 from harness.errors import UserError, close
 from harness.modeling.gpt2_bpe import dictionary
 from teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
+from teachers.huggingface import for_task
 from teachers.weight_files import check_unpacked
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint.pt", "checkpoint_last.pt")
@@ -116,13 +117,8 @@ class Checkpoint:
 
     def config_for(self, task: Task) -> RobertaConfig:
         """The same of a sequence classifier, with the task on record, so that it is known to answer it."""
-        config = self.config
+        config = for_task(self.config, task)
         config.architectures = ["RobertaForSequenceClassification"]
-        config.num_labels = task.outputs
-        if task.labels:
-            config.id2label = dict(enumerate(task.labels))
-            config.label2id = {label: i for i, label in enumerate(task.labels)}
-        config.finetuning_task = task.name
         return config
 
     @property

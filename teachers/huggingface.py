@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -236,11 +236,10 @@ def load_classifier(folder: Path, task: Task, fresh_head: bool) -> PreTrainedMod
     """
     config = read_config(folder)
     if not fresh_head:
-        if config.num_labels != task.outputs:
-            raise UserError(
-                f"the classifier in {folder} has {config.num_labels} outputs, but {task.name} needs {task.outputs}"
-            )
-        return _load(AutoModelForSequenceClassification, folder, allow_missing=False)[0]
+        _check_outputs(config, task, folder)
+        model, missing = _load(AutoModelForSequenceClassification, folder)
+        _check_whole(missing, folder)
+        return model
     try:
         model = AutoModelForSequenceClassification.from_config(
             for_task(config, task), dtype=torch.float32, trust_remote_code=False
@@ -258,8 +257,14 @@ def load_tuned(folder: Path, task: Task) -> PreTrainedModel:
 
     Otherwise as `load_classifier`.
     """
-    missing, head = _without_head(AutoModelForSequenceClassification, folder)
-    return load_classifier(folder, task, fresh_head=missing == head)
+    if type(read_config(folder)) in AutoModelForSequenceClassification._model_mapping:
+        with torch.random.fork_rng(devices=[]):  # a head that is missing is drawn below
+            model, missing = _load(AutoModelForSequenceClassification, folder)
+        if not _head(model) <= missing:
+            _check_whole(missing, folder)
+            _check_outputs(model.config, task, folder)
+            return model
+    return load_classifier(folder, task, fresh_head=True)
 
 
 def for_task(config: Config, task: Task) -> Config:
@@ -293,26 +298,38 @@ def _without_head(kind: Any, folder: Path) -> tuple[set[str], set[str]]:
     if type(read_config(folder)) not in kind._model_mapping:  # such a model has no such head
         return {""}, {""}
     model, found = _from_pretrained(kind, folder, device_map="meta")
+    return _head(model) & set(found["missing_keys"]), _head(model)
+
+
+def _head(model: PreTrainedModel) -> set[str]:
+    """The names of the weights that are the head's alone."""
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
-    head = {name for name, _ in model.named_parameters() if not (prefix and name.startswith(prefix))}
-    return head & set(found["missing_keys"]), head
+    return {name for name, _ in model.named_parameters() if not (prefix and name.startswith(prefix))}
 
 
-def _load(kind: Any, folder: Path, allow_missing: bool = True) -> tuple[PreTrainedModel, set[str]]:
-    """(model, names of weights left random). Those may be the pooler's or the head's, with `allow_missing`."""
+def _load(kind: Any, folder: Path) -> tuple[PreTrainedModel, set[str]]:
+    """(model, names of weights left random): none but the pooler's and the head's may be. Raises UserError."""
     model, found = _from_pretrained(kind, folder)
     in_own_memory(model)
     missing = set(found["missing_keys"])
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
-    needed = sorted(
-        name
-        for name in missing
-        if not allow_missing or (name.startswith(prefix) and not name.startswith(f"{prefix}pooler."))
+    _check_whole(
+        {name for name in missing if name.startswith(prefix) and not name.startswith(f"{prefix}pooler.")}, folder
     )
-    if needed:
-        more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
-        raise UserError(f"the weights in {folder} lack {', '.join(needed[:3])}{more}")
     return model, missing
+
+
+def _check_whole(missing: Collection[str], folder: Path) -> None:
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(f"the weights in {folder} lack {', '.join(sorted(missing)[:3])}{more}")
+
+
+def _check_outputs(config: PreTrainedConfig, task: Task, folder: Path) -> None:
+    if config.num_labels != task.outputs:
+        raise UserError(
+            f"the classifier in {folder} has {config.num_labels} outputs, but {task.name} needs {task.outputs}"
+        )
 
 
 def _from_pretrained(kind: Any, folder: Path, **more: Any) -> tuple[PreTrainedModel, dict[str, Any]]:

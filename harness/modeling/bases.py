@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -160,10 +160,13 @@ class Student(PreTrainedModel):
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")
 
-    def initialise(self, init: str, teacher: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    def initialise(
+        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
         """Copy into this student the weights that `init` names; returns what is to be recorded of it.
 
-        tokenizer is the one the student reads with. Raises UserError on a mismatch.
+        teacher() loads the teacher's model, for those who copy from it. tokenizer is the one the student reads with.
+        Raises UserError on a mismatch.
         """
         raise TypeError(f"student {self.name} has no initialise")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness import registry
 from harness.contracts import Task
@@ -37,21 +37,23 @@ def started_student(
 ) -> tuple[Student, dict[str, Any]]:
     """The student of a run, and what is recorded of how it started.
 
-    teacher.model() gives the teacher's weights where the initialisation copies some; reader is the tokenizer that the
-    student reads with. Draws random weights from torch's global generator. Raises UserError for a `pretrained` run that
-    is missing or does not fit.
+    teacher.model() gives the teacher's weights, asked for only where the initialisation copies some; reader is the
+    tokenizer that the student reads with. Draws random weights from torch's global generator. Raises UserError for a
+    `pretrained` run that is missing or does not fit.
     """
     plugin = registry.STUDENTS.get(specification["student"])
     source, own = teacher_source(place.teacher, place.argument), own_settings(specification)
     vocabulary = 0 if reader is teacher_tokenizer(place) else len(reader)
     kind, colon, argument = specification["init"].partition(":")
+    student = _built(plugin, own, source.configuration(), task, vocabulary)
     if kind == "pretrained":
-        folder = _weights(place.runs / argument, argument)
-        student = _built(plugin, own, source.configuration(), task, vocabulary)
-        return student, load_pretrained(student, folder, argument, task)
-    model = teacher.model()
-    student = _built(plugin, own, model.config.to_dict(), task, vocabulary)
+        return student, load_pretrained(student, _weights(place.runs / argument, argument), argument, task)
     init = f"{kind}:{place.files[argument]}" if argument in place.files else specification["init"]
+
+    def model() -> PreTrainedModel:
+        with torch.random.fork_rng(devices=[]):  # a teacher that draws at first leaves the student's weights alone
+            return cast(PreTrainedModel, teacher.model())
+
     return student, student.initialise(init, model, reader)
 
 

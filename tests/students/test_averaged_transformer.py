@@ -49,12 +49,12 @@ class TestFamilies:
 
     def test_it_starts_as_a_transformer_does(self, family: str) -> None:
         teacher, student = small_model(family), build(family)
-        assert student.initialise("first", teacher, TOKENIZER) == {}
+        assert student.initialise("first", lambda: teacher, TOKENIZER) == {}
         states = Want(hidden_states=frozenset({2}))
         theirs = STUDENTS.get("transformer")(
             StudentConfig("transformer", {"layers": 2}, teacher.config.to_dict(), 3)
         ).eval()
-        theirs.initialise("first", teacher, TOKENIZER)
+        theirs.initialise("first", lambda: teacher, TOKENIZER)
         ours, expected = (model(batch(family), states).hidden_states[2] for model in (student, theirs))
         assert torch.equal(ours, expected)
 

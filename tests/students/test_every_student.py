@@ -67,7 +67,7 @@ class Case:
         shape = self.task.outputs, self.task.pair, own
         student = self.plugin(StudentConfig(self.name, self.settings, teacher.config.to_dict(), *shape))
         tokenizer: Any = None  # a random start takes nothing from it
-        student.initialise("random", teacher, tokenizer)
+        student.initialise("random", lambda: teacher, tokenizer)
         return student
 
     def batch(self, apart: bool | None = None, padding: int = 0) -> Batch:

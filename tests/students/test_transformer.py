@@ -71,7 +71,7 @@ class TestFamilies:
 
     def test_a_student_of_all_layers_is_the_teacher(self, family: str) -> None:
         student, teacher = build(family, layers=4), small_model(family, seed=5)
-        student.initialise("every", teacher, TOKENIZER)
+        student.initialise("every", lambda: teacher, TOKENIZER)
         want = Want(sentence=True, values=frozenset({4}))
         ours, theirs = student(batch(family), want), emit(teacher, small_batch(family), want)
         assert torch.equal(ours.sentence, theirs.sentence) and torch.equal(ours.values[4], theirs.values[4])
@@ -92,7 +92,7 @@ class TestFamilies:
         student, teacher = build(family), small_model(family, seed=5)
         fresh = {name: tensor.clone() for name, tensor in student.model.state_dict().items()}
         source = teacher.state_dict()
-        assert student.initialise(init, teacher, TOKENIZER) == {}
+        assert student.initialise(init, lambda: teacher, TOKENIZER) == {}
         for name, tensor in student.model.state_dict().items():
             origin = name
             for position, layer in enumerate(copied or ()):
@@ -184,4 +184,4 @@ def test_layer_map_and_its_mistakes() -> None:
     with pytest.raises(UserError, match="names layer 5"):
         Transformer.layer_map("1,5", student, TEACHER)
     with pytest.raises(UserError, match="names layer 5"):
-        build("bert").initialise("1,5", small_model("bert"), TOKENIZER)
+        build("bert").initialise("1,5", lambda: small_model("bert"), TOKENIZER)

@@ -301,7 +301,7 @@ def test_students_start_from_its_layers(init: str, layers: tuple[int, ...], fold
     config = StudentConfig(student="transformer", settings={"layers": 2}, source=teacher.configuration(), outputs=2)
     student = STUDENTS.get("transformer")(config).eval()
     before = torch.random.get_rng_state()
-    student.initialise(init, model, teacher.tokenizer())
+    student.initialise(init, lambda: model, teacher.tokenizer())
     assert torch.equal(torch.random.get_rng_state(), before)
     found, held = student.state_dict(), small.weights()
     prefix = "model.roberta."

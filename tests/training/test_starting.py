@@ -154,4 +154,24 @@ def test_the_global_generator_decides_a_random_start(name: str, checkpoint: Path
         student, _ = start(checkpoint, tmp_path, "random", SINGLE, source, name)
         weights.append(torch.cat([tensor.flatten() for tensor in student.state_dict().values()]))
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
-    assert source.asked == 3
+    assert not source.asked, "no teacher's weights are needed"
+
+
+class Drawing(Source):
+    """A teacher that draws from torch's global generator where it is loaded, as fairseq's do: the first time alone."""
+
+    def model(self) -> Any:
+        if not self.asked:
+            torch.rand(5)
+        return super().model()
+
+
+def test_what_a_teacher_draws_is_not_missing_from_its_students(checkpoint: Path, tmp_path: Path) -> None:
+    """A student is the same whether its teacher was loaded before, for its signals, or is for its weights."""
+    source, heads = Drawing(checkpoint), []
+    for _ in range(2):
+        torch.manual_seed(3)
+        student, _ = start(checkpoint, tmp_path, "every", SINGLE, source)
+        heads.append([student.state_dict()[name] for name in sorted(student.head_weights())] + [torch.rand(2)])
+    assert source.asked == 2
+    assert all(torch.equal(first, second) for first, second in zip(*heads, strict=True))
