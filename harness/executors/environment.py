@@ -10,6 +10,7 @@ SETTINGS = {
     "TOKENIZERS_PARALLELISM": "false",
     # oneDNN keeps a copy of a bfloat16 weight for every shape of batch that it met: by default of 1,024 shapes.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "HF_DEACTIVATE_ASYNC_LOAD": "1",  # a process has one core: transformers' threads only wait for one another
 }
 
 

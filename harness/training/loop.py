@@ -18,7 +18,7 @@ from harness.training import checkpoints
 from harness.training.optimisation import Optimisation
 
 # Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
-CHECKPOINT_STEPS = 50
+CHECKPOINT_STEPS = 100
 CHECKPOINT_STEPS_WITHIN = 250
 CHECKPOINT_FORMAT = "loop 3"
 TELL_SECONDS = 2.0  # between reports of progress within an epoch

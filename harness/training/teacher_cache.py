@@ -132,7 +132,7 @@ class TeacherCache:
                 raise LookupError(f"teacher output {_name(part)} is not in {self.folder}")
             shape = tuple(entry["shape"])
             sizes = int(np.prod(shape, dtype=np.int64)) * self.length ** RAGGED.get(part[0], 0)
-            array = np.memmap(path, np.float32, "r")
+            array = np.asarray(np.memmap(path, np.float32, "r"))  # slices of a memmap itself take far longer to make
             self._open[part] = (array, np.concatenate([[0], np.cumsum(sizes)]), shape)
         return self._open[part]
 
