@@ -58,7 +58,7 @@ class Hyperparameter:
         typed: Any = None
         if kind is bool and str(value).lower() in ("true", "false"):
             typed = str(value).lower() == "true"
-        elif kind in (int, float) and not isinstance(value, bool):
+        elif kind in (int, float) and not isinstance(value, bool) and "_" not in str(value):  # 1_0: ten to Python alone
             try:
                 typed = kind(value) if kind is float or float(value) == int(float(value)) else None
                 typed = int(float(value)) if kind is int and typed is not None else typed

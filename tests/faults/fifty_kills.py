@@ -21,8 +21,9 @@ from tests.faults.test_kills import without_times
 from tests.launching import begun, forked
 
 STUDY = (
-    "run", "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "hid_seq", "--inits", "every", "last",
-    "--seeds", "3", "--trials", "2", "--set", "train_examples=800", "epochs=5",
+    "run", "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "hid_seq",
+    "--inits", "every", "first", "last", "random", "--seeds", "3", "--trials", "2",
+    "--set", "train_examples=800", "epochs=5",
 )  # fmt: skip
 FORMATS = ("html", "tex", "md", "csv", "json")
 
@@ -51,7 +52,7 @@ def main(kills: int = 50, seed: int = 0) -> int:
                 process.join()
                 done = process.exitcode == 0
                 continue
-            time.sleep(draw.uniform(2.0, 11.0))
+            time.sleep(draw.uniform(2.0, 9.0))
             now = {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
             twice |= {run for run, when in finished.items() if now.get(run) != when}
             finished |= now

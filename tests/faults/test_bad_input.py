@@ -37,6 +37,10 @@ EARLY = {
     "setting without value": ((*STUDY, "--set", "epochs"), ("KEY=VALUE", "epochs")),
     "setting twice": ((*STUDY, "--set", "epochs=3", "epochs=4"), ("epochs", "twice")),
     "setting of the wrong type": ((*STUDY, "--set", "epochs=many"), ("epochs", "whole number", "many")),
+    "setting that Python alone reads as a number": (
+        (*STUDY, "--set", "batch_size=1_0"),
+        ("batch_size", "whole number", "1_0"),
+    ),
     "setting out of range": ((*STUDY, "--set", "epochs=0"), ("epochs", "at least 1", "0")),
     "setting that is not a number": ((*STUDY, "--set", "learning_rate=nan"), ("learning_rate", "finite")),
     "choice": ((*STUDY, "--set", "protocol=test"), ("protocol", "held_out", "published", "test")),
