@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.errors import UserError
 
 PREFIX = "distill-harness-"
+REMNANT = f"{PREFIX}remnant-"  # of a folder that is being removed
 
 
 def new(name: str) -> Path:
@@ -35,7 +36,7 @@ def hold(folder: Path) -> int:
 def _lock(folder: Path, how: int) -> int:
     """A descriptor that has the folder locked. Raises OSError if it is removed meanwhile, or locked by others."""
     with ExitStack() as undo:
-        handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)  # a remnant has lost it
+        handle = os.open(folder / ".held", os.O_CREAT | os.O_RDWR)
         undo.callback(os.close, handle)
         fcntl.flock(handle, how)
         if not os.path.samestat(os.fstat(handle), (folder / ".held").stat()):
@@ -45,13 +46,17 @@ def _lock(folder: Path, how: int) -> int:
 
 
 def sweep() -> None:
-    """Remove the folders of this machine whose processes are gone: ours, and multiprocessing's that we have held."""
+    """Remove the folders of this machine whose processes are gone, multiprocessing's too: those that were ever held.
+
+    A folder that merely has such a name, of results perhaps, is nobody's to remove.
+    """
     place = Path(tempfile.gettempdir())
-    for folder in [*place.glob(f"{PREFIX}*"), *(held.parent for held in place.glob("pymp-*/.held"))]:
+    held = [path.parent for name in (PREFIX, "pymp-") for path in place.glob(f"{name}*/.held")]
+    for folder in {*held, *place.glob(f"{REMNANT}*")}:  # a remnant may have lost what held it
         with suppress(OSError):  # another user's, or another worker removes it
             handle = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 # Whoever makes the folder anew meanwhile gets one that nothing is removed from.
-                shutil.rmtree(folder.rename(folder.with_name(f"{PREFIX}{uuid.uuid4().hex}")))
+                shutil.rmtree(folder.rename(folder.with_name(f"{REMNANT}{uuid.uuid4().hex}")))
             finally:
                 os.close(handle)

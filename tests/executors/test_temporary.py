@@ -39,18 +39,20 @@ def test_folders_of_killed_workers_are_swept_and_others_are_kept(
     for name in (f"{temporary.PREFIX}held", f"{temporary.PREFIX}left", "pymp-left"):
         write(tmp_path / name, {"cache/file": b"1", ".held": b""})
     write(tmp_path / "pymp-other", {"listener": b""})  # of another program
-    write(tmp_path / f"{temporary.PREFIX}remnant", {"cache/file": b"1"})  # of a sweep that was killed
+    write(tmp_path / f"{temporary.REMNANT}1", {"cache/file": b"1"})  # of a sweep that was killed
+    write(tmp_path / f"{temporary.PREFIX}main", {"results/table.md": b""})  # a checkout, with what was trained in it
+    others = {"pymp-other", f"{temporary.PREFIX}main"}
     held = tmp_path / f"{temporary.PREFIX}held"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(held / ".held")], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout and holder.stdout.readline() == "held\n"
         temporary.sweep()
-        assert set(os.listdir(tmp_path)) == {held.name, "pymp-other"} and (held / "cache" / "file").exists()
+        assert set(os.listdir(tmp_path)) == {held.name, *others} and (held / "cache" / "file").exists()
     finally:
         holder.kill()
         holder.wait()
     temporary.sweep()
-    assert os.listdir(tmp_path) == ["pymp-other"]
+    assert set(os.listdir(tmp_path)) == others and (tmp_path / f"{temporary.PREFIX}main" / "results").is_dir()
 
 
 def test_a_folder_that_is_held_outlives_every_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
