@@ -231,7 +231,7 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
     compared = reports.with_published(table, study) if study.published else table
     for form, name in names.items():
         content = reports.render(compared if form == "html" else table, form).encode()
-        if not (folder / name).exists() or (folder / name).read_bytes() != content:
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
             atomic_write(folder / name, content)
     return [folder / name for name in names.values()]
 

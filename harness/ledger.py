@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 Stamp = tuple[int, int]  # a file's mtime_ns and size
 LOG = "log.txt"  # what a run printed, beside its record
+CHECKPOINT = "checkpoint.pt"  # of a run that is not finished, there too
 KNOWN = ".checksums"  # in the cache: see `note_checksums`
 _RUNNING = ".running.json"
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
@@ -35,11 +36,6 @@ def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
     """
     settings = {k: v for k, v in specification.get("settings", {}).items() if k not in defaults or v != defaults[k]}
     return digest({**specification, "settings": settings})[:16]
-
-
-def derive_seed(*parts: Any) -> int:
-    """A 63-bit seed from what it is for; the same on every machine and in every process."""
-    return int.from_bytes(hashlib.sha256(canonical(parts).encode()).digest()[:8], "big") >> 1
 
 
 class Held(UserError):
@@ -135,7 +131,10 @@ class Ledger:
                 yield run, stamp, record
 
     def write(self, run: str, record: Mapping[str, Any], predictions: Mapping[str, np.ndarray] | None) -> None:
-        """Store a finished run: predictions first, then the record that vouches for them, then drop its checkpoint."""
+        """Store a run that ended: predictions first, then the record that vouches for them.
+
+        The checkpoint of one that is finished goes.
+        """
         record = dict(record)
         if predictions is not None:
             from safetensors.numpy import save
@@ -144,8 +143,9 @@ class Ledger:
             atomic_write(self.folder(run) / "predictions.safetensors", packed)
             record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
         atomic_write(self.folder(run) / "record.json", sealed({**record, "run": run}))
-        for checkpoint in self.folder(run).glob("checkpoint*.pt"):  # one that was set aside, too
-            checkpoint.unlink(missing_ok=True)
+        if record["status"] == "finished":  # one that failed, at a limit of time perhaps, goes on from it
+            for checkpoint in self.folder(run).glob("checkpoint*.pt"):  # one that was set aside, too
+                checkpoint.unlink(missing_ok=True)
         self.damaged.pop(run, None)
         self._records[run] = record
         if stamp := self.stamp(run):
@@ -250,7 +250,11 @@ class Ledger:
         except OSError as error:
             raise cannot_write(self.out / ".lock", error) from error
         try:
-            (self.out / _RUNNING).unlink(missing_ok=True)  # of a driver that was killed
+            for left in (_RUNNING, f"cache/{KNOWN}"):  # of a driver that was killed; of an earlier session
+                try:
+                    (self.out / left).unlink(missing_ok=True)
+                except OSError as error:
+                    raise cannot_write(self.out / left, error) from error
             yield
         finally:
             lock.release()

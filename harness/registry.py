@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness.contracts import Hyperparameter, Signal, Study
 from harness.errors import UserError, unknown
+from harness.files import digest
 
 if TYPE_CHECKING:
     from harness.modeling.bases import Objective, Student, Teacher
@@ -117,7 +118,7 @@ def load_file(path: str | Path) -> None:
         return
     if not path.is_file():
         raise UserError(f"plugin file {path} does not exist")
-    name = f"harness_plugin_{path.stem}"
+    name = f"harness_plugin_{path.stem}_{digest(str(path))[:8]}"  # files of one name lie in several folders
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"plugin file {path} is not a Python file (its name must end in .py)")

@@ -27,10 +27,11 @@ from harness.contracts import Hyperparameter, Task
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import score
 from harness.files import atomic_write
-from harness.ledger import Ledger, derive_seed
+from harness.ledger import Ledger
 from harness.search.driver import Driver
 from harness.search.plan import resolve
 from harness.search.request import Request
+from harness.seeds import derive_seed
 from harness.viewing import plan_file
 
 STUDY, PROFILE = "objectives_vs_init", "quick"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.files import atomic_write, canonical, digest, sealed, unsealed
-from harness.ledger import Ledger, derive_seed, identity
+from harness.ledger import KNOWN, Ledger, identity
+from harness.seeds import derive_seed
 
 DEFAULTS = {"epochs": 3, "batch_size": 32}
 
@@ -136,6 +137,31 @@ def test_interrupted_runs_are_those_without_a_whole_record(tmp_path: Path) -> No
         (tmp_path / "ledger" / stray).touch()
     assert Ledger(tmp_path).interrupted() == [begun, damaged]
     assert Ledger(tmp_path).interrupted({whole: 1, begun: 1}.get) == [damaged]
+
+
+def test_a_run_that_failed_may_go_on_from_its_checkpoint(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    for status, left in (
+        ("failed", ["checkpoint.damaged.pt", "checkpoint.pt", "record.json"]),
+        ("finished", ["record.json"]),
+    ):
+        for name in ("checkpoint.pt", "checkpoint.damaged.pt"):
+            ledger.folder("run").mkdir(parents=True, exist_ok=True)
+            (ledger.folder("run") / name).touch()
+        ledger.write("run", {"status": status, "error": "8 hours have passed"}, None)
+        assert sorted(path.name for path in ledger.folder("run").iterdir()) == left
+
+
+def test_what_an_earlier_session_left_is_told_of_where_it_cannot_go(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    (tmp_path / ".running.json").mkdir()  # as in a folder of somebody else: it cannot be unlinked
+    with pytest.raises(UserError, match=r"running\.json cannot be written"), ledger.lock():
+        pass
+    (tmp_path / ".running.json").rmdir()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / KNOWN).write_text("{}")
+    with ledger.lock():
+        assert not (tmp_path / "cache" / KNOWN).exists(), "the files may have changed since their checksums were noted"
 
 
 def test_damaged_predictions_are_ignored_and_named(tmp_path: Path) -> None:

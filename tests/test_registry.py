@@ -9,6 +9,7 @@ import pytest
 from harness import registry
 from harness.errors import UserError
 from harness.registry import ALL, OBJECTIVES, STUDIES, load_file
+from harness.training.code_versions import outside
 
 GOOD = """
 from harness.contracts import Hyperparameter, Signal
@@ -108,6 +109,21 @@ def test_two_plugin_files_with_one_name_name_both_files(write: Callable[..., Pat
     with pytest.raises(UserError, match="defined twice") as caught:
         load_file(second)
     assert str(first) in str(caught.value) and str(second) in str(caught.value)
+
+
+def test_two_plugins_never_share_a_file_that_lies_beside_one_of_them(tmp_path: Path) -> None:
+    """Both import `factor_of`: the second would get the first's, and be recorded with its own."""
+    for name, factor in (("one", 1), ("two", 2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "factor_of.py").write_text(f"FACTOR = {factor}\n")
+        (folder / "plugin.py").write_text(f"import factor_of\n{GOOD.replace('NAME', name)}")
+        load_file(folder / "plugin.py")
+    assert outside({"objective": "one"}).keys() == {"objective one"}
+    with pytest.raises(
+        UserError, match=r"two/plugin\.py imports .*two/factor_of\.py, but .*one/factor_of\.py, of the same"
+    ):
+        outside({"objective": "two"})
 
 
 def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path]) -> None:

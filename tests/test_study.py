@@ -141,7 +141,7 @@ def test_a_damaged_record_is_named_and_made_again(
 
 
 def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
-    indexes = list(finished.glob("cache/*/index.json"))
+    indexes = list(finished.glob("cache/*/*/index.json"))
     assert len(indexes) == 1  # one task, one teacher, one set of examples
     index = read_sealed(indexes[0])
     # att_kl asks for two layers under "every" (2 and 4), vanilla_kd for logits: one pass stored them all

@@ -19,9 +19,11 @@ from harness.contracts import LayerMap, Want
 from harness.data import embedded, sources
 from harness.data.encoding import Encoded, encode
 from harness.data.tasks import get_task
+from harness.ledger import CHECKPOINT
 from harness.modeling import combine
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
+from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, Stage, predict, train
 from harness.training.settings import TRAINING
 from harness.training.teacher_outputs import NoTeacher
@@ -47,8 +49,8 @@ def accuracy(student: str, task_name: str, seed: int, folder: Path) -> float:
     objective = combine.Sum(combine.parse("labels_only"), described, info, LayerMap(()), {})
     train(
         model, [Stage("prediction", objective, (Want(logits=True), Want()), EPOCHS, selects=False)], train_examples,
-        NoTeacher(), SETTINGS, seed, CPU, lambda trained: 0.0, folder / "checkpoint.pt", Clock(), lambda scores: False,
-        lambda entry: None,
+        NoTeacher(), SETTINGS, seed, CPU, lambda trained: 0.0, Checkpoint(folder / CHECKPOINT, ""), Clock(),
+        lambda scores: False, lambda entry: None,
     )  # fmt: skip
     return correct(predict(model, dev, 64, SETTINGS, CPU, Clock()), dev)
 

@@ -21,9 +21,9 @@ from harness.contracts import IGNORED, Want
 from harness.data.encoding import MASK
 from harness.data.sources import Split
 from harness.errors import UserError
-from harness.ledger import derive_seed
 from harness.modeling import word_vectors
 from harness.modeling.signals import emit
+from harness.seeds import derive_seed
 
 CANDIDATES = 15  # TinyBERT's K
 ROWS = 64  # masked copies of a sentence predicted at once

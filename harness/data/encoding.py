@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import Batch
 from harness.data.sources import Split
-from harness.ledger import derive_seed
+from harness.seeds import derive_seed
 
 MASK = "[MASK]"  # a masked word in a text, whatever the tokenizer that reads it
 POOL = 50  # batches that are shuffled together before they are grouped by length

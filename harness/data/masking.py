@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from harness.contracts import IGNORED, Batch
 from harness.data.corpora import Corpus
 from harness.errors import UserError
-from harness.ledger import derive_seed
+from harness.seeds import derive_seed
 
 
 class MaskedText:

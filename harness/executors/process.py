@@ -18,6 +18,7 @@ from typing import Any
 
 from harness.executors import environment, temporary
 from harness.executors.worker import DEATHS, Asking, serve
+from harness.files import remove
 from harness.ledger import LOG
 
 # Every run is forked from a server that has imported torch and transformers once and done nothing with them.
@@ -43,7 +44,8 @@ class Attempt:
     ):
         _prepare()
         self.run, self._exchange, self._limit, self._began = run, place.exchange, limit, time.monotonic()
-        (place.run / LOG).unlink(missing_ok=True)  # of an attempt before
+        with suppress(OSError):  # where it cannot be written there is none, and the record cannot be, which is told
+            remove(place.run / LOG)  # of an attempt before
         self._connection, theirs = CONTEXT.Pipe()
         said, saying = CONTEXT.Pipe(duplex=False)
         if self._exchange is not None:

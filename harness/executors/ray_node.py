@@ -25,7 +25,7 @@ from harness.executors.process import Attempt
 from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
 from harness.files import atomic_file, read_sealed, write_sealed
-from harness.ledger import LOG, Stamp
+from harness.ledger import CHECKPOINT, LOG, Stamp
 from harness.training.place import Place
 
 PACKAGES = ("harness", "objectives", "students", "teachers")
@@ -86,7 +86,7 @@ def _attempt(run: str, specification: Any, here: Place, limit: float | None, nod
                 node.tell(message[2])
     finally:
         attempt.end()
-    log, checkpoint = here.run / LOG, here.run / "checkpoint.pt"
+    log, checkpoint = here.run / LOG, here.run / CHECKPOINT
     if log.exists():
         node.send(log)
     if message[0] == "finished" and (here.run / "weights").is_dir():
@@ -129,7 +129,7 @@ class Node:
         """Bring what is not here yet. Returns the place with this node's paths."""
         for part in parts:
             self._bring(part)
-        checkpoint = self.place.run / "checkpoint.pt"
+        checkpoint = self.place.run / CHECKPOINT
         self.here(self.place.run).mkdir(parents=True, exist_ok=True)
         self.here(checkpoint).unlink(missing_ok=True)  # of a worker that died here: another node may have gone further
         self._bring(str(checkpoint))
@@ -151,7 +151,7 @@ class Node:
 
     def tell(self, entry: dict[str, Any]) -> None:
         """Say how the run goes, and send the checkpoint if there is a new one. A tenth of the time goes into that."""
-        checkpoint, began = self.here(self.place.run) / "checkpoint.pt", time.monotonic()
+        checkpoint, began = self.here(self.place.run) / CHECKPOINT, time.monotonic()
         found = _checkpoint(checkpoint)
         if found is not None and found != self._sent and began >= self._next:
             self.send(checkpoint)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from harness.errors import UserError
 from harness.files import digest
-from harness.ledger import KNOWN, Ledger, identity
+from harness.ledger import Ledger, identity
 from harness.search.index import Index
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed
@@ -69,7 +69,6 @@ class Driver:
 
     def __post_init__(self) -> None:
         self._index = Index(self.ledger)
-        (self.ledger.out / "cache" / KNOWN).unlink(missing_ok=True)  # what an earlier session read may have changed
 
     def run(self) -> int:
         """Work until nothing is missing. Returns how many runs were trained.
@@ -102,7 +101,10 @@ class Driver:
                 if kind == "finished"
                 else {"status": "failed", "error": rest[0], "traceback": rest[1], "specification": specification}
             )
-            self.ledger.write(run, record, rest[1] if kind == "finished" else None)
+            if record["status"] == "failed" and self._sound(run):  # a refresh
+                self.listener.note(f"run {run} could not be made anew, its older number stays: {record['error']}")
+            else:
+                self.ledger.write(run, record, rest[1] if kind == "finished" else None)
             trained += 1
             del self._flying[run]
             self._whole.pop(run, None)
@@ -117,6 +119,11 @@ class Driver:
             self._index.keep()
         self._index.save()
         return trained
+
+    def _sound(self, run: str) -> bool:
+        """True if the run was finished before, and all that it left is there."""
+        record = self.ledger.whole(run)
+        return record is not None and record["status"] == "finished" and not self.ledger.trouble_with_weights(run)
 
     def progress(self, cell: dict[str, Any]) -> Progress:
         return self._index.progress(cell, self.plan["defaults"], self._lookup)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.files import digest
-from harness.ledger import derive_seed
+from harness.seeds import derive_seed
 
 if TYPE_CHECKING:
     import optuna

@@ -1,4 +1,5 @@
-"""The checkpoint of an interrupted run: a file that vouches for itself and its run, or is set aside with a sentence."""
+"""The checkpoint of an interrupted run: a file that vouches for itself, its run and the code that wrote it, or is set
+aside with a sentence."""
 
 from __future__ import annotations
 
@@ -7,15 +8,18 @@ import hashlib
 import io
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 
-from harness.files import atomic_file
+from harness.files import atomic_file, digest
+from harness.ledger import CHECKPOINT
+from harness.training.code_versions import of_run
+from harness.training.place import Place
 
-NAME = "checkpoint.pt"
 ASIDE = "checkpoint.damaged.pt"
 _SUM = b"sha256:"  # the file ends with this and the hexadecimal digest of all that stands before it
 _END = len(_SUM) + 64
@@ -40,44 +44,52 @@ class _Summed:
         self.file.flush()
 
 
-def write(path: Path, form: str, state: dict[str, Any]) -> None:
-    """Put a run's checkpoint in the place of the one before. form: names what `state` holds, and its version.
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run's state is written while it trains, and a digest of the code that trains it."""
 
-    Raises UserError if the disk is full or the place cannot be written.
-    """
-    with atomic_file(path) as file:
-        summed = _Summed(file)
+    path: Path
+    code: str
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Put this one in the place of the one before. Raises UserError if the disk is full or cannot be written."""
+        with atomic_file(self.path) as file:
+            summed = _Summed(file)
+            whose = {"run": self.path.parent.name, "code": self.code}
+            try:
+                torch.save({**state, **whose}, summed)  # type: ignore[arg-type]
+            except RuntimeError as error:  # torch's own text says only at which byte it was
+                raise summed.error or OSError(errno.EIO, os.strerror(errno.EIO)) from error
+            file.write(_SUM + summed.sum.hexdigest().encode())
+
+    def read(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+        """What `write` was given, on the CPU, or None where there is none. Loaded as data only.
+
+        A file that is damaged, another run's, or written by other code is set aside; `tell` gets a note of it, and the
+        run starts over.
+        """
         try:
-            torch.save({**state, "format": form, "run": path.parent.name}, summed)  # type: ignore[arg-type]
-        except RuntimeError as error:  # torch's own text says only at which byte it was
-            raise summed.error or OSError(errno.EIO, os.strerror(errno.EIO)) from error
-        file.write(_SUM + summed.sum.hexdigest().encode())
-
-
-def read(path: Path, form: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
-    """What `write` was given, on the CPU, or None where there is none. Loaded as data only.
-
-    A file that is damaged, another run's, or written by another version is set aside; `tell` gets a note of it, and
-    the run starts over.
-    """
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        content, run = memoryview(raw)[:-_END], self.path.parent.name
+        why = ""
+        if raw[-_END:] != _SUM + hashlib.sha256(content).hexdigest().encode():
+            why = "is damaged or written by another version"
+        else:
+            try:
+                state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                why = "" if state["code"] == self.code else "was written by another version of the code"
+                why = why if state["run"] == run else "is another run's"
+            except (RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError):
+                why = "cannot be read"  # whole, but no checkpoint
+        if not why:
+            return state
+        os.replace(self.path, self.path.with_name(ASIDE))
+        tell({"note": f"the checkpoint of run {run} {why}: it is set aside as {ASIDE}, and the run starts over"})
         return None
-    content = memoryview(raw)[:-_END]
-    why = ""
-    if raw[-_END:] != _SUM + hashlib.sha256(content).hexdigest().encode():
-        why = "is damaged or written by another version"
-    else:
-        try:
-            state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-            why = "was written by another version" if state["format"] != form else ""
-            why = "is another run's" if not why and state["run"] != path.parent.name else why
-        except (RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError):
-            why = "cannot be read"  # whole, but no checkpoint
-    if not why:
-        return state
-    os.replace(path, path.with_name(ASIDE))
-    run = path.parent.name
-    tell({"note": f"the checkpoint of run {run} {why}: it is set aside as {ASIDE}, and the run starts over"})
-    return None
+
+
+def checkpoint_of(specification: Mapping[str, Any], place: Place) -> Checkpoint:
+    """The checkpoint of a run, which whoever trains it reads and writes."""
+    return Checkpoint(place.run / CHECKPOINT, digest(of_run(specification)))

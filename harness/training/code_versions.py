@@ -9,17 +9,20 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.files import digest
 from harness.registry import ALL, OBJECTIVES, STUDENTS, TEACHERS, Registry
-from harness.training.settings import PREDICTION
+from harness.training.settings import LABELS, PREDICTION
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
-CONTRACTS = ("contracts.py", "hyperparameters.py")
+CONTRACTS = ("contracts.py", "hyperparameters.py", "seeds.py")
+LABELLED = ("teacher", "checkpoint", "multi_task_teacher")  # kinds of runs that fine-tune on labels
 OURS = {"harness", "reports", *ALL}  # packages of this distribution
 
 
@@ -70,6 +73,8 @@ def _text(node: Any) -> str:
     if not isinstance(node, ast.AST):
         return ascii(node)
     fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.JoinedStr):
+        fields["values"] = [part for part in node.values if not isinstance(part, ast.Constant) or part.value]
     if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
         body = fields["body"]
         says = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
@@ -121,16 +126,32 @@ def plugins(specification: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]
             found.append((OBJECTIVES, PREDICTION))
     if isinstance(specification.get("teacher"), dict):
         found.append((TEACHERS, specification["teacher"]["name"]))
+        found += [(OBJECTIVES, LABELS)] if specification.get("kind") in LABELLED else []
     return found
 
 
 def outside(specification: Mapping[str, Any]) -> dict[str, str]:
     """Plugin -> fingerprint, of those that are no part of this distribution: their code belongs to what a run is."""
-    return {
-        f"{registry.kind} {name}": fingerprint(registry.origin(name))
-        for registry, name in plugins(specification)
-        if not registry.ships(name)
-    }
+    found = {}
+    for registry, name in plugins(specification):
+        if not registry.ships(name):
+            _check_loaded(registry.origin(name))
+            found[f"{registry.kind} {name}"] = fingerprint(registry.origin(name))
+    return found
+
+
+@functools.cache
+def _check_loaded(path: str) -> None:
+    """Raise UserError if a plugin got a module of another file than the one beside it, which was loaded before it."""
+    folder = Path(path).parent
+    if (folder / "__init__.py").is_file():  # in a package no name is taken by others
+        return
+    for file in files(path) - {Path(path)}:
+        if file.is_relative_to(folder):
+            parts = file.relative_to(folder).with_suffix("").parts
+            loaded = getattr(sys.modules.get(".".join(p for p in parts if p != "__init__")), "__file__", None)
+            if loaded and Path(loaded).resolve() != file.resolve():
+                raise UserError(f"plugin {path} imports {file}, but {loaded}, of the same name, is loaded: rename one")
 
 
 def identified(specification: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +171,11 @@ def check_plugins(specification: Mapping[str, Any]) -> None:
 def of_run(specification: Mapping[str, Any]) -> dict[str, str]:
     """{part of the engine or plugin: fingerprint} of the code behind a run."""
     return engine() | {name: fingerprint(registry.origin(name)) for registry, name in plugins(specification)}
+
+
+def of_stored(teacher: str) -> str:
+    """Of the code behind what is stored for other runs: a teacher's outputs, texts as they were read or augmented."""
+    return digest([engine(), fingerprint(TEACHERS.origin(teacher))])[:12]
 
 
 def changed(

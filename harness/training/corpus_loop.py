@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from harness.ledger import derive_seed
 from harness.modeling.combine import Sum
-from harness.training import checkpoints, machine, processes
+from harness.seeds import derive_seed
+from harness.training import machine, processes
+from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, Data, TeacherOutputs, Tell, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
 
@@ -25,7 +25,6 @@ STAGE = "general"
 POINTS = 100  # of the recorded curve
 CHECKPOINT_SECONDS = 120.0  # between checkpoints; when one is written changes no number
 TELL_SECONDS = 2.0  # between reports of progress
-FORMAT = "general 2"  # of a checkpoint
 
 
 @dataclass
@@ -51,7 +50,7 @@ def train_on_corpus(
     teacher: TeacherOutputs,
     settings: Mapping[str, Any],
     seed: int,
-    checkpoint: Path,
+    checkpoint: Checkpoint,
     clock: Clock,
     tell: Tell,
 ) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def train_on_corpus(
     steps, per_epoch = steps_of(len(data), settings)
     objective.to(device)
     optimisation = Optimisation(model, objective, settings, steps)
-    saved = processes.from_leader(checkpoints.read(checkpoint, FORMAT, tell) if processes.leads() else None)
+    saved = processes.from_leader(checkpoint.read(tell) if processes.leads() else None)
     if saved is not None:
         model.load_state_dict(saved["model"])
         objective.load_state_dict(saved["objective"])
@@ -94,7 +93,7 @@ def train_on_corpus(
                 "objective": objective.state_dict(),
                 "optimisation": optimisation.state_dict(),
             }
-            checkpoints.write(checkpoint, FORMAT, state)
+            checkpoint.write(state)
             tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
         if watch.told.due(TELL_SECONDS):
             where = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,9 +22,10 @@ from harness.data.sentences import texts as read
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation.parameters import count
-from harness.ledger import derive_seed
 from harness.modeling import combine
+from harness.seeds import derive_seed
 from harness.training import machine, processes
+from harness.training.checkpoints import checkpoint_of
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.examples import own_settings
 from harness.training.loop import Clock, Tell, in_float32, precision
@@ -90,7 +90,9 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
     student, started = start(specification, place, CORPUS, teacher, reader)
     nn.Module.to(student, machine.device())
     objective = combine.Sum(combine.parse(specification["objective"]), described, info, layers, settings)
-    record = train_on_corpus(student, objective, trained, teacher, settings, seed, checkpoint_of(place), clock, tell)
+    record = train_on_corpus(
+        student, objective, trained, teacher, settings, seed, checkpoint_of(specification, place), clock, tell
+    )
     if not processes.leads():
         return record, None
     save(student, place.run / "weights", reader if reader is not teacher_tokenizer(place) else None)
@@ -107,11 +109,6 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
     }, None
 
 
-def checkpoint_of(place: Place) -> Path:
-    """Where a run's checkpoint is written while it trains."""
-    return place.run / "checkpoint.pt"
-
-
 def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
     """Train the masked-language-model head of a teacher that has none, with its encoder, on the corpus."""
     settings, seed = specification["settings"], specification["seed"]
@@ -121,7 +118,7 @@ def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock,
     info = teacher_source(place.teacher, place.argument).info(CORPUS)
     objective = combine.Sum(combine.parse(specification["objective"]), info, info, LayerMap(()), settings)
     record = train_on_corpus(
-        encoder, objective, trained, NoTeacher(), settings, seed, checkpoint_of(place), clock, tell
+        encoder, objective, trained, NoTeacher(), settings, seed, checkpoint_of(specification, place), clock, tell
     )
     if not processes.leads():
         return record, None

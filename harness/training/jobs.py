@@ -10,6 +10,7 @@ import functools
 import operator
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,9 +21,11 @@ from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.files import checksums, note_checksums, remove
-from harness.ledger import KNOWN, derive_seed
+from harness.ledger import KNOWN
 from harness.modeling import combine
+from harness.seeds import derive_seed
 from harness.training import code_versions, inputs, machine, processes
+from harness.training.checkpoints import checkpoint_of
 from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.general import general, masked_teacher
 from harness.training.loop import Clock, Stage, Tell, train
@@ -32,7 +35,7 @@ from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
 from harness.training.pruning import pruner
 from harness.training.scoring import Predictions, evaluate, further, selector
-from harness.training.settings import PREDICTION
+from harness.training.settings import LABELS, PREDICTION
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, teacher_of
 from harness.training.untuned import untuned
@@ -69,6 +72,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     }
     job = jobs[specification["kind"]]
     rests_on = inputs.check(specification, place)
+    place = replace(place, cache=place.cache / code_versions.of_stored(place.teacher))
     record, predictions = job(specification, place, clock, tell)
     if (place.run / "weights").is_dir() and processes.leads():
         record["weights"] = checksums(place.run / "weights")
@@ -111,7 +115,7 @@ def _teacher(
     record: dict[str, Any] = {"curve": [], "best": {}}
     if not specification.get("evaluate_only"):
         info = source.info(task)
-        objective = combine.Sum(combine.parse("labels_only"), info, info, LayerMap(()), {})
+        objective = combine.Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
         stage = Stage("fine_tuning", objective, (Want(logits=True), Want()), settings["epochs"], selects=True)
         history = train(
             encoder,
@@ -122,7 +126,7 @@ def _teacher(
             seed,
             machine.device(),
             selector(task, specification, examples, clock),
-            place.run / "checkpoint.pt",
+            checkpoint_of(specification, place),
             clock,
             pruner(specification),
             tell,
@@ -172,7 +176,7 @@ def _student(
         seed,
         machine.device(),
         selector(task, specification, examples, clock),
-        place.run / "checkpoint.pt",
+        checkpoint_of(specification, place),
         clock,
         pruner(specification),
         tell,

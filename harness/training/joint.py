@@ -23,9 +23,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from harness.contracts import Batch, Outputs, Task, Want
 from harness.data.encoding import Encoded
 from harness.errors import UserError
-from harness.ledger import derive_seed
 from harness.modeling.bases import Student, Teacher
 from harness.modeling.combine import Sum
+from harness.seeds import derive_seed
 from harness.training.loop import TrainingFailure
 from harness.training.weights import whole_folder
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -13,14 +12,13 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
-from harness.ledger import derive_seed
-from harness.training import checkpoints
+from harness.seeds import derive_seed
+from harness.training.checkpoints import Checkpoint
 from harness.training.optimisation import Optimisation
 
 # Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
 CHECKPOINT_STEPS = 100
 CHECKPOINT_STEPS_WITHIN = 250
-CHECKPOINT_FORMAT = "loop 3"
 TELL_SECONDS = 2.0  # between reports of progress within an epoch
 
 
@@ -91,7 +89,7 @@ def train(
     seed: int,
     device: torch.device,
     select: Callable[[nn.Module], float],
-    checkpoint: Path,
+    checkpoint: Checkpoint,
     clock: Clock,
     should_prune: Callable[[list[float]], bool],
     tell: Tell,
@@ -104,7 +102,7 @@ def train(
     not finite.
     """
     history = History()
-    state = checkpoints.read(checkpoint, CHECKPOINT_FORMAT, tell)
+    state = checkpoint.read(tell)
     if state:
         history = History(state["curve"], state["best"])
         model.load_state_dict(state["model"])
@@ -130,9 +128,7 @@ def train(
 
         def save(epoch: int, within: EpochState) -> None:
             """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""
-            checkpoints.write(
-                checkpoint,
-                CHECKPOINT_FORMAT,
+            checkpoint.write(
                 {
                     "stage": number,  # noqa: B023 - called before the next stage begins
                     "epoch": epoch,
@@ -144,7 +140,7 @@ def train(
                     "optimisation": optimisation.state_dict(),  # noqa: B023
                     "best_weights": best_weights,  # noqa: B023
                     "random": _random_state(device),
-                },
+                }
             )
 
         for epoch in range(begin, stage.epochs):

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from harness.data.tasks import get_task
 from harness.evaluation import speed
 from harness.evaluation.parameters import build_student, count
-from harness.ledger import derive_seed
+from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.loop import Clock, Tell
 from harness.training.place import Place

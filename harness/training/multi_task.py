@@ -18,15 +18,17 @@ from harness import registry
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.ledger import derive_seed
 from harness.modeling import combine
+from harness.seeds import derive_seed
 from harness.training import machine
+from harness.training.checkpoints import checkpoint_of
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
 from harness.training.joint import Joint, JointData, JointObjective, save_joint
 from harness.training.loop import Clock, Stage, Tell, train
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.pruning import pruner
 from harness.training.scoring import Predictions, evaluate, further, selector
+from harness.training.settings import LABELS
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, TeacherOutputs
 
@@ -51,7 +53,7 @@ def multi_task_teacher(
     sums = {}
     for name in parts:
         info = source.info(get_task(name))
-        sums[name] = combine.Sum(combine.parse("labels_only"), info, info, LayerMap(()), {})
+        sums[name] = combine.Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
     record, predictions = _train(
         joint, JointObjective(sums), examples, lambda batch, want: Outputs(), reader, specification, place, clock, tell
     )
@@ -140,7 +142,7 @@ def _train(
         specification["seed"],
         machine.device(),
         select,
-        place.run / "checkpoint.pt",
+        checkpoint_of(specification, place),
         clock,
         pruner(specification),
         tell,

@@ -6,6 +6,7 @@ from typing import Any
 from harness.contracts import Hyperparameter
 
 GENERAL = "mlm_kd"  # what makes the student that `pretrained` starts from (galke2022, section IV-A)
+LABELS = "labels_only"  # the objective that teachers are fine-tuned by
 PREDICTION = "vanilla_kd"  # what the second stage of two_stage trains (wang2023, section 4)
 
 TRAINING: dict[str, Hyperparameter] = {

@@ -22,9 +22,10 @@ from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.files import digest
-from harness.ledger import derive_seed
 from harness.modeling import combine
+from harness.seeds import derive_seed
 from harness.training import machine
+from harness.training.checkpoints import checkpoint_of
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
 from harness.training.loop import Clock, Stage, Tell, predict, train
 from harness.training.masked_teacher import load_masked_teacher, weights_of
@@ -216,7 +217,7 @@ def _learn(
         specification["seed"],
         machine.device(),
         lambda trained: 0.0,
-        place.run / "checkpoint.pt",
+        checkpoint_of(specification, place),
         clock,
         lambda scores: False,
         tell,

@@ -81,3 +81,18 @@ def test_what_learned_from_a_teacher_is_made_anew_only_if_that_has_other_weights
     assert executor.trained == [TEACHER]
     assert driven(out, Today(Ledger(out), weights=weights), True) == students
     assert driven(out, AtOnce(), True) == 0
+
+
+class Failing(AtOnce):
+    """Fails whatever it is asked to train."""
+
+    def next(self) -> tuple[Any, ...]:
+        return "failed", super().next()[1], "the loss became nan", "Traceback"
+
+
+def test_a_refresh_that_fails_leaves_the_number_that_there_was(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    driven(out, AtOnce(), False) if Ledger(out, create=True) else None
+    before = {run: Ledger(out).read(run) for run in Ledger(out).runs() if run != TEACHER}
+    assert driven(out, Failing(), True) > 0
+    assert {run: Ledger(out).read(run) for run in before} == before

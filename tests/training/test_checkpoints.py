@@ -13,37 +13,38 @@ import pytest
 import torch
 
 from harness.errors import UserError
-from harness.training import checkpoints
+from harness.ledger import CHECKPOINT
+from harness.training.checkpoints import ASIDE, Checkpoint
 
 STATE = {"epoch": 3, "model": {"weight": torch.arange(3000.0).reshape(30, 100)}, "random": torch.get_rng_state()}
-FORM = "test 1"
+CODE = "of today"
 
 
 def path_in(folder: Path) -> Path:
-    return folder / "run" / checkpoints.NAME
+    return folder / "run" / CHECKPOINT
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = path_in(tmp_path)
-    checkpoints.write(path, FORM, STATE)
+    Checkpoint(path, CODE).write(STATE)
     return path
 
 
-def refused(path: Path, form: str = FORM) -> str:
+def refused(path: Path, code: str = CODE) -> str:
     """The note about a checkpoint that is not taken."""
     told: list[dict[str, Any]] = []
-    assert checkpoints.read(path, form, told.append) is None
+    assert Checkpoint(path, code).read(told.append) is None
     (entry,) = told
-    assert not path.exists() and path.with_name(checkpoints.ASIDE).exists()
+    assert not path.exists() and path.with_name(ASIDE).exists()
     assert "set aside" in entry["note"] and "starts over" in entry["note"] and path.parent.name in entry["note"]
     return str(entry["note"])
 
 
 def test_what_is_written_is_read(written: Path) -> None:
-    found = checkpoints.read(written, FORM, pytest.fail)
+    found = Checkpoint(written, CODE).read(pytest.fail)
     assert found is not None and found["epoch"] == 3 and torch.equal(found["model"]["weight"], STATE["model"]["weight"])
-    assert checkpoints.read(written.with_name("none.pt"), FORM, pytest.fail) is None
+    assert Checkpoint(written.with_name("none.pt"), CODE).read(pytest.fail) is None
 
 
 def test_no_flipped_bit_is_continued_from(written: Path) -> None:
@@ -63,8 +64,8 @@ def test_no_truncated_file_is_continued_from(written: Path) -> None:
         assert "damaged" in refused(written), size
 
 
-def test_neither_another_runs_nor_another_versions_is(written: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other" / checkpoints.NAME
+def test_neither_another_runs_nor_one_of_other_code_is(written: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / CHECKPOINT
     other.parent.mkdir()
     other.write_bytes(written.read_bytes())
     assert "another run's" in refused(other)
@@ -72,7 +73,7 @@ def test_neither_another_runs_nor_another_versions_is(written: Path, tmp_path: P
     old.parent.mkdir(parents=True)
     torch.save({"format": 2, **STATE}, old)  # as it was written before checkpoints had a checksum
     assert "another version" in refused(old)
-    assert "another version" in refused(written, "test 2")
+    assert "another version" in refused(written, "of tomorrow")
 
 
 def test_one_that_would_run_code_is_not_opened(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_one_that_would_run_code_is_not_opened(tmp_path: Path) -> None:
             return (tmp_path / "executed").mkdir, ()  # type: ignore[return-value]
 
     path = path_in(tmp_path)
-    checkpoints.write(path, FORM, {"evil": Evil()})
+    Checkpoint(path, CODE).write({"evil": Evil()})
     assert "cannot be read" in refused(path) and not (tmp_path / "executed").exists()
 
 
@@ -93,7 +94,7 @@ def test_a_full_disk_is_told_in_one_sentence(free: int, written: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (free, limits[1]))
     try:
         with pytest.raises(UserError, match="the disk is full"):
-            checkpoints.write(written, FORM, {**STATE, "more": [torch.ones(70_000) for _ in range(4)]})
+            Checkpoint(written, CODE).write({**STATE, "more": [torch.ones(70_000) for _ in range(4)]})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)

@@ -12,7 +12,7 @@ from harness.registry import OBJECTIVES, TEACHERS
 from harness.search.progress import Finished, Progress
 from harness.search.results import older_code
 from harness.training import code_versions
-from harness.training.code_versions import changed, engine, files, fingerprint, of_run
+from harness.training.code_versions import changed, engine, files, fingerprint, of_run, of_stored
 from tests.conftest import ROOT
 
 CACHED = (code_versions._code, code_versions._imported, engine, fingerprint)
@@ -44,12 +44,14 @@ EDITS = {
     "training/loop.py": "harness.training",
     "contracts.py": "harness.contracts",
     "hyperparameters.py": "harness.contracts",
+    "seeds.py": "harness.contracts",
 }
 
 
 @pytest.mark.parametrize("file", EDITS)
 def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree: Path, file: str) -> None:
     record = {"code": engine(), "specification": {}, "status": "finished"}
+    stored = of_stored("embedded")
     found = Progress(trials=[Finished("run", {}, {}, record)])
     whole = (tree / file).read_text(encoding="utf-8")
     sentence = f"1 cell was made with another version of {EDITS[file]}"
@@ -58,6 +60,7 @@ def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree:
         for cached in CACHED:
             cached.cache_clear()
         assert older_code({"origins": {}}, {}.get, [found]) == told
+        assert (of_stored("embedded") == stored) == (not told), "what was stored for runs is used by other code"
 
 
 def test_records_of_an_older_scheme_are_of_another_version() -> None:
@@ -138,12 +141,20 @@ def test_a_plugin_that_is_python_no_more_is_of_another_version(tmp_path: Path) -
 
 # ---------------------------------------------------------------- of a run
 
+
+def test_a_teacher_rests_on_the_loss_that_it_is_fine_tuned_by() -> None:
+    base = {"teacher": {"name": "embedded", "content": ""}}
+    for kind in ("teacher", "checkpoint", "multi_task_teacher"):
+        assert "labels_only" in of_run({**base, "kind": kind})
+    assert "labels_only" not in of_run({**base, "kind": "pretraining"})
+
+
 STUDENT = {"student": "transformer", "objective": "att_kl", "procedure": "two_stage", "teacher": "t" * 16}
 TEACHER = {"kind": "teacher", "teacher": {"name": "embedded", "content": "c"}}
 
 
 def test_a_record_tells_the_code_of_its_plugins() -> None:
-    assert set(of_run(TEACHER)) == {*engine(), "embedded"}
+    assert set(of_run(TEACHER)) == {*engine(), "embedded", "labels_only"}
     code = of_run(STUDENT)
     assert set(code) == {*engine(), "transformer", "att_kl", "vanilla_kd"}  # the second stage is vanilla KD
     assert code["att_kl"] == fingerprint(OBJECTIVES.origin("att_kl"))

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
-from harness.training import checkpoints, corpus_loop, processes
+from harness.ledger import CHECKPOINT
+from harness.training import corpus_loop, processes
+from harness.training.checkpoints import ASIDE, Checkpoint
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import Clock, TrainingFailure
 from harness.training.settings import GENERAL_TRAINING
@@ -105,7 +107,7 @@ def run(
     seed: int = 0,
 ) -> dict[str, Any]:
     model, objective = pair
-    where, whole = folder / "checkpoint.pt", data or Pieces()
+    where, whole = Checkpoint(folder / CHECKPOINT, "code"), data or Pieces()
     return train_on_corpus(model, objective, whole, ask, given, seed, where, Clock(), tell)  # type: ignore[arg-type]
 
 
@@ -361,19 +363,19 @@ def test_it_may_be_stopped_again_and_again(whole: Any, tmp_path: Path) -> None:
     assert gone_on(tmp_path, whole) == PARTS[-1]
 
 
-@pytest.mark.parametrize("how", ["another format", "a flipped bit"])
+@pytest.mark.parametrize("how", ["other code", "a flipped bit"])
 def test_a_checkpoint_that_cannot_be_vouched_for_is_set_aside(how: str, whole: Any, tmp_path: Path) -> None:
     def stop(entry: dict[str, Any]) -> None:
         raise Stop
 
     broken(tmp_path, tell=stop)
-    path = tmp_path / "checkpoint.pt"
+    path = tmp_path / CHECKPOINT
     if how == "a flipped bit":
         raw = bytearray(path.read_bytes())
         raw[len(raw) // 2] ^= 1
         path.write_bytes(raw)
     else:
-        checkpoints.write(path, "general 1", checkpoints.read(path, corpus_loop.FORMAT, stop) or {})
+        Checkpoint(path, "other").write(Checkpoint(path, "code").read(stop) or {})
     pair, asked, told = made(dropout=0.3, sparse=True), [], []
 
     def ask(batch: Batch, want: Want) -> Outputs:
@@ -383,7 +385,7 @@ def test_a_checkpoint_that_cannot_be_vouched_for_is_set_aside(how: str, whole: A
     record = run(pair, tmp_path, RESUMED, ask=ask, tell=told.append)
     assert len(asked) == sum(PARTS)  # from the beginning
     assert record["curve"] == whole[0]["curve"] and same(weights(pair), whole[1])
-    assert "set aside" in told[0]["note"] and (tmp_path / checkpoints.ASIDE).exists()
+    assert "set aside" in told[0]["note"] and (tmp_path / ASIDE).exists()
 
 
 # ---------------------------------------------------------------- progress

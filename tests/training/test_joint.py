@@ -16,10 +16,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
+from harness.ledger import CHECKPOINT
 from harness.modeling import combine
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.training import loop
+from harness.training.checkpoints import Checkpoint
 from harness.training.joint import (
     Joint,
     JointData,
@@ -242,7 +244,7 @@ def trained(folder: Path, kill_at_step: int = -1, epochs: int = 3) -> tuple[Join
 
     history = train(
         joint, [Stage("multi_task", objective, objective.wants(), epochs, True)], data, teacher, settings(), 0, CPU,
-        select, folder / "checkpoint.pt", Clock(), lambda scores: False, lambda entry: None,
+        select, Checkpoint(folder / CHECKPOINT, ""), Clock(), lambda scores: False, lambda entry: None,
     )  # fmt: skip
     return joint, history
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
+from harness.ledger import CHECKPOINT
 from harness.training import loop
+from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
 from harness.training.pruning import pruner
 from tests.training.builders import Bag, examples, settings
@@ -70,7 +72,7 @@ def run(
 
     history = train(
         model, made, examples(60), teacher, settings(**changes), 0, CPU, select,
-        folder / "checkpoint.pt", Clock(), dying, tell,
+        Checkpoint(folder / CHECKPOINT, ""), Clock(), dying, tell,
     )  # fmt: skip
     return model, history, objectives
 
