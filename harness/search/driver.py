@@ -123,7 +123,8 @@ class Driver:
     def _sound(self, run: str) -> bool:
         """True if the run was finished before, and all that it left is there."""
         record = self.ledger.whole(run)
-        return record is not None and record["status"] == "finished" and not self.ledger.trouble_with_weights(run)
+        left = run not in self.plan["first"] or not self.ledger.trouble_with_weights(run)
+        return record is not None and record["status"] == "finished" and left
 
     def progress(self, cell: dict[str, Any]) -> Progress:
         return self._index.progress(cell, self.plan["defaults"], self._lookup)
