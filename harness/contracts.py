@@ -205,8 +205,9 @@ class Row:
     otherwise than the rest. published tells the row's lines in the published table: the value of its row column, or
     values of several columns by name.
 
-    teacher: the row is the teacher itself, fine-tuned with the row's settings. improves names two rows, and this one
-    has no cells of its own: it shows by how much the first is better than the second. training_tasks are those that a
+    teacher: the row is the teacher itself, fine-tuned with the row's settings. reference: the row is no student, as a
+    checkpoint of the teacher's size; neither it nor a teacher is ever best. improves names two rows, and this one has
+    no cells of its own: it shows by how much the first is better than the second. training_tasks are those that a
     student distilled on several tasks learns from, where they are not those of the table. point places the row in a
     line figure: (the line's label, where on the horizontal axis).
     """
@@ -227,6 +228,12 @@ class Row:
     improves: tuple[str, ...] = ()
     training_tasks: tuple[str, ...] = ()
     point: tuple[str, float] | None = None
+    reference: bool = False
+
+    @property
+    def competes(self) -> bool:
+        """Whether the row is ranked among the students."""
+        return not (self.teacher or self.reference)
 
 
 @dataclass(frozen=True)
@@ -255,9 +262,12 @@ class Published:
     "student" or "init" (an initialisation without what follows its colon). init, where it is no column, is the
     initialisation all the numbers were made with. metric_columns maps one of our metrics to the values of CSV columns
     that single its lines out; value_columns names the column of a metric's values where it is not value_column.
-    task_names maps a task of ours to what its lines print in the task column, where that is not its label. reasons say
-    why lines with these values in these columns cannot equal ours. notes are oddities, beyond those of the CSV's own
-    note column, that are printed wherever the numbers are.
+    quotients gives a metric that is not printed itself by (column, row): a line's number in that column over that row's
+    in the same task. task_names maps a task of ours to what its lines print in the task column, where that is not its
+    label; printed_metrics a printed task to the CSVs' name of the metric that its numbers are, where the print is
+    headed otherwise. reasons say why lines with these values in these columns cannot equal ours. omitted says why lines
+    with these values, or a column of numbers by its name, stand in no comparison. notes are oddities, beyond those of
+    the CSV's own note column, that are printed wherever the numbers are.
     """
 
     files: tuple[str, ...]
@@ -269,8 +279,11 @@ class Published:
     init: str = ""
     metric_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     value_columns: Mapping[str, str] = field(default_factory=dict)
+    quotients: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     task_names: Mapping[str, str] = field(default_factory=dict)
+    printed_metrics: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[tuple[Mapping[str, str], str], ...] = ()
+    omitted: tuple[tuple[str | Mapping[str, str], str], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -281,7 +294,9 @@ class Study:
     procedure is one_stage, two_stage, general (distil on a corpus by the row's objective, then fine-tune without the
     teacher), multi_task (distil one student from one teacher on all tasks together), untuned (compare sentence vectors
     that no task has tuned), or, where nothing is trained, count (parameters) or speed (of encoding). metrics maps a
-    task to the metric or metrics its columns show; epochs and settings are chosen by the first.
+    task to the metric or metrics its columns show; epochs and settings are chosen by the first. "" maps to a quantity
+    that is the same for all tasks, as a size, which has one column. relative_to is the row that size_factor and
+    time_factor are multiples of.
 
     general is the objective of the distillation that the initialisations `pretrained` (on a corpus) and `multi_task`
     start from. analysis is what is recorded of each model beyond its scores: "" or masked_word_entropy. figure says
@@ -300,6 +315,7 @@ class Study:
     general: str = "mlm_kd"
     analysis: str = ""
     figure: str = ""
+    relative_to: str = ""
 
     def profile(self, name: str) -> Profile:
         """The profile called `name`. Raises UserError with the valid names."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from itertools import product
 
 from harness.contracts import Published, Row, Study
 from harness.errors import UserError, unknown
 from reports.layout import heading
 from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
-from reports.quantities import WHOLE, is_score, number, scaled
+from reports.quantities import MACHINE, WHOLE, is_score, number, scaled
 from reports.statistics import rank_correlation
 
 METRICS = {"accuracy": "acc", "matthews": "mcc", "accuracy_f1_mean": "acc_f1_mean", "": "mean"}  # ours -> the CSVs'
@@ -20,7 +21,8 @@ DELTA = "delta_"  # begins the CSVs' metric of a difference between two rows
 AVERAGES = {"Avg", "Average", "Score"}
 DASH = "not reported (printed as a dash)"  # the CSVs' note where a dash tells the same
 
-Printed = dict[str, str]  # one line of a CSV by its columns
+Printed = dict[str, str]  # one line of a CSV by its columns, with its file and number
+Place = tuple[str, str, str]  # of a number: file, number of the line from 1, column
 
 
 def with_published(table: Table, study: Study) -> Table:
@@ -32,27 +34,25 @@ def with_published(table: Table, study: Study) -> Table:
     if study.published is None:
         raise UserError(f"study {study.name} answers no published table, so there is nothing to compare with")
     rows = {line.row.name: line.row for block in table.blocks for line in block.lines}
+    unmade = [row for row in study.rows if row.checkpoint and row.published and row.name not in rows]
     rows |= {row.name: row for row in study.rows}
     comparison = _compare(table, study.published, [row for row in rows.values() if row.published])
+    if unmade:
+        names = " ".join(row.name for row in unmade)
+        said = f"Not made here: {', '.join(row.label for row in unmade)}; --checkpoints {names} fine-tunes them."
+        comparison = replace(comparison, remarks=(*comparison.remarks, said))
     return replace(table, comparison=comparison)
 
 
 def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Comparison:
     lines = _read(published)
     _check(lines, published, rows)
+    lines, published = _prepared(lines, published)
     shared = [j for j, c in enumerate(table.columns) if any(_answers(lines, c, published, d) for d in (False, True))]
     columns = tuple(table.columns[j] for j in shared)
-    ours = list(dict.fromkeys(c.label for c in table.columns if c.task))
-    theirs = _tasks(lines, published)
-    matched = [_labels(c, published) & set(theirs) for c in table.columns if c.task and c.selects]
-    same_tasks = all(matched) and set().union(*matched) == set(theirs)
-    remarks = []
-    if not same_tasks and any(not c.task for c in columns):
-        remarks.append(
-            f"The published average is over {', '.join(theirs)}, ours over {', '.join(ours) or 'no task'}: the tasks "
-            f"differ, so on the average only the order of the rows is compared."
-        )
-    missing = [c.name for c in table.columns if c.task and c not in columns]
+    unlike = _unlike(table, columns, lines, published)
+    remarks = [unlike] if unlike else []
+    missing = [c.name for c in table.columns if not c.average and c not in columns]
     if missing:
         remarks.append(f"No published column: {', '.join(missing)}.")
     if published.init:
@@ -61,52 +61,170 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
             f"The published numbers were made with init {published.init}"
             + ("; no other is compared." if made else ", of which this table has no cell.")
         )
+    if table.provenance.protocol == "held_out":
+        remarks.append(
+            "Ours were chosen on a part held out of the training data (protocol held_out), the published ones on dev, "
+            "as with --set protocol=published."
+        )
     tested = {line.get("split") == "test" for line in lines if line[published.value_column]} == {True}
     if tested:
         remarks.append("The published scores are of the official test set, ours of dev.")
 
     numbers: dict[str, int] = {}
 
-    def pair(entry: Entry, line: Printed | None, column: Column) -> Pair:
-        value = _value(line, column, published) if line else ""
-        std = line.get("std", "") if line and column.metric not in published.value_columns else ""
-        note = _note(line, value, column, tested, entry.signed) if line else ""
-        reason = next((why for wanted, why in published.reasons if line and _has(line, wanted)), "")
-        return Pair(entry, value, std, numbers.setdefault(note, len(numbers) + 1) if note else 0, reason)
+    def pair(entry: Entry, found: Sequence[Printed], column: Column) -> Pair:
+        if not found:
+            return Pair(entry)
+        line, value = found[0], _value(found[0], column, published)
+        std = line.get("std", "") if column.metric not in published.value_columns else ""
+        note = _note(line, value, column, tested, entry.signed)
+        reason = next((why for wanted, why in published.reasons if _has(line, wanted)), "")
+        number = numbers.setdefault(note, len(numbers) + 1) if note else 0
+        places = tuple(_place(x, column, published) for x in found if value)
+        return Pair(entry, value, std, number, reason, places=places)
 
     blocks = []
     for block in table.blocks:
         compared = []
         for line in block.lines:
             own = _lines_of(lines, line, published)
-            found = [_one(own, column, line.row, published, block.improvement) for column in columns]
+            found = [_equal(own, column, line.row, published, block.improvement) for column in columns]
             if any(found):
                 entries = (line.entries[j] for j in shared)
                 compared.append(ComparedLine(line.row.label, tuple(map(pair, entries, found, columns)), line))
         if compared:
-            blocks.append(_block(block, columns, compared, same_tasks))
+            blocks.append(_block(block, columns, compared, not unlike))
     if not blocks:
         remarks.append("No cell of this table has a published counterpart.")
+    beside = {place for block in blocks for line in block.lines for p in line.pairs for place in p.places}
     others = []
-    for label, free in _unclaimed(lines, published, rows).items():
-        for improvement in (False, True):
-            first = [next(iter(_answers(free, column, published, improvement)), None) for column in columns]
-            entry = Entry("absent", signed=improvement)
-            pairs = tuple(pair(entry, line, c) for line, c in zip(first, columns, strict=True))
-            if any(p.printed for p in pairs):
-                others.append(ComparedLine(f"{label} (improvement)" if improvement else label, pairs))
+    for label, signed, found in _others(lines, columns, published, rows, beside):
+        entry = Entry("absent", signed=signed)
+        pairs = tuple(pair(entry, x, c) for x, c in zip(found, columns, strict=True))
+        others.append(ComparedLine(f"{label} (improvement)" if signed else label, pairs))
+    remarks += _lost(lines, published, beside | {place for x in others for p in x.pairs for place in p.places})
     notes = tuple(numbers)
     counted, unequal = _counted(blocks, columns, notes)
     remarks = [
         *(f"Not equal: {'; '.join(where)}. Reason: {reason}" for reason, where in unequal.items()),
         *remarks,
+        *(
+            f"{metric.replace('_', ' ').capitalize()}: the printed numbers over that of {row}, computed from the print."
+            for metric, (_, row) in published.quotients.items()
+        ),
+        *(why for _, why in published.omitted),
         *published.notes,
     ]
     return Comparison(published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes)
 
 
-def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine], same_tasks: bool) -> ComparedBlock:
-    """The lines with their differences or ranks, and how far the two orders agree, column by column."""
+def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed], published: Published) -> str:
+    """Why the averages are not alike, as a sentence: tasks differ, or metrics; "" where they are, or where none is."""
+    if not any(c.average for c in columns):
+        return ""
+    own = [c for c in table.columns if c.task and c.selects]
+    theirs = _tasks(lines, published)
+    matched = [_labels(c, published) & set(theirs) for c in own]
+    if not all(matched) or set().union(*matched) != set(theirs):
+        ours = ", ".join(dict.fromkeys(c.label for c in own)) or "no task"
+        return (
+            f"The published average is over {', '.join(theirs)}, ours over {ours}: the tasks differ, so on the average "
+            f"only the order of the rows is compared."
+        )
+    names, other = {printed: ours for ours, printed in METRICS.items()}, []
+    for column in own:
+        found = [x for x in lines if _labels(column, published) & _named_tasks(x, published)]
+        printed = dict.fromkeys(m for x in found if (m := x.get("metric", "")) and not m.startswith(DELTA))
+        if printed and _printed_metric(column, False) not in printed:
+            theirs = [names.get(metric, metric).replace("_", " ") for metric in printed]
+            other.append(f"{column.label} (published {' or '.join(theirs)}, ours {column.metric.replace('_', ' ')})")
+    if not other:
+        return ""
+    return (
+        f"The averages are of different metrics on {', '.join(other)}, so on the average only the order of the rows is "
+        f"compared."
+    )
+
+
+def _others(
+    lines: Sequence[Printed],
+    columns: Sequence[Column],
+    published: Published,
+    rows: Sequence[Row],
+    beside: Container[Place],
+) -> list[tuple[str, bool, list[list[Printed]]]]:
+    """The numbers that stand beside no cell, as rows: (label, whether an improvement, the lines of each column).
+
+    What identifies a line are the columns that tell ours apart. Rows of one label share a line where no two of their
+    numbers differ; otherwise their labels name what tells them apart.
+    """
+    telling = [*published.axes, *(name for row in rows if not isinstance(row.published, str) for name in row.published)]
+    identity = dict.fromkeys(n for n in (*telling, "section", "split") if n != published.row_column)
+    groups: dict[tuple[str, ...], list[Printed]] = {}
+    for line in lines:
+        groups.setdefault((line[published.row_column], *(line.get(n, "") for n in identity)), []).append(line)
+    made: list[tuple[tuple[str, ...], bool, list[list[Printed]]]] = []
+
+    def same(a: Sequence[Printed], b: Sequence[Printed], column: Column) -> bool:
+        return not a or not b or _value(a[0], column, published) == _value(b[0], column, published)
+
+    for (own, group), signed in product(groups.items(), (False, True)):
+        left = [
+            [
+                line
+                for line in _answers(group, column, published, signed)
+                if _value(line, column, published) and _place(line, column, published) not in beside
+            ]
+            for column in columns
+        ]
+        while any(left):
+            row = [[x for x in found if same([x], found, c)] for found, c in zip(left, columns, strict=True)]
+            left = [[x for x in found if x not in taken] for found, taken in zip(left, row, strict=True)]
+            for known, sign, cells in made:
+                if (known[0], sign) == (own[0], signed) and all(map(same, cells, row, columns)):
+                    for cell, more in zip(cells, row, strict=True):
+                        cell += more
+                    break
+            else:
+                made.append((own, signed, row))
+    names = (published.row_column, *identity)
+    return [
+        (_told_apart(own, [x for x, sign, _ in made if sign == signed], names), signed, row)
+        for own, signed, row in made
+    ]
+
+
+def _told_apart(own: Sequence[str], others: Iterable[Sequence[str]], names: Sequence[str]) -> str:
+    """A row's label, the first of what identifies it, with what tells it apart from others of this label."""
+    alike = [other for other in others if other[0] == own[0]]
+    differ = {name: text for i, name in enumerate(names) if any(x[i] != own[i] for x in alike) and (text := own[i])}
+    if len(differ) > 1:
+        differ.pop("section", None)  # a heading, which says the rest again
+    return f"{own[0]} ({', '.join(differ.values())})" if differ else own[0]
+
+
+def _lost(lines: Iterable[Printed], published: Published, told: Container[Place]) -> list[str]:
+    """A sentence that names the numbers of tasks and metrics for which the table has no column; none where it has."""
+    names: dict[str, None] = {}
+    for line in lines:
+        for name in (published.value_column, *published.value_columns.values()):
+            if line.get(name) and name not in _unread(published) and (line["file"], line["number"], name) not in told:
+                about = line.get(published.task_column, ""), line.get("metric") or line.get("quantity") or name
+                names[" ".join(filter(None, about))] = None
+    return [f"Printed too, where this table has no column: {'; '.join(names)}."] if names else []
+
+
+def _unread(published: Published) -> set[str]:
+    """The columns that are no print: quotients, and what the study leaves out with its reason."""
+    quotients = {_quotient(*made) for made in published.quotients.values()}
+    return quotients | {name for name, _ in published.omitted if isinstance(name, str)}
+
+
+def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine], alike: bool) -> ComparedBlock:
+    """The lines with their differences or ranks, and how far the two orders agree, column by column.
+
+    Only students are ranked and ordered. alike: the averages are of the same tasks and metrics.
+    """
     made = [list(line.pairs) for line in lines]
     agreement = []
     for j, column in enumerate(columns):
@@ -115,14 +233,16 @@ def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine
             if pair.printed and pair.ours.status == "complete":
                 value = scaled(column.metric, pair.ours.value or 0.0)
                 both[k] = (round(value, 6), number(pair.printed))  # equal up to rounding: a tie
-        for k, (ours, theirs) in both.items():
-            if column.task or same_tasks:
-                made[k][j] = replace(made[k][j], difference=ours - theirs)
-            else:
-                ranks = tuple(1 + sum(v[side] > both[k][side] for v in both.values()) for side in (0, 1))
+        students = {k: values for k, values in both.items() if (line := lines[k].line) and line.row.competes}
+        if column.average and not alike:
+            for k, own in students.items():
+                ranks = tuple(1 + sum(v[side] > own[side] for v in students.values()) for side in (0, 1))
                 made[k][j] = replace(made[k][j], ranks=(ranks[0], ranks[1]))
-        order = rank_correlation([v[0] for v in both.values()], [v[1] for v in both.values()])
-        agreement.append(Agreement(*order, len(both)))
+        elif column.metric not in MACHINE:
+            for k, (ours, theirs) in both.items():
+                made[k][j] = replace(made[k][j], difference=ours - theirs)
+        order = rank_correlation([v[0] for v in students.values()], [v[1] for v in students.values()])
+        agreement.append(Agreement(*order, len(students)))
     compared = tuple(replace(line, pairs=tuple(pairs)) for line, pairs in zip(lines, made, strict=True))
     return ComparedBlock(block.student, block.init, compared, tuple(agreement), block.improvement)
 
@@ -179,9 +299,30 @@ def _read(published: Published) -> list[Printed]:
     for file in published.files:
         if file not in names:
             raise unknown("published table", file, names)
-        lines += csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
+        found = csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
+        lines += ({**line, "file": file, "number": str(i)} for i, line in enumerate(found, 1))
     columns = {name for line in lines for name in line}
     return [{**dict.fromkeys(columns, ""), **line} for line in lines]
+
+
+def _prepared(lines: Iterable[Printed], published: Published) -> tuple[list[Printed], Published]:
+    """The lines that are compared, with the metrics that they really are and the quotients in columns of their own."""
+    left_out = [wanted for wanted, _ in published.omitted if not isinstance(wanted, str)]
+    made = [dict(line) for line in lines if not any(_has(line, wanted) for wanted in left_out)]
+    for line in made:
+        if line.get("metric") and line["metric"] != METRICS[""]:
+            line["metric"] = published.printed_metrics.get(line.get(published.task_column, ""), line["metric"])
+        for column, row in published.quotients.values():
+            task = line.get(published.task_column)
+            unit = [x for x in made if x[published.row_column] == row and x.get(published.task_column) == task]
+            over = number(line[column]) / number(unit[0][column]) if unit and line[column] else None
+            line[_quotient(column, row)] = "" if over is None else f"{float(f'{over:.3g}'):g}"
+    columns = {metric: _quotient(*of) for metric, of in published.quotients.items()}
+    return made, replace(published, value_columns={**published.value_columns, **columns})
+
+
+def _quotient(column: str, row: str) -> str:
+    return f"{column} over that of {row}"
 
 
 def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) -> None:
@@ -191,6 +332,8 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) 
     asked = [published.row_column, published.value_column, *published.value_columns.values(), *published.axes]
     asked += [published.task_column] if published.task_column else []
     asked += [name for wanted in published.metric_columns.values() for name in wanted]
+    asked += [name for name, _ in published.quotients.values()]
+    asked += [name for what, _ in published.omitted for name in ([what] if isinstance(what, str) else what)]
     asked += [name for row in rows if not isinstance(row.published, str) for name in row.published]
     for name in asked:
         if name not in columns:
@@ -199,6 +342,15 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) 
         tasks = {task for line in lines for task in _named_tasks(line, published)}
         if not tasks & _variants(name):
             raise unknown(f"{published.task_column or 'task'} in {source}", name, tasks)
+    printed = {line.get("metric", "") for line in lines}
+    for name, metric in published.printed_metrics.items():
+        if name not in (tasks := {line.get(published.task_column, "") for line in lines}):
+            raise unknown(f"{published.task_column} in {source}", name, tasks)
+        if metric not in printed:
+            raise unknown(f"metric of {source}", metric, printed)
+    for _, row in published.quotients.values():
+        if row not in (labels := {line[published.row_column] for line in lines}):
+            raise unknown(f"{published.row_column} in {source}", row, labels)
     for axis in published.axes.values():
         if axis not in ("student", "init"):
             raise unknown("axis of a published table", axis, ("student", "init"))
@@ -226,8 +378,11 @@ def _is_init(ours: str, printed: str) -> bool:
 
 
 def _lines_of(lines: Iterable[Printed], line: Line, published: Published) -> list[Printed]:
-    """The published lines of a line of ours: its row, made with the same student and initialisation."""
-    if not line.row.published or (published.init and not _is_init(line.init, published.init)):
+    """The published lines of a line of ours: its row, made with the same student and initialisation.
+
+    A checkpoint, or a teacher, has no initialisation.
+    """
+    if not line.row.published or (published.init and line.init and not _is_init(line.init, published.init)):
         return []
     found = [x for x in lines if _is_row(x, line.row, published)]
     for name, axis in published.axes.items():
@@ -235,19 +390,10 @@ def _lines_of(lines: Iterable[Printed], line: Line, published: Published) -> lis
     return found
 
 
-def _unclaimed(lines: Iterable[Printed], published: Published, rows: Sequence[Row]) -> Mapping[str, list[Printed]]:
-    """The published lines that no row of ours answers, whatever its student and initialisation, by their label."""
-    found: dict[str, list[Printed]] = {}
-    for line in lines:
-        if not any(_is_row(line, row, published) for row in rows):
-            found.setdefault(line[published.row_column], []).append(line)
-    return found
-
-
 def _labels(column: Column, published: Published) -> set[str]:
     """What the column's task may be called in print."""
     if not column.task:
-        return AVERAGES
+        return AVERAGES if column.average else set()
     return _variants(published.task_names.get(column.task, column.label), column.metric)
 
 
@@ -276,7 +422,8 @@ def _answers(lines: Iterable[Printed], column: Column, published: Published, imp
     A score that is the only one shown of its task is also answered by the only metric printed for the task.
     """
     wanted = published.metric_columns.get(column.metric, {})
-    anywhere = published.task_column in wanted or (not published.task_column and column.task)
+    whole = not (column.task or column.average)  # of the row, whatever the task
+    anywhere = whole or published.task_column in wanted or (not published.task_column and column.task)
     found = [x for x in lines if anywhere or _labels(column, published) & _named_tasks(x, published)]
     found = [x for x in found if x.get("metric", "").startswith(DELTA) == improvement]
     if column.metric in {*published.metric_columns, *published.value_columns}:
@@ -297,13 +444,19 @@ def _value(line: Printed, column: Column, published: Published) -> str:
     return line[published.value_columns.get(column.metric, published.value_column)]
 
 
-def _one(lines: Sequence[Printed], column: Column, row: Row, published: Published, improvement: bool) -> Printed | None:
-    """The line of one entry. Several must print the same number, as where a paper repeats a row."""
+def _place(line: Printed, column: Column, published: Published) -> Place:
+    return line["file"], line["number"], published.value_columns.get(column.metric, published.value_column)
+
+
+def _equal(
+    lines: Sequence[Printed], column: Column, row: Row, published: Published, improvement: bool
+) -> list[Printed]:
+    """The lines of one entry. Several must print the same number, as where a paper repeats a row."""
     found = _answers(lines, column, published, improvement)
     if len({_value(x, column, published) for x in found}) > 1:
         where = f"{row.label} on {column.name}"
         raise UserError(f"published table {' and '.join(published.files)} has several numbers for {where}")
-    return found[0] if found else None
+    return found
 
 
 def _note(line: Printed, value: str, column: Column, tested: bool, improvement: bool) -> str:

@@ -26,14 +26,14 @@ def heatmap(table: Table) -> bytes | None:
     blocks = [b for b in table.blocks if (b.student or b.init) and not b.improvement]
     students = list(dict.fromkeys(block.student for block in blocks))
     places = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
-    entries = {
-        (b.student, b.init, line.row.name): line.entries[places[-1]] for b in blocks for line in b.lines if places
-    }
+    entries = {(b.student, b.init_of(x), x.row.name): x.entries[places[-1]] for b in blocks for x in b.lines if places}
     values = [v for e in entries.values() if not math.isnan(v := _complete(e))]
     if not values:
         return None
     rows = list(dict.fromkeys((line.row.name, line.row.label) for b in blocks for line in b.lines))
-    inits = {s: [b.init for b in blocks if b.student == s] for s in students}
+    inits = {
+        s: list(dict.fromkeys(b.init_of(line) for b in blocks if b.student == s for line in b.lines)) for s in students
+    }
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
     figure = new_figure((3.2 + 1.0 * sum(map(len, inits.values())) + 0.4 * len(students), 1.4 + 0.34 * len(rows)))
     drawn = figure.subplots(

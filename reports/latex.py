@@ -162,7 +162,7 @@ def _macros(table: Table) -> list[str]:
     def add(entries: tuple[Entry, ...], *where: str) -> None:
         for entry, column in zip(entries, table.columns, strict=True):
             if entry_text(entry):
-                shown = (column.task or "average", "" if column.alone else column.metric)
+                shown = (column.about, "" if column.alone else column.metric)
                 name = "Result" + "".join(map(_letters, (table.profile, *where, *shown)))
                 while name in named:
                     name += "X"
@@ -172,7 +172,7 @@ def _macros(table: Table) -> list[str]:
         add(table.teacher, "teacher")
     for block in table.blocks:
         for line in block.lines:
-            add(line.entries, block.student, block.init, line.row.name)
+            add(line.entries, block.student, block.init_of(line), line.row.name)
     return [rf"\newcommand{{\{name}}}{{{value}}}" for name, value in named.items()]
 
 

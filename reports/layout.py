@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.errors import plain
 from reports import quantities
-from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
-from reports.quantities import COUNTED, WHOLE, is_score, scaled, written
+from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
+from reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
 from reports.statistics import LEVEL, RESAMPLES
 
 
@@ -90,10 +90,15 @@ def _main(table: Table) -> Grid:
         lines = []
         for line in block.lines:
             entries = zip(line.entries, table.columns, strict=True)
-            lines.append((Cell(line.row.label, mark=line.mark), *(_cell(e, c, show_n) for e, c in entries)))
+            lines.append((Cell(_label(line, block.init), mark=line.mark), *(_cell(e, c, show_n) for e, c in entries)))
         groups.append(Group(heading(block.student, block.init, block.improvement), tuple(lines)))
     caption = f"{table.question} Profile {table.profile}. {_units(table, counts)}".strip()
     return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), _notes(table))
+
+
+def _label(line: Line, init: str) -> str:
+    """A row's label, with its initialisation where that is another than the heading's."""
+    return line.row.label + (f" (init {line.init})" if line.row.init and init and line.init != init else "")
 
 
 def _units(table: Table, counts: set[int]) -> str:
@@ -183,7 +188,7 @@ def _comparison(comparison: Comparison) -> Grid:
         ranked = [p for line in block.lines for p in line.pairs if p.ranks]
         subtracted = any(p.difference is not None for line in block.lines for p in line.pairs)
         last = "rank" if ranked and not subtracted else "difference"
-        lines = tuple(cells for line in block.lines for cells in _beside(line, columns, last))
+        lines = tuple(cells for line in block.lines for cells in _beside(line, block.init, columns, last))
         groups.append(Group(heading(block.student, block.init, block.improvement), lines))
         groups += [_agreement(block)] if shown else []
     if comparison.others:
@@ -194,12 +199,17 @@ def _comparison(comparison: Comparison) -> Grid:
     points = ", in points" if any(is_score(c.metric) for c in columns) else ""
     sentences = [f"Difference: ours minus published{points}, where our cell is finished"]
     if any(pair.ranks for block in comparison.blocks for line in block.lines for pair in line.pairs):
-        sentences.append("Rank: place of the row, ours : published, where the averages are over different tasks")
+        sentences.append(
+            "Rank: place among the students, ours : published, where the averages are of different tasks or metrics"
+        )
+    if any(c.metric in MACHINE for c in columns):
+        sentences.append("Seconds and sentences a second are of different machines: shown, and not subtracted")
     if any(cells[1].text == "both" for group in groups for cells in group.lines):
         sentences.append("Both: our number and the published one are the same throughout the row")
     if any(ordered):
         sentences.append(
-            "Order of the rows: rank correlation of ours with the published, where 3 rows or more are finished"
+            "Order of the rows: rank correlation of ours with the published, without teachers and other references, "
+            "where 3 rows or more are finished"
         )
     notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
     return Grid(
@@ -211,15 +221,15 @@ def _comparison(comparison: Comparison) -> Grid:
     )
 
 
-def _beside(line: ComparedLine, columns: tuple[Column, ...], last: str) -> tuple[tuple[Cell, ...], ...]:
+def _beside(line: ComparedLine, init: str, columns: tuple[Column, ...], last: str) -> tuple[tuple[Cell, ...], ...]:
     """Ours, the published number and their difference (or both ranks), one under the other; equal counts once."""
-    pairs = line.pairs
+    pairs, label = line.pairs, _label(line.line, init) if line.line else line.label
     printed = tuple(map(_printed, pairs, columns))
     if all(c.metric in WHOLE and p.difference == 0 for p, c in zip(pairs, columns, strict=True)):
-        return ((Cell(line.label), Cell("both"), *printed),)
+        return ((Cell(label), Cell("both"), *printed),)
     ours = (Cell(entry_text(p.ours, c.metric)) for p, c in zip(pairs, columns, strict=True))
     return (
-        (Cell(line.label), Cell("ours"), *ours),
+        (Cell(label), Cell("ours"), *ours),
         (Cell(""), Cell("published"), *printed),
         (Cell(""), Cell(last), *map(_difference, pairs, columns)),
     )

@@ -31,7 +31,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Column:
-    """A task and a metric of it; the average has no task.
+    """A task and a metric of it; the average has neither, a quantity that is the same for all tasks has no task.
 
     selects: the task's first metric, by which epochs and settings were chosen and of which the average is made.
     alone: the task shows no other metric.
@@ -42,6 +42,15 @@ class Column:
     metric: str
     selects: bool = True
     alone: bool = True
+
+    @property
+    def average(self) -> bool:
+        return not (self.task or self.metric)
+
+    @property
+    def about(self) -> str:
+        """The task; "average" or, of a quantity that is the same for all tasks, its label in small letters."""
+        return self.task or ("average" if self.average else self.label.lower())
 
     @property
     def name(self) -> str:
@@ -89,7 +98,8 @@ class Line:
 class Block:
     """The rows of one student and one initialisation; "" for what its rows fix themselves.
 
-    improvement: its rows are differences of two others.
+    Where a student has one initialisation alone, rows that fix theirs stand among its others. improvement: its rows
+    are differences of two others.
     """
 
     student: str
@@ -97,14 +107,20 @@ class Block:
     lines: tuple[Line, ...]
     improvement: bool = False
 
+    def init_of(self, line: Line) -> str:
+        """The initialisation that the line shares with others; "" where its row fixes it."""
+        return "" if line.row.init else self.init
+
 
 @dataclass(frozen=True)
 class Pair:
     """One of our entries and the number printed for it.
 
-    printed and printed_std are the text of the CSV; difference is in points (of quantities in their own unit), None
-    where one side is missing or unfinished or the two are averages over different tasks, and then ranks holds both
-    places among the rows compared. reason is the study's for a number that cannot equal ours.
+    printed and printed_std are the text of the CSV; places says where it stands, and is repeated, as (file, number of
+    the line from 1 without the header, column). difference is in points (of quantities in their own unit), None where
+    one side is missing or unfinished, where both depend on the machine, or where the two are averages over different
+    tasks or metrics, and then ranks holds both places among the students compared. reason is the study's for a number
+    that cannot equal ours.
     """
 
     ours: Entry
@@ -114,11 +130,12 @@ class Pair:
     reason: str = ""
     difference: float | None = None
     ranks: tuple[int, int] | None = None
+    places: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """A line of ours beside its published numbers; line is None for a published one that no row of ours answers."""
+    """A line of ours beside its published numbers; line is None for published ones that stand beside no cell."""
 
     label: str
     pairs: tuple[Pair, ...]
@@ -147,8 +164,8 @@ class ComparedBlock:
 class Comparison:
     """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole.
 
-    counted says how many published counts ours equal, "" where none is compared. others are the published lines that
-    no row of the study answers.
+    counted says how many published counts ours equal, "" where none is compared. others are the published numbers that
+    stand beside no cell of this table.
     """
 
     source: str

@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 
 WHOLE = frozenset({"parameters", "classifier_parameters", "encoder_parameters"})  # counted, so compared exactly
-COUNTED = WHOLE | {"millions_without_embeddings"}  # the same for every seed: without spread
+# The same for every seed: without spread.
+COUNTED = WHOLE | {"millions_of_parameters", "millions_without_embeddings", "size_factor"}
+MACHINE = frozenset({"sentences_per_second", "seconds"})  # of another machine another number: never subtracted
 MEASURED = {  # three significant digits, then this sign
     "sentences_per_second": "",
     "speed_ratio": "×",
+    "time_factor": "×",
     "seconds": " s",
+    "millions_of_parameters": " M",
     "millions_without_embeddings": " M",
+    "size_factor": "×",
     "distillation_loss": "",
 }
+# What a row has of a quantity as a multiple of what the study's `relative_to` has; the time is the inverse of a speed.
+RELATIVE = {"size_factor": ("millions_without_embeddings", False), "time_factor": ("speed_ratio", True)}
 
 
 def is_score(metric: str) -> bool:
@@ -53,8 +60,10 @@ def difference(metric: str, value: float, std: float | None = None, of: float | 
 
 
 def printed(metric: str, text: str) -> str:
-    """A score as a paper prints it, a quantity written as ours are, with no more decimal places than it has there."""
-    return text if is_score(metric) else written(metric, number(text), places=len(text.partition(".")[2]))
+    """A score as a paper prints it, a quantity with its digits there, thousands apart, and its sign."""
+    if is_score(metric):
+        return text
+    return f"{number(text):,.{len(text.partition('.')[2])}f}".replace("-", "−") + MEASURED.get(metric, "")
 
 
 def number(text: str) -> float:

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.contracts import CellResult, Row, Study, Task
-from reports.improvement import by_seed, improvements
+from harness.errors import unknown
+from reports.improvement import STATUSES, by_seed, improvements
 from reports.model import Block, Column, Entry, Line, Provenance, Table
+from reports.quantities import RELATIVE
 from reports.ranking import standings
 from reports.statistics import Score, mean_std
 
@@ -28,10 +30,11 @@ def build(
 ) -> Table:
     """The table of `cells`, in the study's order whatever theirs; what the study does not name follows by name.
 
-    Rows that fix their student, their initialisation or both share a block with the others that do; differences of two
-    rows follow in a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example
+    Rows that fix their student, their initialisation or both share a block with the others that do, and one that fixes
+    its initialisation alone with the student's other rows where these have only one. Differences of two rows follow in
+    a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example
     predictions come from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,),
-    or None. Raises UserError where a row improves on one that is not declared.
+    or None. Raises UserError where a row improves on, or is shown relative to, one that is not declared.
     """
     profile = study.profile(profile_name)
     rows = {row.name: row for row in (*(c.row for c in cells), *study.rows)}
@@ -48,18 +51,29 @@ def build(
     averaged = len(names) > 1 and study.procedure not in ("count", "speed")
     if averaged:
         columns.append(Column("", "Average", ""))
+    size = study.metrics.get("", ())
+    columns += [Column("", "Size", metric, selects=False) for metric in ((size,) if isinstance(size, str) else size)]
 
     grid: dict[tuple[str, str, str], tuple[Entry, ...]] = {}
     places = {key[:3] for key in index}
     for student in _order(("", *study.students), {p[0] for p in places}):
         for init in _order(("", *profile.inits), {p[1] for p in places if p[0] == student}):
             for name in _order((row.name for row in study.rows), {p[2] for p in places if p[:2] == (student, init)}):
-                entries = [_entry(index.get((student, init, name, c.task)), c.metric) for c in columns if c.task]
-                if averaged:
-                    entries.append(_average([entries[j] for j in selecting], [columns[j].metric for j in selecting]))
+                own = {t: index[student, init, name, t] for t in names if (student, init, name, t) in index}
+                first = next(iter(own.values()), None)  # what is the same for all tasks is that of the first
+                entries: list[Entry] = []
+                for c in columns:
+                    if c.average:
+                        parts = [entries[j] for j in selecting]
+                        entries.append(_average(parts, [columns[j].metric for j in selecting]))
+                    else:
+                        metric = RELATIVE.get(c.metric, (c.metric,))[0]
+                        entries.append(_entry(own.get(c.task) if c.task else first, metric))
                 grid[student, init, name] = tuple(entries)
+    grid = _with_multiples(grid, columns, study)
 
-    flags, untested = standings(grid, columns, tasks, score)
+    ranked = {place: entries for place, entries in grid.items() if rows[place[2]].competes}
+    flags, untested = standings(ranked, columns, tasks, score)
     reasons: dict[str, int] = {}
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
@@ -80,7 +94,8 @@ def build(
         row = rows[name]
         line = Line(row, student or row.student or row.checkpoint, init or row.init, mark(row), noted)
         lines.setdefault((student, init), []).append(line)
-    blocks = tuple(Block(*k, tuple(v)) for k, v in lines.items())
+    order = _order((row.name for row in study.rows), set(rows))
+    blocks = tuple(Block(*k, tuple(v)) for k, v in _joined(lines, order).items())
     blocks += improvements(study.rows, blocks, columns, mark)
     return Table(
         study=study.name,
@@ -96,6 +111,51 @@ def build(
         untested=tuple(untested),
         figure=study.figure,
     )
+
+
+def _joined(
+    lines: Mapping[tuple[str, str], Sequence[Line]], order: Sequence[str]
+) -> dict[tuple[str, str], Sequence[Line]]:
+    """The lines of each block; what fixes its initialisation stands with its student's others, if they have but one."""
+    found = dict(lines)
+    for student in {student for student, init in lines if student and not init}:
+        free = [place for place in lines if place[0] == student and place[1]]
+        if len(free) == 1:
+            both = [*lines[student, ""], *lines[free[0]]]
+            found[free[0]] = sorted(both, key=lambda line: order.index(line.row.name))
+            del found[student, ""]
+    return found
+
+
+def _with_multiples(
+    grid: Mapping[tuple[str, str, str], tuple[Entry, ...]], columns: Sequence[Column], study: Study
+) -> dict[tuple[str, str, str], tuple[Entry, ...]]:
+    """The entries with those of the metrics in RELATIVE, which hold the quantity itself, divided by the study's row."""
+    shown = [j for j, column in enumerate(columns) if column.metric in RELATIVE]
+    names = [row.name for row in study.rows]
+    if shown and study.relative_to not in names:
+        raise unknown(f"row in relative_to of {study.name}", study.relative_to, names)
+    unit = next((entries for place, entries in grid.items() if place[2] == study.relative_to), None)
+    return {
+        place: tuple(
+            _multiple(e, unit[j] if unit else Entry("absent"), *RELATIVE[columns[j].metric]) if j in shown else e
+            for j, e in enumerate(entries)
+        )
+        for place, entries in grid.items()
+    }
+
+
+def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
+    """The entry as a multiple of the unit, as far as the less finished of the two; of the same seeds, seed by seed."""
+    worse = max(entry, unit, key=lambda e: STATUSES.index(e.status))
+    if not entry.value or not unit.value:
+        return replace(worse, value=None, std=None, runs=())
+    values = [(entry.value, unit.value)]
+    if [run.seed for run in entry.runs] == [run.seed for run in unit.runs]:
+        both = zip(entry.runs, unit.runs, strict=True)
+        values = [(ours.metrics[metric], theirs.metrics[metric]) for ours, theirs in both]
+    value, std = mean_std([b / a if inverse else a / b for a, b in values])
+    return replace(entry, status=worse.status, value=value, std=std, progress=worse.progress)
 
 
 def _place(cell: CellResult, rows: Mapping[str, Row]) -> tuple[str, str]:
@@ -165,6 +225,8 @@ def _teacher(columns: Sequence[Column], provenance: Provenance) -> tuple[Entry, 
             entries.append(_mean([metrics.get(column.metric) for metrics in scores[column.task]]))
         elif column.task:
             entries.append(Entry("waiting", progress="0/1", wanted=1))
+        elif not column.average:
+            entries.append(Entry("absent"))
         else:
             own = [c for c in columns if c.task and c.selects]
             runs = [[run.get(c.metric) for run in scores.get(c.task, ())] for c in own]

@@ -204,7 +204,7 @@ def _records(table: Table) -> list[dict[str, Any]]:
                 "study": table.study,
                 "profile": table.profile,
                 **where,
-                "task": column.task or "average",
+                "task": column.about,
                 "metric": "_".join(filter(None, ("delta", column.metric))) if entry.signed else column.metric,
                 "value": _shown(column.metric, entry.value),
                 "std": _shown(column.metric, entry.std),
@@ -270,7 +270,7 @@ def json(table: Table) -> str:
                 {
                     "student": b.student,
                     "init": b.init,
-                    "task": c.task or "average",
+                    "task": c.about,
                     "metric": c.metric,
                     "rows": a.n,
                     "kendall_tau_b": _finite(a.tau),
@@ -280,7 +280,12 @@ def json(table: Table) -> str:
                 for c, a in zip(table.comparison.columns, b.agreement, strict=True)
             ],
             "published_only": [
-                {"row": line.label, "task": c.task or "average", "metric": c.metric, "published": number(pair.printed)}
+                {
+                    "row": line.label,
+                    "task": c.about,
+                    "metric": c.metric,
+                    "published": number(pair.printed),
+                }
                 for line in table.comparison.others
                 for c, pair in zip(table.comparison.columns, line.pairs, strict=True)
                 if pair.printed

@@ -38,6 +38,7 @@ study(
                 *NOTES,
                 "Pretrained unidirectional embeddings are those of Mai et al., which cover about half of the "
                 "vocabulary; ours are generally distilled, or a file's with --inits vectors:FILE.",
+                "The paper's own teacher stands under Published only; ours is above the rows.",
                 "CoLA 0 and STS-B 0 look like collapsed models; RTE 54.0 is no multiple of 1/277.",
             ),
         ),

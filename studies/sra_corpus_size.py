@@ -10,6 +10,10 @@ def _row(name: str, label: str, published: str, fraction: float) -> Row:
     return Row(name, "cosine", label, published, procedure="general", settings=settings, mark=FROM_CORPUS)
 
 
+def _gain(name: str, label: str, published: str) -> Row:
+    return Row(f"{name}_gain", "", f"Gain of {label}", published, improves=(name, "none"))
+
+
 study(
     Study(
         name="sra_corpus_size",
@@ -21,6 +25,9 @@ study(
             _row("quarter", "A quarter of the sentences", "1M", 0.25),
             _row("half", "Half of the sentences", "2M", 0.5),
             _row("all", "All sentences", "4M", 1.0),
+            _gain("quarter", "a quarter", "1M"),
+            _gain("half", "half", "2M"),
+            _gain("all", "all sentences", "4M"),
         ),
         students=("bilstm",),
         metrics={

@@ -34,6 +34,10 @@ KD_IS_ANOTHER = (
     "The published rows with KD alone are Tang et al.'s smaller BiLSTM, and their gains are over the plain BiLSTM of "
     "the same authors; every row here has one architecture."
 )
+NOT_BUILT = (
+    "ELMo is no model of transformers, and PKD and DSE are other works' methods; none is built here, and rows that "
+    "others report are theirs: all stand under Published only."
+)
 NOTES = (EPOCHS_ARE_OURS, KD_IS_ANOTHER)
 SAME_SCORE_TWICE = (
     "84.5 on SST-2 for the plain BiLSTM is printed as a test score (Table 1), as a validation score (Table 3) and "

@@ -50,7 +50,7 @@ study(
             ),
         ),
         students=("transformer",),
-        metrics={"mrpc": "f1", "cola": "matthews"},
+        metrics={"mrpc": "f1", "cola": "matthews", "qqp": "accuracy"},
         published=Published(
             files=("wang2023_table2_task_agnostic.csv",),
             source="Wang et al., How to Distill your BERT (ACL 2023), Table 2",

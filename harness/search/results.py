@@ -110,10 +110,23 @@ def _result(plan: Plan, finished: Finished, task: str, distilled: Mapping[str, f
         finished.run,
         finished.specification["seed"],
         as_known(plan, finished.hyperparameters),
-        {**distilled, **finished.record["metrics"]},
+        {**_derived(finished.record, finished.specification["settings"]), **distilled, **finished.record["metrics"]},
         float(finished.record["selection"]),
         record,
     )
+
+
+def _derived(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, float]:
+    """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
+    found = {**record, **record["metrics"]}
+    sizes = {
+        "millions_of_parameters": found.get("parameters"),
+        "millions_without_embeddings": found.get("parameters_without_embeddings"),
+    }
+    made = {name: size / 1e6 for name, size in sizes.items() if size is not None}
+    if "sentences_per_second" in found:
+        made["seconds"] = settings["batch_size"] * settings["rounds"] / found["sentences_per_second"]
+    return made
 
 
 @dataclass
