@@ -78,6 +78,8 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
         line, value = found[0], _value(found[0], column, published)
         std = line.get("std", "") if column.metric not in published.value_columns else ""
         note = _note(line, value, column, tested, entry.signed)
+        if not (column.task or column.average) and any(x.get("note") != line.get("note") for x in found):
+            note = ""  # the line's own, not the row's
         reason = next((why for wanted, why in published.reasons if _has(line, wanted)), "")
         number = numbers.setdefault(note, len(numbers) + 1) if note else 0
         places = tuple(_place(x, column, published) for x in found if value)
@@ -163,7 +165,7 @@ def _others(
     groups: dict[tuple[str, ...], list[Printed]] = {}
     for line in lines:
         groups.setdefault((line[published.row_column], *(line.get(n, "") for n in identity)), []).append(line)
-    made: list[tuple[tuple[str, ...], bool, list[list[Printed]]]] = []
+    made: list[tuple[list[tuple[str, ...]], bool, list[list[Printed]]]] = []  # identities that share a row
 
     def same(a: Sequence[Printed], b: Sequence[Printed], column: Column) -> bool:
         return not a or not b or _value(a[0], column, published) == _value(b[0], column, published)
@@ -181,22 +183,21 @@ def _others(
             row = [[x for x in found if same([x], found, c)] for found, c in zip(left, columns, strict=True)]
             left = [[x for x in found if x not in taken] for found, taken in zip(left, row, strict=True)]
             for known, sign, cells in made:
-                if (known[0], sign) == (own[0], signed) and all(map(same, cells, row, columns)):
+                if (known[0][0], sign) == (own[0], signed) and all(map(same, cells, row, columns)):
+                    known.append(own)
                     for cell, more in zip(cells, row, strict=True):
                         cell += more
                     break
             else:
-                made.append((own, signed, row))
+                made.append(([own], signed, row))
     names = (published.row_column, *identity)
-    return [
-        (_told_apart(own, [x for x, sign, _ in made if sign == signed], names), signed, row)
-        for own, signed, row in made
-    ]
+    return [(_told_apart(own, groups, names), signed, row) for own, signed, row in made]
 
 
-def _told_apart(own: Sequence[str], others: Iterable[Sequence[str]], names: Sequence[str]) -> str:
-    """A row's label, the first of what identifies it, with what tells it apart from others of this label."""
-    alike = [other for other in others if other[0] == own[0]]
+def _told_apart(ours: Sequence[Sequence[str]], all_rows: Iterable[Sequence[str]], names: Sequence[str]) -> str:
+    """A row's label, the first of what identifies it, with what tells it apart from other rows of this label."""
+    own = ours[0]
+    alike = [other for other in all_rows if other[0] == own[0] and other not in ours]
     differ = {name: text for i, name in enumerate(names) if any(x[i] != own[i] for x in alike) and (text := own[i])}
     if len(differ) > 1:
         differ.pop("section", None)  # a heading, which says the rest again

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,11 +56,10 @@ def printed() -> dict[Place, str]:
     return found
 
 
-def table(study: str) -> Any:
-    """The table of a study's paper size before any run, beside the published numbers."""
-    plan = resolve(Request(study, "paper"), lenient=True)
+def table(plan: Mapping[str, Any]) -> Any:
+    """The table of a plan before any run, beside the published numbers."""
     with TemporaryDirectory() as folder:
-        return with_published(table_of(plan, Ledger(Path(folder), create=True)), STUDIES.get(study))
+        return with_published(table_of(dict(plan), Ledger(Path(folder), create=True)), STUDIES.get(plan["study"]))
 
 
 def told(made: Any) -> tuple[dict[Place, str], dict[Place, str], set[Place]]:
@@ -123,5 +122,5 @@ def count(tables: Iterable[Any]) -> dict[str, list[int]]:
 
 if __name__ == "__main__":
     print("printed, beside a cell, published only, left out with a reason, missing")
-    for file, numbers in count(map(table, studies())).items():
+    for file, numbers in count(table(resolve(Request(name, "paper"), lenient=True)) for name in studies()).items():
         print(*(f"{n:5}" for n in numbers), file)

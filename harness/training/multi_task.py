@@ -58,7 +58,7 @@ def multi_task_teacher(
         joint, JointObjective(sums), examples, lambda batch, want: Outputs(), reader, specification, place, clock, tell
     )
     save_joint(joint, place.run / "weights")
-    return record, predictions
+    return record | count(joint.network(next(iter(parts)))), predictions
 
 
 def multi_task(

@@ -57,8 +57,9 @@ def test_each_metric_reads_its_own_column_and_each_task_its_own_name():
     made = compared(cells, rows, SIZE, procedure="speed", metrics={"sst2": SHOWN, "qqp": SHOWN})
     assert printed(made) == {"Ours": ["2.44", "1", "0.96", "31.14", "1", "1.59"]}
     text = " ".join(render(made, "markdown").split())
-    assert "| published | 2.44 s | 1× | 0.96 M | 31.1 s | 1× | 1.59 M |" in text
-    assert "| difference | +0.06 s | +0.50× | +0.021 M |" in text
+    assert "| published | 2.44 s | 1× | 0.96 M | 31.14 s | 1× | 1.59 M |" in text
+    assert "| difference | | +0.50× | +0.021 M |" in text  # seconds of two machines are not subtracted
+    assert "Seconds and sentences a second are of different machines: shown, and not subtracted." in text
     assert [line.label for line in made.comparison.others] == ["BERT_LARGE", "ELMo"]
 
 
@@ -128,9 +129,72 @@ def test_each_glue_metric_and_both_dev_sets_of_mnli_find_their_line():
     assert printed(made) == {"Ours": ["73.2", "73.9", "85.2", "77.2"]}
 
 
+def test_a_quotient_is_computed_from_the_print_and_compared():
+    published = Published(
+        ("galke2022_table05_speed.csv",),
+        "Galke et al., Table V",
+        row_column="row",
+        task_column="",
+        value_columns={"sentences_per_second": "value", "millions_of_parameters": "parameters_millions"},
+        quotients={"speed_ratio": ("value", "BERT-base")},
+    )
+    rows = [Row(name, "", name, name, **FIXED) for name in ("BERT-base", "TinyBERT (4 layer)")]
+    found = {"sentences_per_second": 860.4, "speed_ratio": 5.0, "millions_of_parameters": 14.35}
+    made = compared(
+        [measured(row, "speed", **found) for row in rows],
+        rows,
+        published,
+        procedure="speed",
+        metrics={"speed": tuple(found)},
+    )
+    tiny = made.comparison.blocks[0].lines[1].pairs
+    assert [pair.printed for pair in tiny] == ["30000", "6.52", "14"]
+    assert [pair.difference for pair in tiny] == [None, pytest.approx(5 - 6.52), pytest.approx(0.35)]
+    others = {x.label: [p.printed for p in x.pairs] for x in made.comparison.others}
+    assert others["ELMo"] == ["1100", "0.239", "94"]
+    text = render(made, "markdown")
+    assert "Speed ratio: the printed numbers over that of BERT-base, computed from the print." in text
+    assert " 30,000 " in text
+
+
+def test_a_size_is_that_of_the_row_whatever_the_task():
+    published = Published(
+        ("liu2020_table4_1_glue_test.csv",),
+        "Liu, Table 4.1",
+        row_column="row",
+        value_columns={"millions_without_embeddings": "parameters_millions"},
+    )
+    rows = [Row("mkd", "", "Ours", "MKD-LSTM", **FIXED)]
+    cells = [measured(rows[0], task, accuracy=0.9, millions_without_embeddings=10.16) for task in ("sst2", "rte")]
+    made = compared(cells, rows, published, metrics={"": "millions_without_embeddings"})
+    assert [c.name for c in made.columns] == ["SST-2", "RTE", "Average", "Size"]
+    assert [e.value for e in made.blocks[0].lines[0].entries] == [0.9, 0.9, 0.9, 10.16]
+    assert printed(made) == {"Ours": ["91.0", "67.3", "10.2"]}
+    others = {x.label: x.pairs[-1] for x in made.comparison.others}
+    assert (others["Distilled BiLSTM"].printed, others["Distilled BiLSTM"].note) == ("1.59", 0)  # its note is SST-2's
+
+
+def test_what_a_study_leaves_out_is_told_with_its_reason():
+    published = Published(
+        ("galke2022_table07_best_configurations.csv", "galke2022_table06_search_space.csv"),
+        "Galke et al.",
+        row_column="row",
+        omitted=(({"table": "VI"}, "Table VI is no score."), ("learning_rate", "Rates are chosen.")),
+    )
+    rows = [Row("best", "", "Ours", {"row": "best configuration", "task": "SST-2"}, **FIXED)]
+    made = compared([measured(rows[0], accuracy=0.9)], rows, published)
+    assert printed(made) == {"Ours": ["86.8"]}
+    assert {"Table VI is no score.", "Rates are chosen."} <= set(made.comparison.remarks)
+    (lost,) = [remark for remark in made.comparison.remarks if remark.startswith("Printed too")]
+    assert "CoLA mcc; MNLI-m acc" in lost and "1.0E-4" not in lost and "Learning" not in lost
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
+        ({"quotients": {"speed_ratio": ("vlue", "ELMo")}}, "unknown column of liu2020_table3_2_size_speed.csv 'vlue'"),
+        ({"quotients": {"speed_ratio": ("value", "ELMO")}}, "unknown row in .* 'ELMO'.* did you mean ELMo"),
+        ({"omitted": (("tiem", "why"),)}, "unknown column of liu2020_table3_2_size_speed.csv 'tiem'"),
         ({"value_columns": {"seconds": "tiem"}}, "unknown column of liu2020_table3_2_size_speed.csv 'tiem'"),
         ({"task_names": {"sst2": "SST-2 trainin set"}}, "unknown workload in .* did you mean SST-2 training set"),
     ],

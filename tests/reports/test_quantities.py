@@ -67,6 +67,8 @@ def test_a_difference_of_measurements_is_no_finer_than_they_are(metric, value, o
         ("millions_without_embeddings", "309", "309 M"),
         ("distillation_loss", "0.0288", "0.0288"),
         ("sentences_per_second", "14600", "14,600"),
+        ("seconds", "1461.9", "1,461.9 s"),
+        ("time_factor", "54.4", "54.4×"),
         ("parameters", "4,025,0421", "40,250,421"),
     ],
 )

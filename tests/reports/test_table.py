@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts import Row, RunResult
+from harness.contracts import Profile, Row, RunResult
+from harness.errors import UserError
 from reports import FORMATS, render, with_published
 from reports.layout import entry_text, heading
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
@@ -70,6 +71,51 @@ def test_best_is_over_all_initialisations_and_equal_values_are_all_best():
     )
     assert [e["att_kl"][0].best for e in (entries(made), entries(made, "random"))] == [True, True]
     assert entries(made)["att_kl+val_kl"][0].best and not entries(made, "random")["att_kl+val_kl"][0].best
+
+
+def test_the_teacher_and_other_references_never_take_the_bold_from_the_students():
+    teacher, large = replace(VANILLA, teacher=True), replace(HID, reference=True)
+    scores = {teacher: (100, 100), large: (86, 86), ATT: (86, 86), VAL: (84, 86)}
+    made = table([cell(row, "sst2", right) for row, right in scores.items()], replace(STUDY, rows=tuple(scores)))
+    found = {x.row.name: x.entries[0] for block in made.blocks for x in block.lines}
+    assert [(e.best, e.tied) for e in found.values()] == [(False, False), (False, False), (True, False), (False, True)]
+
+
+def test_rows_that_fix_their_initialisation_stand_in_the_studys_order_and_say_which_it_is():
+    fixed = replace(HID, init="pretrained")
+    study = replace(STUDY, rows=(VANILLA, fixed, ATT), profiles={"quick": Profile("t", ("sst2",), ("every",), 1, 2)})
+    cells = [cell(VANILLA, "sst2", (60, 60)), cell(fixed, "sst2", (70, 70), "pretrained"), cell(ATT, "sst2", (65, 65))]
+    (block,) = table(cells, study).blocks
+    assert [line.row.name for line in block.lines] == ["vanilla_kd", "hid_seq", "att_kl"]
+    text = render(table(cells, study), "markdown")
+    assert "*transformer, init every*" in text and "| Hid-Seq (init pretrained) " in text
+    several = table([*cells, cell(ATT, "sst2", (60, 60), "random")], study)
+    assert [block.init for block in several.blocks] == ["", "every", "random"]  # of which it would be none's
+
+
+def test_factors_are_multiples_of_a_rows_quantity_as_far_as_both_are_measured():
+    shown = ("millions_without_embeddings", "size_factor", "time_factor")
+    large, small = replace(VANILLA, mark=""), HID
+
+    def measured(row, millions, ratio, **changes):
+        runs = [RunResult(f"{row.name}{s}", s, {}, {shown[0]: millions, "speed_ratio": r}, 0.0, {}) for s, r in ratio]
+        return cell(row, "sst2", (), seeds=tuple(runs), trials=tuple(runs[:1]), **changes)
+
+    study = replace(STUDY, rows=(large, small), procedure="speed", metrics={"sst2": shown}, relative_to="hid_seq")
+    cells = [measured(large, 309.0, [(0, 1.0), (1, 1.0)]), measured(small, 4.8, [(0, 50.0), (1, 60.0)])]
+    made = entries(table(cells, study, protocol=""))
+    assert [entry_text(e, m) for e, m in zip(made["vanilla_kd"], shown, strict=True)] == [
+        "309 M",
+        "64.4×",
+        "55.0× ± 7.1",
+    ]
+    assert [e.value for e in made["hid_seq"]] == [4.8, 1.0, 1.0]
+    waiting = entries(table([cells[0], cell(small, "sst2", ())], study, protocol=""))
+    assert [entry_text(e, m) for e, m in zip(waiting["vanilla_kd"], shown, strict=True)] == ["309 M", "0/2", "0/2"]
+    alone = entries(table(cells[:1], study, protocol=""))
+    assert [e.status for e in alone["vanilla_kd"]] == ["complete", "absent", "absent"]
+    with pytest.raises(UserError, match="unknown row in relative_to of toy 'hid': did you mean hid_seq"):
+        table(cells, replace(study, relative_to="hid"), protocol="")
 
 
 def test_ties_need_predictions_of_the_same_examples_that_give_the_recorded_value():

@@ -115,7 +115,16 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     metrics = {r["specification"]["student"]: r["metrics"] for r in records(tmp_path / "out")}
     assert metrics["bidirectional_hybrid"]["parameters"] == 37_831_402
     assert metrics["bidirectional_hybrid"]["speed_ratio"] > metrics[""]["speed_ratio"] > 1
-    cell = json.loads((tmp_path / "out" / "size_and_speed" / "quick" / "plan.json").read_text())["cells"][0]["id"]
+    folder = tmp_path / "out" / "size_and_speed" / "quick"
+    (shown,) = (
+        entry
+        for entry in json.loads((folder / "table.json").read_text())["entries"]
+        if (entry["row"], entry["metric"]) == ("Bidirectional hybrid", "millions_of_parameters")
+    )
+    found = shown["runs"][0]["metrics"]
+    assert shown["value"] == 37.831402 and shown["published"] == 37
+    assert found["seconds"] * found["sentences_per_second"] == pytest.approx(2)  # one round of 2 sentences
+    cell = json.loads((folder / "plan.json").read_text())["cells"][0]["id"]
     assert call("show", cell, "--out", tmp_path / "out").returncode == 0
     done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
     assert done.returncode == 2 and "reads no weights" in done.stderr

@@ -99,6 +99,7 @@ def test_a_teacher_is_refined_on_all_tasks(
     teacher: tuple[dict[str, Any], dict[str, np.ndarray]], place: Place, specification: dict[str, Any]
 ) -> None:
     check(teacher)
+    assert teacher[0]["parameters"] > teacher[0]["parameters_without_embeddings"] > teacher[0]["classifier_parameters"]
     folder = place.runs / TEACHER / "weights"
     assert heads_in(folder) == ("mrpc", "rte", "sst2")
     for task in TASKS:
