@@ -153,7 +153,7 @@ def wang(**changes):
         (wang(axes={"row": "head"}), "unknown axis of a published table 'head'"),
         (wang(axes={"embedding": "student"}), "unknown column of .* 'embedding'"),
         (wang(metric_columns={"accuracy": {"scope": "total"}}), "unknown column of .* 'scope'"),
-        (wang(printed_metrics={"Cola": "acc"}), "unknown task in .* 'Cola': did you mean CoLA"),
+        (wang(printed_metrics={"Cola": "acc"}), "unknown task in .* 'Cola': valid names: Avg, CoLA"),
         (wang(printed_metrics={"CoLA": "accuracy"}), "unknown metric of .* 'accuracy'"),
         (replace(STUDY, rows=(replace(ROWS[0], published="Vanila KD"),)), "'Vanila KD': did you mean Vanilla KD"),
         (
@@ -264,7 +264,7 @@ def test_published_lines_that_no_row_answers_stand_below_in_their_order(printed)
         ("CNN (cmow, random)", ["84.0", ""]),
         ("ELMo", ["91.5", ""]),
         ("ELMo", ["90.0", ""]),  # the second file's number
-        ("Tiny (test)", ["92.6", ""]),
+        ("Tiny", ["92.6", ""]),
     ]
     assert made.notes == ("odd", "a rumour; scored on the official test set, ours on dev")
     assert "Printed too, where this table has no column: MNLI-m acc; MNLI-mm acc; MRPC acc_f1_mean; QNLI acc." in (

@@ -75,10 +75,12 @@ def test_best_is_over_all_initialisations_and_equal_values_are_all_best():
 
 def test_the_teacher_and_other_references_never_take_the_bold_from_the_students():
     teacher, large = replace(VANILLA, teacher=True), replace(HID, reference=True)
-    scores = {teacher: (100, 100), large: (86, 86), ATT: (86, 86), VAL: (84, 86)}
-    made = table([cell(row, "sst2", right) for row, right in scores.items()], replace(STUDY, rows=tuple(scores)))
+    scores = ((teacher, (100, 100)), (large, (86, 86)), (ATT, (86, 86)), (VAL, (84, 86)))
+    study = replace(STUDY, rows=tuple(row for row, _ in scores))
+    made = table([cell(row, "sst2", right) for row, right in scores], study)
     found = {x.row.name: x.entries[0] for block in made.blocks for x in block.lines}
     assert [(e.best, e.tied) for e in found.values()] == [(False, False), (False, False), (True, False), (False, True)]
+    assert "Bold: best of its column, teachers and other references aside." in render(made, "markdown")
 
 
 def test_rows_that_fix_their_initialisation_stand_in_the_studys_order_and_say_which_it_is():
