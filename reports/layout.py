@@ -151,10 +151,10 @@ def _notes(table: Table) -> tuple[tuple[str, str], ...]:
             f"Training of every cell: {made.recipe}.",
         ]
     if any(e.best for e in entries):
-        aside = any(not line.row.competes for block in table.blocks for line in block.lines)
+        others = any(not line.row.competes for block in table.blocks for line in block.lines)
         sentences.append(
-            f"Bold: best of its column{', teachers and other references aside' * aside}. Underlined: not significantly worse (one-sided paired bootstrap "
-            f"over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL})."
+            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: not "
+            f"significantly worse (one-sided paired bootstrap over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL})."
         )
     subtracted = [line for block in table.blocks if block.improvement for line in block.lines]
     if subtracted:
