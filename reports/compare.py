@@ -349,9 +349,10 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) 
             raise unknown(f"{published.task_column} in {source}", name, tasks)
         if metric not in printed:
             raise unknown(f"metric of {source}", metric, printed)
-    for _, row in published.quotients.values():
-        if row not in (labels := {line[published.row_column] for line in lines}):
-            raise unknown(f"{published.row_column} in {source}", row, labels)
+    labels = {line[published.row_column] for line in lines}
+    for _, label in published.quotients.values():
+        if label not in labels:
+            raise unknown(f"{published.row_column} in {source}", label, labels)
     for axis in published.axes.values():
         if axis not in ("student", "init"):
             raise unknown("axis of a published table", axis, ("student", "init"))
@@ -359,7 +360,6 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) 
         if any(_is_row(line, row, published) for line in lines):
             continue
         if isinstance(row.published, str):
-            labels = {line[published.row_column] for line in lines}
             raise unknown(f"{published.row_column} in {source}", row.published, labels)
         wanted = ", ".join(f"{name} {value}" for name, value in row.published.items())
         raise UserError(f"row {row.name} is to be compared with {wanted}, which no line of {source} has")

@@ -87,6 +87,7 @@ def test_every_printed_number_is_beside_a_cell_or_under_published_only_or_named(
     }
     for made in tables.values():
         assert not any(remark.startswith("Printed too") for remark in made.comparison.remarks), made.study
+        assert not any("published as" in note for note in made.comparison.notes), made.study  # another metric than ours
 
 
 def test_studies_and_their_files_have_the_same_names() -> None:

@@ -61,9 +61,9 @@ def test_its_rows_are_those_of_the_published_table() -> None:
         assert (row.objective, row.published, row.label) == ("labels_only", published, published)
         assert row.checkpoint and row.mark and not row.settings
     metrics = {line["task"]: line["metric"] for line in lines}
-    shown = {"MRPC": "f1", "CoLA": "matthews"}
-    assert {task: study.metrics.get(task.lower()) for task in shown} == shown
-    assert (metrics["MRPC"], metrics["CoLA"]) == ("f1", "mcc")
+    shown = {"MRPC": "f1", "CoLA": "matthews", "QQP": "accuracy"}
+    assert study.metrics == {task.lower(): metric for task, metric in shown.items()}
+    assert (metrics["MRPC"], metrics["CoLA"], metrics["QQP"]) == ("f1", "mcc", "acc")
 
 
 @pytest.mark.parametrize("profile", ["quick", "small", "paper"])
