@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from itertools import product
 
 from harness.contracts import Published, Row, Study
-from harness.errors import UserError, unknown
+from harness.errors import UserError
 from reports.layout import heading
-from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
-from reports.quantities import MACHINE, WHOLE, is_score, number, scaled
+from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
+from reports.printed import (
+    DELTA,
+    METRICS,
+    Place,
+    Printed,
+    answers,
+    equal,
+    has,
+    is_init,
+    labels,
+    lines_of,
+    lost,
+    named_tasks,
+    note_of,
+    place_of,
+    printed_metric,
+    read,
+    tasks_of,
+    value_of,
+)
+from reports.quantities import MACHINE, WHOLE, number, scaled
 from reports.statistics import rank_correlation
-
-METRICS = {"accuracy": "acc", "matthews": "mcc", "accuracy_f1_mean": "acc_f1_mean", "": "mean"}  # ours -> the CSVs'
-MISMATCHED = "mismatched_"  # MNLI's second dev set: printed as a task of its own
-DELTA = "delta_"  # begins the CSVs' metric of a difference between two rows
-AVERAGES = {"Avg", "Average", "Score"}
-DASH = "not reported (printed as a dash)"  # the CSVs' note where a dash tells the same
-
-Printed = dict[str, str]  # one line of a CSV by its columns, with its file and number
-Place = tuple[str, str, str]  # of a number: file, number of the line from 1, column
 
 
 def with_published(table: Table, study: Study) -> Table:
@@ -37,7 +46,7 @@ def with_published(table: Table, study: Study) -> Table:
     unmade = [row for row in study.rows if row.checkpoint and row.published and row.name not in rows]
     rows |= {row.name: row for row in study.rows}
     comparison = _compare(table, study.published, [row for row in rows.values() if row.published])
-    if unmade:
+    if unmade and study.procedure != "speed":  # which reads no weights
         names = " ".join(row.name for row in unmade)
         said = f"Not made here: {', '.join(row.label for row in unmade)}; --checkpoints {names} fine-tunes them."
         comparison = replace(comparison, remarks=(*comparison.remarks, said))
@@ -45,10 +54,8 @@ def with_published(table: Table, study: Study) -> Table:
 
 
 def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Comparison:
-    lines = _read(published)
-    _check(lines, published, rows)
-    lines, published = _prepared(lines, published)
-    shared = [j for j, c in enumerate(table.columns) if any(_answers(lines, c, published, d) for d in (False, True))]
+    lines, published = read(published, rows)
+    shared = [j for j, c in enumerate(table.columns) if any(answers(lines, c, published, d) for d in (False, True))]
     columns = tuple(table.columns[j] for j in shared)
     unlike = _unlike(table, columns, lines, published)
     remarks = [unlike] if unlike else []
@@ -56,7 +63,7 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
     if missing:
         remarks.append(f"No published column: {', '.join(missing)}.")
     if published.init:
-        made = any(_is_init(line.init, published.init) for block in table.blocks for line in block.lines)
+        made = any(is_init(line.init, published.init) for block in table.blocks for line in block.lines)
         remarks.append(
             f"The published numbers were made with init {published.init}"
             + ("; no other is compared." if made else ", of which this table has no cell.")
@@ -75,22 +82,22 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
     def pair(entry: Entry, found: Sequence[Printed], column: Column) -> Pair:
         if not found:
             return Pair(entry)
-        line, value = found[0], _value(found[0], column, published)
+        line, value = found[0], value_of(found[0], column, published)
         std = line.get("std", "") if column.metric not in published.value_columns else ""
-        note = _note(line, value, column, tested, entry.signed)
+        note = note_of(line, value, column, tested, entry.signed)
         if not (column.task or column.average) and any(x.get("note") != line.get("note") for x in found):
             note = ""  # the line's own, not the row's
-        reason = next((why for wanted, why in published.reasons if _has(line, wanted)), "")
-        number = numbers.setdefault(note, len(numbers) + 1) if note else 0
-        places = tuple(_place(x, column, published) for x in found if value)
-        return Pair(entry, value, std, number, reason, places=places)
+        reason = next((why for wanted, why in published.reasons if has(line, wanted)), "")
+        mark = numbers.setdefault(note, len(numbers) + 1) if note else 0
+        places = tuple(place_of(x, column, published) for x in found if value)
+        return Pair(entry, value, std, mark, reason, places=places)
 
     blocks = []
     for block in table.blocks:
         compared = []
         for line in block.lines:
-            own = _lines_of(lines, line, published)
-            found = [_equal(own, column, line.row, published, block.improvement) for column in columns]
+            own = lines_of(lines, line, published)
+            found = [equal(own, column, line.row, published, block.improvement) for column in columns]
             if any(found):
                 entries = (line.entries[j] for j in shared)
                 compared.append(ComparedLine(line.row.label, tuple(map(pair, entries, found, columns)), line))
@@ -104,7 +111,7 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
         entry = Entry("absent", signed=signed)
         pairs = tuple(pair(entry, x, c) for x, c in zip(found, columns, strict=True))
         others.append(ComparedLine(f"{label} (improvement)" if signed else label, pairs))
-    remarks += _lost(lines, published, beside | {place for x in others for p in x.pairs for place in p.places})
+    remarks += lost(lines, published, beside | {place for x in others for p in x.pairs for place in p.places})
     notes = tuple(numbers)
     counted, unequal = _counted(blocks, columns, notes)
     remarks = [
@@ -125,8 +132,8 @@ def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed], p
     if not any(c.average for c in columns):
         return ""
     own = [c for c in table.columns if c.task and c.selects]
-    theirs = _tasks(lines, published)
-    matched = [_labels(c, published) & set(theirs) for c in own]
+    theirs = tasks_of(lines, published)
+    matched = [labels(c, published) & set(theirs) for c in own]
     if not all(matched) or set().union(*matched) != set(theirs):
         ours = ", ".join(dict.fromkeys(c.label for c in own)) or "no task"
         return (
@@ -135,9 +142,9 @@ def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed], p
         )
     names, other = {printed: ours for ours, printed in METRICS.items()}, []
     for column in own:
-        found = [x for x in lines if _labels(column, published) & _named_tasks(x, published)]
+        found = [x for x in lines if labels(column, published) & named_tasks(x, published)]
         printed = dict.fromkeys(m for x in found if (m := x.get("metric", "")) and not m.startswith(DELTA))
-        if printed and _printed_metric(column, False) not in printed:
+        if printed and printed_metric(column, False) not in printed:
             theirs = [names.get(metric, metric).replace("_", " ") for metric in printed]
             other.append(f"{column.label} (published {' or '.join(theirs)}, ours {column.metric.replace('_', ' ')})")
     if not other:
@@ -168,14 +175,14 @@ def _others(
     made: list[tuple[list[tuple[str, ...]], bool, list[list[Printed]]]] = []  # identities that share a row
 
     def same(a: Sequence[Printed], b: Sequence[Printed], column: Column) -> bool:
-        return not a or not b or _value(a[0], column, published) == _value(b[0], column, published)
+        return not a or not b or value_of(a[0], column, published) == value_of(b[0], column, published)
 
     for (own, group), signed in product(groups.items(), (False, True)):
         left = [
             [
                 line
-                for line in _answers(group, column, published, signed)
-                if _value(line, column, published) and _place(line, column, published) not in beside
+                for line in answers(group, column, published, signed)
+                if value_of(line, column, published) and place_of(line, column, published) not in beside
             ]
             for column in columns
         ]
@@ -202,23 +209,6 @@ def _told_apart(ours: Sequence[Sequence[str]], all_rows: Iterable[Sequence[str]]
     if len(differ) > 1:
         differ.pop("section", None)  # a heading, which says the rest again
     return f"{own[0]} ({', '.join(differ.values())})" if differ else own[0]
-
-
-def _lost(lines: Iterable[Printed], published: Published, told: Container[Place]) -> list[str]:
-    """A sentence that names the numbers of tasks and metrics for which the table has no column; none where it has."""
-    names: dict[str, None] = {}
-    for line in lines:
-        for name in (published.value_column, *published.value_columns.values()):
-            if line.get(name) and name not in _unread(published) and (line["file"], line["number"], name) not in told:
-                about = line.get(published.task_column, ""), line.get("metric") or line.get("quantity") or name
-                names[" ".join(filter(None, about))] = None
-    return [f"Printed too, where this table has no column: {'; '.join(names)}."] if names else []
-
-
-def _unread(published: Published) -> set[str]:
-    """The columns that are no print: quotients, and what the study leaves out with its reason."""
-    quotients = {_quotient(*made) for made in published.quotients.values()}
-    return quotients | {name for name, _ in published.omitted if isinstance(name, str)}
 
 
 def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine], alike: bool) -> ComparedBlock:
@@ -291,183 +281,3 @@ def _named(some: Sequence[Column], columns: Sequence[Column]) -> str:
         whole = all(c in some for c in columns if c.metric == column.metric)
         names[column.metric.replace("_", " ") if whole else column.name] = None
     return ", ".join(names)
-
-
-def _read(published: Published) -> list[Printed]:
-    folder = files("reports") / "published"
-    names = [p.name for p in folder.iterdir() if p.name.endswith(".csv")]
-    lines: list[Printed] = []
-    for file in published.files:
-        if file not in names:
-            raise unknown("published table", file, names)
-        found = csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
-        lines += ({**line, "file": file, "number": str(i)} for i, line in enumerate(found, 1))
-    columns = {name for line in lines for name in line}
-    return [{**dict.fromkeys(columns, ""), **line} for line in lines]
-
-
-def _prepared(lines: Iterable[Printed], published: Published) -> tuple[list[Printed], Published]:
-    """The lines that are compared, with the metrics that they really are and the quotients in columns of their own."""
-    left_out = [wanted for wanted, _ in published.omitted if not isinstance(wanted, str)]
-    made = [dict(line) for line in lines if not any(_has(line, wanted) for wanted in left_out)]
-    for line in made:
-        if line.get("metric") and line["metric"] != METRICS[""]:
-            line["metric"] = published.printed_metrics.get(line.get(published.task_column, ""), line["metric"])
-        for column, row in published.quotients.values():
-            task = line.get(published.task_column)
-            unit = [x for x in made if x[published.row_column] == row and x.get(published.task_column) == task]
-            over = number(line[column]) / number(unit[0][column]) if unit and line[column] else None
-            line[_quotient(column, row)] = "" if over is None else f"{float(f'{over:.3g}'):g}"
-    columns = {metric: _quotient(*of) for metric, of in published.quotients.items()}
-    return made, replace(published, value_columns={**published.value_columns, **columns})
-
-
-def _quotient(column: str, row: str) -> str:
-    return f"{column} over that of {row}"
-
-
-def _check(lines: Sequence[Printed], published: Published, rows: Iterable[Row]) -> None:
-    """Raise UserError for a column or row that no line of the published tables has."""
-    source = " and ".join(published.files)
-    columns = {name for line in lines for name in line}
-    asked = [published.row_column, published.value_column, *published.value_columns.values(), *published.axes]
-    asked += [published.task_column] if published.task_column else []
-    asked += [name for wanted in published.metric_columns.values() for name in wanted]
-    asked += [name for name, _ in published.quotients.values()]
-    asked += [name for what, _ in published.omitted for name in ([what] if isinstance(what, str) else what)]
-    asked += [name for row in rows if not isinstance(row.published, str) for name in row.published]
-    for name in asked:
-        if name not in columns:
-            raise unknown(f"column of {source}", name, columns)
-    for name in published.task_names.values():
-        tasks = {task for line in lines for task in _named_tasks(line, published)}
-        if not tasks & _variants(name):
-            raise unknown(f"{published.task_column or 'task'} in {source}", name, tasks)
-    printed = {line.get("metric", "") for line in lines}
-    for name, metric in published.printed_metrics.items():
-        if name not in (tasks := {line.get(published.task_column, "") for line in lines}):
-            raise unknown(f"{published.task_column} in {source}", name, tasks)
-        if metric not in printed:
-            raise unknown(f"metric of {source}", metric, printed)
-    labels = {line[published.row_column] for line in lines}
-    for _, label in published.quotients.values():
-        if label not in labels:
-            raise unknown(f"{published.row_column} in {source}", label, labels)
-    for axis in published.axes.values():
-        if axis not in ("student", "init"):
-            raise unknown("axis of a published table", axis, ("student", "init"))
-    for row in rows:
-        if any(_is_row(line, row, published) for line in lines):
-            continue
-        if isinstance(row.published, str):
-            raise unknown(f"{published.row_column} in {source}", row.published, labels)
-        wanted = ", ".join(f"{name} {value}" for name, value in row.published.items())
-        raise UserError(f"row {row.name} is to be compared with {wanted}, which no line of {source} has")
-
-
-def _is_row(line: Printed, row: Row, published: Published) -> bool:
-    wanted = {published.row_column: row.published} if isinstance(row.published, str) else row.published
-    return _has(line, wanted)
-
-
-def _has(line: Printed, wanted: Mapping[str, str]) -> bool:
-    return all(line.get(name) == value for name, value in wanted.items())
-
-
-def _is_init(ours: str, printed: str) -> bool:
-    return printed in (ours, ours.split(":")[0])
-
-
-def _lines_of(lines: Iterable[Printed], line: Line, published: Published) -> list[Printed]:
-    """The published lines of a line of ours: its row, made with the same student and initialisation.
-
-    A checkpoint, or a teacher, has no initialisation.
-    """
-    if not line.row.published or (published.init and line.init and not _is_init(line.init, published.init)):
-        return []
-    found = [x for x in lines if _is_row(x, line.row, published)]
-    for name, axis in published.axes.items():
-        found = [x for x in found if (x[name] == line.student if axis == "student" else _is_init(line.init, x[name]))]
-    return found
-
-
-def _labels(column: Column, published: Published) -> set[str]:
-    """What the column's task may be called in print."""
-    if not column.task:
-        return AVERAGES if column.average else set()
-    return _variants(published.task_names.get(column.task, column.label), column.metric)
-
-
-def _variants(name: str, metric: str = "") -> set[str]:
-    """A task's name as it may be printed; MNLI's two dev sets are told apart by their ending."""
-    return {f"{name}-mm"} if metric.startswith(MISMATCHED) else {name, f"{name}-m"}
-
-
-def _named_tasks(line: Printed, published: Published) -> set[str]:
-    """What a line's task column names: the whole cell, or each of several in it."""
-    text = line[published.task_column] if published.task_column else ""
-    return {text, *text.split(", ")}
-
-
-def _tasks(lines: Iterable[Printed], published: Published) -> list[str]:
-    """The tasks printed, in order and without the averages; a cell may list several."""
-    if not published.task_column:
-        return []
-    tasks = (task for line in lines for task in line[published.task_column].split(", "))
-    return [task for task in dict.fromkeys(tasks) if task not in AVERAGES]
-
-
-def _answers(lines: Iterable[Printed], column: Column, published: Published, improvement: bool) -> list[Printed]:
-    """The lines printed for the column: of its task and its metric, differences of rows only for improvements.
-
-    A score that is the only one shown of its task is also answered by the only metric printed for the task.
-    """
-    wanted = published.metric_columns.get(column.metric, {})
-    whole = not (column.task or column.average)  # of the row, whatever the task
-    anywhere = whole or published.task_column in wanted or (not published.task_column and column.task)
-    found = [x for x in lines if anywhere or _labels(column, published) & _named_tasks(x, published)]
-    found = [x for x in found if x.get("metric", "").startswith(DELTA) == improvement]
-    if column.metric in {*published.metric_columns, *published.value_columns}:
-        return [x for x in found if _has(x, wanted)]
-    name = _printed_metric(column, improvement)
-    same = [x for x in found if x.get("metric") == name]
-    printed = {x.get("metric", "") for x in found}
-    other = column.task and column.alone and is_score(column.metric) and len(printed) == 1 and printed != {""}
-    return same or (found if other else [])
-
-
-def _printed_metric(column: Column, improvement: bool) -> str:
-    name = column.metric.removeprefix(MISMATCHED)
-    return (DELTA if improvement else "") + METRICS.get(name, name)
-
-
-def _value(line: Printed, column: Column, published: Published) -> str:
-    return line[published.value_columns.get(column.metric, published.value_column)]
-
-
-def _place(line: Printed, column: Column, published: Published) -> Place:
-    return line["file"], line["number"], published.value_columns.get(column.metric, published.value_column)
-
-
-def _equal(
-    lines: Sequence[Printed], column: Column, row: Row, published: Published, improvement: bool
-) -> list[Printed]:
-    """The lines of one entry. Several must print the same number, as where a paper repeats a row."""
-    found = _answers(lines, column, published, improvement)
-    if len({_value(x, column, published) for x in found}) > 1:
-        where = f"{row.label} on {column.name}"
-        raise UserError(f"published table {' and '.join(published.files)} has several numbers for {where}")
-    return found
-
-
-def _note(line: Printed, value: str, column: Column, tested: bool, improvement: bool) -> str:
-    """The CSV's own note, and what else keeps the number from being compared like with like."""
-    parts = [line.get("note", "")]
-    if not value:
-        return "" if parts == [DASH] else parts[0]
-    metric = line.get("metric", "")
-    if column.task and is_score(column.metric) and metric and metric != _printed_metric(column, improvement):
-        parts.append(f"published as {metric}, ours is {DELTA if improvement else ''}{column.metric}")
-    if line.get("split") == "test" and not tested:
-        parts.append("scored on the official test set, ours on dev")
-    return "; ".join(filter(None, parts))

@@ -93,7 +93,8 @@ def test_a_released_checkpoint_stands_beside_its_numbers_or_under_published_only
     without = compared([cell(ROWS[0], "sst2", (60, 60))], study)
     assert {line.label: line.pairs[0].printed for line in without.others}["Hid-Seq"] == "87.4"
     assert "Not made here: Tiny; --checkpoints tiny fine-tunes them." in without.remarks
-    assert not any("Not made here" in remark for remark in run.remarks)
+    measured = compared([cell(ROWS[0], "sst2", (60, 60))], replace(study, procedure="speed"))  # reads no weights
+    assert not any("Not made here" in remark for made in (run, measured) for remark in made.remarks)
 
 
 def test_teachers_and_other_references_are_not_ranked_among_the_students():
@@ -201,7 +202,7 @@ def printed(tmp_path, monkeypatch):
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "a.csv").write_text(PRINTED, encoding="utf-8")
     (tmp_path / "published" / "b.csv").write_text(AGAIN, encoding="utf-8")
-    monkeypatch.setattr("reports.compare.files", lambda package: tmp_path)
+    monkeypatch.setattr("reports.printed.files", lambda package: tmp_path)
     monkeypatch.setitem(TASKS, "mnli", replace(TASKS["sst2"], name="mnli", label="MNLI"))
     monkeypatch.setitem(TASKS, "mrpc", replace(TASKS["sst2"], name="mrpc", label="MRPC"))
     return tmp_path / "published"
