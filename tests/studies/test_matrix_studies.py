@@ -123,7 +123,7 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     )
     found = shown["runs"][0]["metrics"]
     assert shown["value"] == 37.831402
-    assert found["seconds"] * found["sentences_per_second"] == pytest.approx(2)  # one round of 2 sentences
+    assert found["seconds"] * found["sentences_per_second"] == pytest.approx(2, rel=0.02)  # one round of 2
     cell = json.loads((folder / "plan.json").read_text())["cells"][0]["id"]
     assert call("show", cell, "--out", tmp_path / "out").returncode == 0
     done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
