@@ -285,24 +285,17 @@ def load_masked(folder: Path) -> PreTrainedModel:
 def holds_head(kind: Any, folder: Path) -> bool:
     """True if the weights in `folder` hold every weight of the head of this kind of model (an Auto class).
 
-    Their names say so, not the configuration: many an encoder still names the architecture that it was cut out of.
-    """
-    return not _without_head(kind, folder)[0]
-
-
-def _without_head(kind: Any, folder: Path) -> tuple[set[str], set[str]]:
-    """(the names of the head's weights that `folder` lacks, those of all). No weight is read, and none is drawn.
-
-    A weight that the head shares with the encoder, as most do that of their last layer, is not the head's.
+    Their names say so, not the configuration: many an encoder still names the architecture that it was cut out of. No
+    weight is read, and none is drawn.
     """
     if type(read_config(folder)) not in kind._model_mapping:  # such a model has no such head
-        return {""}, {""}
+        return False
     model, found = _from_pretrained(kind, folder, device_map="meta")
-    return _head(model) & set(found["missing_keys"]), _head(model)
+    return _head(model).isdisjoint(found["missing_keys"])
 
 
 def _head(model: PreTrainedModel) -> set[str]:
-    """The names of the weights that are the head's alone."""
+    """The names of the weights that are the head's, not those that it shares with the encoder, as most do a layer."""
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
     return {name for name, _ in model.named_parameters() if not (prefix and name.startswith(prefix))}
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from harness.data.encoding import Encoded
-from harness.files import atomic_write, checksum, sealed, unsealed
+from harness.files import atomic_write, checksum, read_sealed, write_sealed
 
 SPLITS, INDEX = "splits.safetensors", "index.json"
 
@@ -25,15 +25,14 @@ def write(folder: Path, splits: Sequence[Encoded]) -> None:
             tensors[f"{number}/sizes/{place}"] = size
             tensors |= {f"{number}/{place}/{name}": tensor for name, tensor in sequence.items()}
     atomic_write(folder / SPLITS, save(tensors))
-    atomic_write(folder / INDEX, sealed({"sha256": checksum(folder / SPLITS)}))
+    write_sealed(folder / INDEX, {"sha256": checksum(folder / SPLITS)})
 
 
 def whole(folder: Path) -> bool:
     """True if the splits are there as they were written."""
     try:
-        index = unsealed((folder / INDEX).read_bytes())
-        return bool(checksum(folder / SPLITS) == index["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return checksum(folder / SPLITS) == read_sealed(folder / INDEX).get("sha256")
+    except OSError:
         return False
 
 

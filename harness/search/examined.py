@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import transformers
 from harness import registry
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
-from harness.files import atomic_write, digest
+from harness.files import digest, read_sealed, write_sealed
 from harness.modeling import examination, initialisation, signals
 from harness.modeling.examination import Findings
 from harness.training.code_versions import fingerprint
@@ -45,8 +44,7 @@ def narrowed(
                 return info
             known = examination.examine(model, masked)
             if file and not lenient:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                atomic_write(file, json.dumps({"key": key, **asdict(known)}).encode())
+                write_sealed(file, {"key": key, **asdict(known)})
         _found[key] = known
     found = _found[key]
     emits = info.emits - {Signal(name) for name in found.lacks}
@@ -61,8 +59,5 @@ def _model(source: Any, task: Task, masked: bool) -> Any:
 
 def _read(file: Path | None, key: str) -> Findings | None:
     """What a file holds of this very model and code; None where it does not, or is damaged."""
-    try:
-        known = json.loads(file.read_bytes()) if file else {}
-        return Findings(known["lacks"], known["uncopied"], tuple(known["traits"])) if known["key"] == key else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    known = read_sealed(file) if file else {}
+    return Findings(known["lacks"], known["uncopied"], tuple(known["traits"])) if known.get("key") == key else None

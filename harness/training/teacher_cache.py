@@ -38,7 +38,6 @@ class TeacherCache:
             folder / digest([teacher, tokenizer, max_length, hashlib.sha256(self.keys.tobytes()).hexdigest()])[:16]
         )
         self._once = once
-        self._verified: set[tuple[str, int]] = set()
         self._open: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, tuple[int, ...]]] = {}
 
     def rows(self, keys: np.ndarray) -> np.ndarray:
@@ -97,11 +96,10 @@ class TeacherCache:
         return calls
 
     def _whole(self, part: tuple[str, int], index: dict[str, Any]) -> bool:
-        """True if the part is stored and its checksum holds; checked once a session."""
+        """True if the part is stored and its checksum holds."""
         path = self.folder / _name(part)
-        if part not in self._verified and _name(part) in index["files"] and path.exists():
-            self._verified |= {part} if checksum(path) == index["files"][_name(part)]["sha256"] else set()
-        return part in self._verified
+        known = index["files"].get(_name(part))
+        return bool(known and path.exists() and checksum(path) == known["sha256"])
 
     def read(self, part: tuple[str, int], rows: np.ndarray, length: int) -> Tensor:
         """One signal for a batch, (B, ...) padded with zeros to `length` tokens."""

@@ -44,7 +44,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     for path in temporary.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
-    if folder.exists():  # left by a run that was killed before its record was written: the same weights
+    if folder.exists():  # of a run that was killed before its record was written, or that is made anew
         shutil.rmtree(folder)
     os.replace(temporary, folder)
     sync_folder(folder.parent)
