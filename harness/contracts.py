@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Signal(str, Enum):
     """Something a model can emit. Shapes: B examples, L tokens, D width, H heads, C labels, V vocabulary."""
 
-    LOGITS = "logits"  # (B, C); C = 1 for regression
+    LOGITS = "logits"  # (B, C); C = 1 for regression and for ranking
     SENTENCE = "sentence"  # (B, D): a transformer's last first-token state, before any pooler;
     # (B, 2, D) of pairs whose sentences are read apart
     HIDDEN_STATES = "hidden_states"  # per layer (B, L, D); layer 0 is the embedding output
@@ -96,7 +96,8 @@ class Batch:
     input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L). targets: (B, L) int64,
     of masked text the token that stood at each position to predict and -100 elsewhere; None for a labelled task.
     epoch: the pass over the data, 0-based; masks differ from one to the next. task: where a model is trained on several
-    tasks, the one whose examples these are.
+    tasks, the one whose examples these are. groups: (B,) int64 of a task that ranks: examples with one number are the
+    candidates of one question, all of which are here; otherwise None.
     """
 
     ids: Tensor
@@ -105,6 +106,7 @@ class Batch:
     targets: Tensor | None = None
     epoch: int = 0
     task: str = ""
+    groups: Tensor | None = None
 
     @property
     def mask(self) -> Tensor:
@@ -116,11 +118,12 @@ class Batch:
 class ModelInfo:
     """What is known of a model before any weight is loaded.
 
-    labels is the width of the logits (1 for regression, 0 on a corpus); tokenizer is a fingerprint: two models with
-    the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two sequences that are
-    read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of the training
-    texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: its state depends
-    on all, not so in a model that only reads forward. lacks, uncopied, traits: `harness.modeling.examination.Findings`.
+    labels is the width of the logits (1 for regression and ranking, 0 on a corpus); tokenizer is a fingerprint: two
+    models with the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two
+    sequences that are read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of
+    the training texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: its
+    state depends on all, not so in a model that only reads forward. lacks, uncopied, traits:
+    `harness.modeling.examination.Findings`.
     """
 
     name: str
@@ -164,9 +167,10 @@ class Task:
     label is its name in tables; folder and the column positions follow the official GLUE download; labels are the
     class names in order as the files print them (empty: regression); metrics are the names in `harness.evaluation`
     that are all recorded, of which `metric` stands in tables unless a study names another. bins: a score cast to
-    classes (STS-B in 21) gives the value of each class. dev_splits: the first is "dev"; the others are scored too,
-    their metrics prefixed with the rest of their name ("mismatched_accuracy"). corpus: text without labels, whose
-    masked tokens are predicted.
+    classes (STS-B in 21) gives the value of each class. ranking: examples with the same first text are candidates to be
+    ranked by a score, those of the first label above the others (`Batch.groups`). dev_splits: the first is "dev"; the
+    others are scored too, their metrics prefixed with the rest of their name ("mismatched_accuracy"). corpus: text
+    without labels, whose masked tokens are predicted.
     """
 
     name: str
@@ -177,17 +181,21 @@ class Task:
     pair: bool = False
     folder: str = ""
     bins: tuple[float, ...] = ()
+    ranking: bool = False
     dev_splits: tuple[str, ...] = ("dev",)
     corpus: bool = False
 
     @property
     def outputs(self) -> int:
         """Width of a model's logits for this task: the number of classes, 1 for a score, 0 for a corpus."""
+        if self.ranking:
+            return 1
         return 0 if self.corpus else len(self.labels) or len(self.bins) or 1
 
     @property
     def classification(self) -> bool:
-        return self.outputs > 1
+        """Whether its examples have classes, told by as many logits or, where they are ranked, by one."""
+        return self.ranking or self.outputs > 1
 
 
 # ---------------------------------------------------------------- studies

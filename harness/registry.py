@@ -145,13 +145,15 @@ def objective(
     needs: set[Signal],
     stage: str = "intermediate",
     token_level: bool = False,
+    ranks: bool = False,
     hyperparameters: Mapping[str, Hyperparameter] | None = None,
 ) -> Callable[[Any], Any]:
     """Register an objective: a function of (student, teacher, batch) or a subclass of Objective.
 
     A function may also take `layers` (the LayerMap) and must take each declared hyperparameter, all keyword-only:
     `def att_mse(student, teacher, batch, *, layers)`. A class takes (student, teacher, layers) in `__init__`, then
-    the hyperparameters. stage is "intermediate" or "prediction". Returns what it decorates.
+    the hyperparameters. stage is "intermediate" or "prediction". One that needs logits says with `ranks` that it also
+    trains the scores of candidates (`Batch.groups`). Returns what it decorates.
     Raises UserError for a wrong signature, an unknown stage or a taken name.
     """
 
@@ -173,7 +175,7 @@ def objective(
         else:
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
         made.name, made.needs, made.stage, made.token_level = name, frozenset(needs), stage, token_level
-        made.hyperparameters = declared
+        made.ranks, made.hyperparameters = ranks, declared
         OBJECTIVES.add(name, made, _file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 

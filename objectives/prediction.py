@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -9,12 +10,41 @@ from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Output
 from harness.modeling.bases import Objective
 from harness.registry import objective
 
+NO_CANDIDATE = -1e9  # a logit that takes no part in a softmax, nor in its gradient
 
-def label_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy for classes, mean squared error for float scores. logits: (B, C); labels: (B,)."""
-    if labels.is_floating_point():
-        return F.mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
-    return F.cross_entropy(logits, labels)
+
+def label_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Cross-entropy for classes, mean squared error for float scores. logits: (B, C).
+
+    For candidates that are ranked, the negative log likelihood of the right one among those of its question: Liu et al.
+    (2019), MT-DNN, Eqs. 7 and 8 with gamma 1, as a mean; liu2020, section 4.1.1, refers to it.
+    """
+    if batch.groups is not None:
+        choices = choices_of(logits, batch)
+        return F.cross_entropy(choices, torch.zeros(len(choices), dtype=torch.int64, device=choices.device))
+    if batch.labels.is_floating_point():
+        return F.mse_loss(logits.squeeze(-1), batch.labels.to(logits.dtype))
+    return F.cross_entropy(logits, batch.labels)
+
+
+def choices_of(scores: Tensor, batch: Batch) -> Tensor:
+    """The choices among ranked candidates as rows of logits (R, B + 2), what is right in the first column.
+
+    scores: (B, 1). Every right candidate (class 0) is set beside the wrong ones of its question. One without rivals, of
+    which the texts say nothing, is set beside a score of 0: as right, or the 0 as right where it is wrong.
+    """
+    score, right = scores.squeeze(-1), batch.labels == 0  # (B,) each
+    same = batch.groups.unsqueeze(1) == batch.groups  # type: ignore[union-attr]  # (B, B)
+    rivals = same & right.unsqueeze(1) & ~right  # of the row's candidate, in the columns
+    alone = ~(rivals.any(1) | rivals.any(0))
+    others = rivals | torch.diag(alone & ~right)
+    absent = torch.full_like(score, NO_CANDIDATE)
+    rows = [
+        torch.where(right, score, 0).unsqueeze(1),
+        torch.where(others, score, absent),
+        torch.where(alone & right, 0, absent).unsqueeze(1),
+    ]
+    return torch.cat(rows, 1)[right | alone]
 
 
 class _LogitMatching(Objective):
@@ -28,7 +58,7 @@ class _LogitMatching(Objective):
         )
 
 
-@objective("labels_only", needs={Signal.LOGITS}, stage="prediction")
+@objective("labels_only", needs={Signal.LOGITS}, stage="prediction", ranks=True)
 class LabelsOnly(Objective):
     """No distillation: the task's own loss. The teacher is asked for nothing."""
 
@@ -37,13 +67,14 @@ class LabelsOnly(Objective):
         return Want(logits=True), Want()
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        return label_loss(student.logits, batch.labels)
+        return label_loss(student.logits, batch)
 
 
 @objective(
     "vanilla_kd",
     needs={Signal.LOGITS},
     stage="prediction",
+    ranks=True,
     hyperparameters={
         "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True),
         "soft_weight": Hyperparameter(0.5, low=0.0, high=1.0, alias="alpha"),  # the rest is the labels'
@@ -54,7 +85,7 @@ class VanillaKD(_LogitMatching):
 
     Hinton et al. (2015), section 2; wang2023, section 3, whose alpha is w. T^2 keeps the soft gradient's size whatever
     T. A score has no softmax: where C = 1 the soft loss is the squared distance of the scores, and the temperature
-    cannot act.
+    cannot act. Where candidates are ranked, both softmaxes are over those of `choices_of`.
     """
 
     def __init__(
@@ -69,18 +100,23 @@ class VanillaKD(_LogitMatching):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         ours, theirs = student.logits, teacher.logits.detach()  # (B, C) each
+        if batch.groups is not None:
+            ours, theirs = choices_of(ours, batch), choices_of(theirs, batch)
         if ours.shape[-1] == 1:
             soft = F.mse_loss(ours, theirs)
         else:
             soft = self.temperature**2 * F.cross_entropy(
                 ours / self.temperature, (theirs / self.temperature).softmax(-1)
             )
-        return self.soft_weight * soft + (1 - self.soft_weight) * label_loss(ours, batch.labels)
+        return self.soft_weight * soft + (1 - self.soft_weight) * label_loss(student.logits, batch)
 
 
-@objective("logit_mse", needs={Signal.LOGITS}, stage="prediction")
+@objective("logit_mse", needs={Signal.LOGITS}, stage="prediction", ranks=True)
 class LogitMSE(_LogitMatching):
-    """Mean of (z_S - z_T)^2 over batch and classes: liu2020, Eq. 3.4, as a mean; Tang et al. (2019)."""
+    """Mean of (z_S - z_T)^2 over batch and classes: liu2020, Eq. 3.4, as a mean; Tang et al. (2019).
+
+    Of candidates that are ranked the one score: liu2020, Eq. 4.14, has the same loss for every kind of task.
+    """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         return F.mse_loss(student.logits, teacher.logits.detach())

@@ -2,7 +2,7 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.lstm_settings import JOINTLY, METRICS, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.lstm_settings import JOINTLY, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
 
 study(
     Study(
@@ -57,6 +57,7 @@ study(
             value_columns={"millions_without_embeddings": "parameters_millions"},
             notes=(
                 TEACHER_IS_OURS,
+                RANKED,
                 "The published MKD-Transformer has the first layers of BERT-base, 21.3M; ours has those of the "
                 "teacher, which of BERT-large are 38.3M with the head, 1.8 times as many. With --teacher "
                 "bert-base-uncased it has 21.7M, of which the head is 0.4M.",

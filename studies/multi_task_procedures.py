@@ -5,7 +5,7 @@ No row is trained further on its task after the joint distillation.
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.lstm_settings import METRICS, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
 
 LSTM = "biattentive_lstm"
 JOINT = "multi_task"
@@ -53,6 +53,7 @@ study(
             row_column="row",
             notes=(
                 TEACHER_IS_OURS,
+                RANKED,
                 "The published teacher is always that of all tasks; ours of the second line is of its task alone.",
             ),
         ),

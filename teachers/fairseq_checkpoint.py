@@ -181,7 +181,7 @@ class Checkpoint:
 
     def _label_order(self, task: Task) -> list[int] | None:
         """For each of the task's labels the output it has in fairseq; None where the labels are not the task's."""
-        if not task.labels or sorted(self.labels) != sorted(task.labels):
+        if not task.labels or task.ranking or sorted(self.labels) != sorted(task.labels):
             return None
         return [self.labels.index(label) for label in task.labels]
 

@@ -43,7 +43,7 @@ DESCRIPTION = (
     "merges.txt",
 )
 Config = TypeVar("Config", bound=PreTrainedConfig)
-BIG_TASKS = ("mnli", "qnli", "qqp", "sst2")
+BIG_TASKS = ("mnli", "qnli", "qnli_ranking", "qqp", "sst2")
 
 
 @teacher("huggingface")
@@ -270,7 +270,7 @@ def load_tuned(folder: Path, task: Task) -> PreTrainedModel:
 def for_task(config: Config, task: Task) -> Config:
     """The configuration, changed to that of a classifier for the task."""
     config.num_labels = task.outputs
-    if task.labels:
+    if len(task.labels) == task.outputs:  # not where one score stands for both
         config.id2label = dict(enumerate(task.labels))
         config.label2id = {label: i for i, label in enumerate(task.labels)}
     config.finetuning_task = task.name

@@ -36,7 +36,7 @@ class Encoded:
 
     ids: (N,) int64 stable example ids. labels: (N,) int64 classes or float32 scores. keys: (N,) uint64 hashes of the
     texts, equal for equal texts. sequences: one mapping, or two for pairs encoded apart, of (N, L) int32 tensors.
-    sizes: (N,) tokens of each sequence.
+    sizes: (N,) tokens of each sequence. groups: (N,) int64 of examples that are ranked, see `groups_of`.
     """
 
     ids: Tensor
@@ -44,6 +44,7 @@ class Encoded:
     keys: np.ndarray
     sequences: tuple[dict[str, Tensor], ...]
     sizes: tuple[Tensor, ...]
+    groups: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,9 +62,12 @@ class Encoded:
             self.keys[index.numpy()],
             tuple({name: tensor[index] for name, tensor in s.items()} for s in self.sequences),
             tuple(size[index] for size in self.sizes),
+            None if self.groups is None else self.groups[index],
         )
 
     def batches(self, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+        if self.groups is not None:
+            return batches_of_groups(self.lengths, self.groups, batch_size, seed, epoch)
         return training_batches(self.lengths, batch_size, seed, epoch)
 
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
@@ -72,11 +76,17 @@ class Encoded:
         for sequence, size in zip(self.sequences, self.sizes, strict=True):
             longest = max(int(size[index].max()), 1)  # a text may hold no word at all
             encodings.append({n: t[index, :longest].to(device, torch.int64) for n, t in sequence.items()})
-        return Batch(self.ids[index].to(device), self.labels[index].to(device), tuple(encodings))
+        groups = None if self.groups is None else self.groups[index].to(device)
+        return Batch(self.ids[index].to(device), self.labels[index].to(device), tuple(encodings), groups=groups)
 
 
-def encode(split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str, max_length: int) -> Encoded:
-    """Tokenise a split: pairs as one sequence ("joint") or as two ("diffcat", "compare"), cut to max_length tokens."""
+def encode(
+    split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str, max_length: int, ranking: bool = False
+) -> Encoded:
+    """Tokenise a split: pairs as one sequence ("joint") or as two ("diffcat", "compare"), cut to max_length tokens.
+
+    ranking: the examples with the same first text are candidates of one question.
+    """
     first = _masked(split.text_a, tokenizer)
     second = None if split.text_b is None else _masked(split.text_b, tokenizer)
     texts: list[tuple[Any, ...]] = [(first,)]
@@ -99,7 +109,14 @@ def encode(split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str,
         np.frombuffer(b"".join(keys), np.uint64),
         tuple(sequences),
         tuple(sizes),
+        groups_of(split) if ranking else None,
     )
+
+
+def groups_of(split: Split) -> Tensor:
+    """(N,) int64, equal for equal first texts: those of a question's candidates, as they are masked if they are."""
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in split.text_a)
+    return torch.from_numpy(np.frombuffer(b"".join(digests), np.int64).copy())
 
 
 def _masked(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -120,22 +137,54 @@ def training_batches(lengths: Tensor, batch_size: int, seed: int, epoch: int) ->
     return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
 
+def batches_of_groups(lengths: Tensor, groups: Tensor, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+    """As `training_batches`, but a group always stays together, for which a batch may lack or exceed a few examples."""
+    _, group, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    members = torch.argsort(group, stable=True).split(sizes.tolist())
+    longest = torch.zeros_like(sizes).scatter_reduce(0, group, lengths.long(), "amax")
+    generator = torch.Generator().manual_seed(derive_seed("batches", seed, epoch))
+    batches: list[Tensor] = []
+    for pool in torch.randperm(len(sizes), generator=generator).split(POOL * batch_size):
+        pool = pool[torch.sort(longest[pool], stable=True).indices]
+        number = (sizes[pool].cumsum(0) - 1) // batch_size  # of the batch in which the group's last example comes
+        for part in pool.split(torch.unique_consecutive(number, return_counts=True)[1].tolist()):
+            batches.append(torch.cat([members[i] for i in part.tolist()]))
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+
+
 def evaluation_batches(lengths: Tensor, batch_size: int) -> list[Tensor]:
     """Positions of batches in order of length."""
     return list(torch.sort(lengths, stable=True).indices.split(batch_size))
 
 
-def hold_out(size: int, content: str, fraction: float = 0.1, most: int = 2000) -> tuple[Tensor, Tensor]:
-    """(positions to train on, positions held out): the same for every run on the same data."""
-    order = _permutation(size, content)
+def hold_out(
+    size: int, content: str, fraction: float = 0.1, most: int = 2000, groups: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """(positions to train on, positions held out): the same for every run on the same data.
+
+    No two examples with one of `groups` (size,) are parted, but where the first alone is more than is held out.
+    """
+    order = _permutation(size, content, groups)
     held = min(max(int(size * fraction), 1), most)
+    while groups is not None and held > 1 and groups[order[held]] == groups[order[held - 1]]:
+        held -= 1
     return order[held:].sort().values, order[:held].sort().values
 
 
-def subset_index(index: Tensor, count: int, content: str) -> Tensor:
-    """`count` of these positions; a smaller count gives a part of a larger one's."""
-    return index[_permutation(len(index), content)[:count]].sort().values
+def subset_index(index: Tensor, count: int, content: str, groups: Tensor | None = None) -> Tensor:
+    """`count` of these positions; a smaller count gives a part of a larger one's.
+
+    groups: (N,) of all positions; of no group but one is a part taken.
+    """
+    groups = None if groups is None else groups[index]
+    return index[_permutation(len(index), content, groups)[:count]].sort().values
 
 
-def _permutation(size: int, content: str) -> Tensor:
-    return torch.randperm(size, generator=torch.Generator().manual_seed(derive_seed("split", content)))
+def _permutation(size: int, content: str, groups: Tensor | None = None) -> Tensor:
+    """Positions in random order; those of a group one after another, where the first of them stands."""
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(derive_seed("split", content)))
+    if groups is None:
+        return order
+    _, group = torch.unique(groups[order], return_inverse=True)
+    first = torch.full((size,), size).scatter_reduce(0, group, torch.arange(size), "amin")
+    return order[torch.argsort(first[group], stable=True)]

@@ -302,9 +302,8 @@ def _hub(task: Task) -> tuple[Any, tuple[str, ...]]:
     """(the data set, the columns that hold the texts)."""
     import datasets
 
-    name = "stsb" if task.folder == "STS-B" else task.name
     try:
-        found = datasets.load_dataset(HUB, name)
+        found = datasets.load_dataset(HUB, task.folder.replace("-", "").lower())
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise UserError(
             f"task {task.name} cannot be read from the hub ({HUB}): {error}; give a folder with --data DIR"

@@ -20,6 +20,8 @@ def write(folder: Path, splits: Sequence[Encoded]) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for number, split in enumerate(splits):
         tensors |= {f"{number}/ids": split.ids, f"{number}/labels": split.labels}
+        if split.groups is not None:
+            tensors[f"{number}/groups"] = split.groups
         tensors[f"{number}/keys"] = torch.from_numpy(split.keys.astype(np.int64))
         for place, (sequence, size) in enumerate(zip(split.sequences, split.sizes, strict=True)):
             tensors[f"{number}/sizes/{place}"] = size
@@ -45,5 +47,6 @@ def read(folder: Path) -> tuple[Encoded, ...]:
         places = range(sum(name.startswith("sizes/") for name in part))
         sequences = tuple({n[2:]: t for n, t in part.items() if n.startswith(f"{place}/")} for place in places)
         sizes = tuple(part[f"sizes/{place}"] for place in places)
-        found.append(Encoded(part["ids"], part["labels"], part["keys"].numpy().view(np.uint64), sequences, sizes))
+        keys = part["keys"].numpy().view(np.uint64)
+        found.append(Encoded(part["ids"], part["labels"], keys, sequences, sizes, part.get("groups")))
     return tuple(found)

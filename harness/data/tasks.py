@@ -1,4 +1,4 @@
-"""The tasks: GLUE's nine (Wang et al. 2018), STS-B cast to classes, and the embedded suite. Free of heavy imports."""
+"""The tasks: GLUE's nine (Wang et al. 2018), STS-B as classes, QNLI as ranking; the embedded suite. No heavy import."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ _ALL = (
         dev_splits=("dev_matched", "dev_mismatched"),
     ),
     Task("qnli", "QNLI", *_ACCURACY, labels=_ENTAILMENT, pair=True, folder="QNLI"),
+    # Relevance ranking, as in Liu et al. (2019), MT-DNN, section 3, for liu2020, section 4.1.1.
+    Task("qnli_ranking", "QNLI", *_ACCURACY, labels=_ENTAILMENT, pair=True, folder="QNLI", ranking=True),
     Task("rte", "RTE", *_ACCURACY, labels=_ENTAILMENT, pair=True, folder="RTE"),
     Task("wnli", "WNLI", *_ACCURACY, labels=("0", "1"), pair=True, folder="WNLI"),
     Task("acceptability", "Acceptability", *_ACCEPTABILITY, labels=("unacceptable", "acceptable")),

@@ -2,6 +2,11 @@
 
 Predictions and labels of a classification task are class indices; of a regression task, scores; of a task of binned
 scores, predictions are scores and labels are class indices.
+
+Where candidates are ranked, each is still predicted alone, as being right (class 0) where its score is above 0. Liu et
+al. (2019) pick the best of a question's candidates, but that is no answer to version 2 of QNLI, on which liu2020 is
+evaluated (section 4.3.1): half of its dev examples have no rival, and it was released so that no example is told by
+another (Wang et al., 2019, GLUE, note 3).
 """
 
 from __future__ import annotations
@@ -15,6 +20,8 @@ from harness.contracts import Task
 
 def predictions_of(task: Task, logits: np.ndarray) -> np.ndarray:
     """What a model predicts. logits: (N, C). Returns (N,) int64 classes, or float64 scores (a bin's value)."""
+    if task.ranking:
+        return np.where(logits[:, 0] > 0, 0, 1)
     if not task.classification:
         return logits[:, 0].astype(np.float64)
     classes = logits.argmax(1)

@@ -37,6 +37,7 @@ class Objective(nn.Module):
     needs: ClassVar[frozenset[Signal]]
     token_level: ClassVar[bool] = False
     stage: ClassVar[str] = "intermediate"  # or "prediction": it trains the layer that answers the task
+    ranks: ClassVar[bool] = False  # it knows what logits (B, 1) are where `Batch.groups` are candidates to rank
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
 
     def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap):

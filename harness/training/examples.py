@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from harness import registry
 from harness.contracts import Task
 from harness.data import sources, stored
-from harness.data.encoding import Encoded, encode, hold_out, subset_index
+from harness.data.encoding import Encoded, encode, groups_of, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -77,14 +77,15 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
         train, *dev = _read_by_teacher(task, place, content, pair_encoding, length)
     else:
         data = _loaded(task.name, place.source, content)
-        train, *dev = (encode(split, reader, pair_encoding, length) for split in (data.train, *data.dev))
-    index, held_out = _indices(specification, len(train))
+        splits = (data.train, *data.dev)
+        train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
+    index, held_out = _indices(specification, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
     if settings.get("augmentation", "none") != "none":
         data = _loaded(task.name, place.source, content)
         made = augmented(_part(data.train, index), specification, place, teacher_source(place.teacher, place.argument))
-        ours = encode(made, reader, pair_encoding, length)
+        ours = encode(made, reader, pair_encoding, length, task.ranking)
         return Examples(ours, ours if alike else encode(made, theirs, "joint", length), selection, tuple(dev))
     chosen = train.subset(index)
     imitated = chosen if alike else _read_by_teacher(task, place, content, "joint", length)[0].subset(index)
@@ -92,16 +93,18 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
     return Examples(chosen, imitated, selection, tuple(dev))
 
 
-def _indices(specification: Mapping[str, Any], size: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(positions to train on, positions held out; None where dev chooses)."""
+def _indices(
+    specification: Mapping[str, Any], size: int, groups: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(positions to train on, positions held out; None where dev chooses). groups: of examples that are ranked."""
     settings, content = specification["settings"], specification["data"]
-    index, held_out = hold_out(size, content)
+    index, held_out = hold_out(size, content, groups=groups)
     if settings["protocol"] == "published":
         index = torch.arange(size)
     if settings.get("train_fraction", 1.0) < 1:
-        index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content)
+        index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
     if settings["train_examples"] and specification["kind"] not in ("teacher", "multi_task_teacher"):
-        index = subset_index(index, settings["train_examples"], content)
+        index = subset_index(index, settings["train_examples"], content, groups)
     return index, None if settings["protocol"] == "published" else held_out
 
 
@@ -110,7 +113,8 @@ def _training_texts(specification: Mapping[str, Any], place: Place) -> Iterator[
     tasks = specification.get("tasks") or {specification["task"]: specification["data"]}
     for task in sorted(tasks):
         whole = _loaded(task, place.source, tasks[task]).train
-        part = _part(whole, _indices({**specification, "data": tasks[task]}, len(whole.text_a))[0])
+        groups = groups_of(whole) if get_task(task).ranking else None
+        part = _part(whole, _indices({**specification, "data": tasks[task]}, len(whole.text_a), groups)[0])
         yield from part.text_a
         yield from part.text_b or ()
 
@@ -149,5 +153,6 @@ def _read_by_teacher(
     with place.once(folder):
         if not stored.whole(folder):
             data = _loaded(task.name, place.source, content)
-            stored.write(folder, [encode(s, tokenizer, pair_encoding, max_length) for s in (data.train, *data.dev)])
+            splits = (data.train, *data.dev)
+            stored.write(folder, [encode(s, tokenizer, pair_encoding, max_length, task.ranking) for s in splits])
     return stored.read(folder)

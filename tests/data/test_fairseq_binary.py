@@ -29,7 +29,7 @@ ODD = (
     "<s> & </s> \\ #",
 )
 SCORES = ("5.000", "3.800", "0.0", "4.700", "4.667", "0.417")
-TASKS = ("cola", "sst2", "mrpc", "stsb", "stsb_classes", "qqp", "mnli", "qnli", "rte", "wnli")
+TASKS = ("cola", "sst2", "mrpc", "stsb", "stsb_classes", "qqp", "mnli", "qnli", "qnli_ranking", "rte", "wnli")
 
 
 def rows_of(task: Task, split: str) -> list[Row]:

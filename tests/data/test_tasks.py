@@ -8,7 +8,7 @@ from harness.errors import UserError
 
 
 def test_names_and_metrics_are_consistent():
-    assert len(TASKS) == 15
+    assert len(TASKS) == 16
     for name, task in TASKS.items():
         assert task.name == name
         assert task.metric in task.metrics
@@ -17,7 +17,7 @@ def test_names_and_metrics_are_consistent():
 
 def test_widths_of_the_logits():
     widths = {name: task.outputs for name, task in TASKS.items() if task.outputs != 2}
-    assert widths == {"stsb": 1, "similarity": 1, "stsb_classes": 21, "mnli": 3}
+    assert widths == {"stsb": 1, "similarity": 1, "stsb_classes": 21, "mnli": 3, "qnli_ranking": 1}
     assert get_task("stsb_classes").bins[0] == 1.0 and get_task("stsb_classes").bins[-1] == 5.0
 
 

@@ -125,7 +125,7 @@ def test_a_row_may_train_on_tasks_of_its_own() -> None:
             assert made(plan, made(plan, run)["teacher"])["tasks"].keys() == tasks
     for task in plan["tasks"]:
         assert cell(plan, "inference", task)["refused"].endswith(
-            "none of mnli, qnli, rte, entailment is selected; name more with --tasks"
+            "none of mnli, qnli, qnli_ranking, rte, entailment is selected; name more with --tasks"
         )
         # the teacher that stands above the table is that of all tasks
         assert made(plan, plan["teachers"][task])["tasks"].keys() == expected["all"]
