@@ -12,7 +12,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from harness.data import stored
 from harness.data.encoding import (
+    batches_of_groups,
     encode,
     evaluation_batches,
     hold_out,
@@ -157,6 +159,60 @@ def test_hold_out_parts_the_data(size, content):
     assert sorted([*train.tolist(), *held.tolist()]) == list(range(size))
     assert len(held) == max(size // 10, 1)
     assert torch.equal(hold_out(size, content)[1], held)
+
+
+# ---------------------------------------------------------------- candidates that are ranked
+
+questions = st.lists(st.integers(0, 60), min_size=2, max_size=300).map(torch.tensor)
+
+
+@given(questions, st.integers(1, 9), st.integers(0, 3))
+def test_candidates_of_a_question_are_one_batchs(groups, batch_size, epoch):
+    lengths = torch.randint(3, 40, (len(groups),), generator=torch.Generator().manual_seed(1))
+    batches = batches_of_groups(lengths, groups, batch_size, 7, epoch)
+    assert sorted(torch.cat(batches).tolist()) == list(range(len(groups)))
+    held = [set(groups[batch].tolist()) for batch in batches]
+    assert sum(map(len, held)) == len(set(groups.tolist()))
+    most = int(torch.bincount(groups).max())
+    assert max(map(len, batches)) <= batch_size + most - 1
+    again = batches_of_groups(lengths, groups, batch_size, 7, epoch)
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
+
+
+def test_questions_of_like_length_come_together_in_another_order_each_epoch():
+    draw = torch.Generator().manual_seed(1)
+    groups, lengths = torch.arange(1000).repeat(2), torch.randint(3, 40, (1000,), generator=draw).repeat(2)
+    batches = batches_of_groups(lengths, groups, 20, 0, 0)
+    assert {len(batch) for batch in batches} == {20}
+    assert sum(20 * int(lengths[batch].max()) for batch in batches) < 1.05 * int(lengths.sum())
+    assert torch.cat(batches).tolist() != torch.cat(batches_of_groups(lengths, groups, 20, 0, 1)).tolist()
+
+
+@given(questions, st.text("0123456789abcdef", min_size=1, max_size=8), st.integers(1, 200))
+def test_no_question_is_held_out_in_part(groups, content, count):
+    train, held = hold_out(len(groups), content, groups=groups)
+    assert sorted([*train.tolist(), *held.tolist()]) == list(range(len(groups)))
+    assert 1 <= len(held) <= max(len(groups) // 10, 1)
+    if len(held) > 1:
+        assert not set(groups[train].tolist()) & set(groups[held].tolist())
+    few, more = (subset_index(train, n, content, groups) for n in (count, count + 20))
+    assert set(few.tolist()) <= set(more.tolist()) <= set(train.tolist()) and len(few) == min(count, len(train))
+    cut = [q for q in set(groups[few].tolist()) if (groups[few] == q).sum() < (groups[train] == q).sum()]
+    assert len(cut) <= 1
+
+
+def test_candidates_keep_their_question_in_parts_and_on_disk(tmp_path):
+    split = Split("train", ["a b", "a", "a b", "c"], ["c", "b", "d", "a"], np.array([0, 1, 1, 0]))
+    assert encode(split, tokenizer_of(), "joint", 8).groups is None
+    data = encode(split, tokenizer_of(), "joint", 8, ranking=True)
+    assert data.groups[0] == data.groups[2] and len(set(data.groups.tolist())) == 3
+    stored.write(tmp_path, [data])
+    (read,) = stored.read(tmp_path)
+    index = torch.tensor([2, 1])
+    for one in (data, read):
+        assert one.subset(index).batch(torch.tensor([0])).groups.tolist() == [int(data.groups[2])]
+    assert [batch.tolist() for batch in read.batches(1, 0, 0)] == [batch.tolist() for batch in data.batches(1, 0, 0)]
+    assert sorted(map(len, data.batches(1, 0, 0))) == [1, 1, 2]
 
 
 def test_hold_out_depends_on_the_data_and_is_limited():

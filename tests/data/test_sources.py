@@ -235,6 +235,13 @@ def test_hub_scores_and_classes(monkeypatch):
     assert set(asked) == {("nyu-mll/glue", "stsb")}
 
 
+def test_hub_has_one_data_set_for_both_forms_of_a_task(monkeypatch):
+    rows = {"question": ["A"], "sentence": ["B"], "label": [1]}
+    asked = hub_of(monkeypatch, {"train": rows, "validation": rows})
+    assert [sources.load(get_task(name), "hub").train.labels.tolist() for name in ("qnli", "qnli_ranking")] == [[1]] * 2
+    assert set(asked) == {("nyu-mll/glue", "qnli")}
+
+
 @pytest.mark.parametrize("name", ["cola", "sst2", "mrpc", "qqp", "qnli", "rte", "wnli"])
 def test_hub_columns(monkeypatch, name):
     columns = {

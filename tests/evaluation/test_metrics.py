@@ -58,6 +58,7 @@ def test_binned_scores_are_correlated_by_their_values():
 def test_predictions_of_classes_and_scores():
     assert predictions_of(get_task("rte"), np.array([[0.1, 0.2], [3.0, -1.0]])).tolist() == [1, 0]
     assert predictions_of(get_task("stsb"), np.array([[0.25], [4.5]], np.float32)).tolist() == [0.25, 4.5]
+    assert predictions_of(get_task("qnli_ranking"), np.array([[0.25], [-4.5], [3.0]])).tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("name", TASKS)

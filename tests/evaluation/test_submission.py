@@ -43,6 +43,7 @@ def test_the_names_are_those_the_server_expects() -> None:
     [
         ("cola", [1, 0, 1], ["1", "0", "1"]),
         ("rte", [1, 0, 1], ["not_entailment", "entailment", "not_entailment"]),
+        ("qnli_ranking", [1, 0, 1], ["not_entailment", "entailment", "not_entailment"]),
         ("mnli", [2, 0, 1], ["contradiction", "entailment", "neutral"]),
         ("wnli", [0, 1, 1], ["0", "1", "1"]),
         ("stsb", [5.2, -0.7, 3.14159], ["5.000", "0.000", "3.142"]),

@@ -15,6 +15,7 @@ from harness.registry import OBJECTIVES
 CLASSES = Task("classes", "Classes", "accuracy", ("accuracy",), labels=("a", "b", "c"))
 SCORES = Task("scores", "Scores", "pearson", ("pearson",))
 PAIRS = Task("pairs", "Pairs", "accuracy", ("accuracy",), labels=("a", "b", "c"), pair=True)
+RANKED = Task("ranked", "Ranked", "accuracy", ("accuracy",), labels=("a", "b"), ranking=True)
 
 STUDENT = ModelInfo(
     "student", layers=2, width=8, heads=2, vocabulary=11, labels=3, emits=frozenset(Signal), tokenizer="words"
@@ -41,6 +42,12 @@ def make_batch(labels: Tensor | None = None, lengths: tuple[int, ...] = LENGTHS)
     encoding = {"input_ids": mask * 3, "attention_mask": mask}
     labels = torch.arange(len(lengths)) % 3 if labels is None else labels
     return Batch(torch.arange(len(lengths)), labels, (encoding,))
+
+
+def make_ranked_batch() -> Batch:
+    """Candidates of three questions: two right and a wrong one, one of each, and a wrong one alone."""
+    batch = make_batch(torch.arange(len(LENGTHS)) % 2)
+    return replace(batch, groups=torch.tensor([4, 4, 4, 1, 1, 7]))
 
 
 def make_pair_batch() -> Batch:

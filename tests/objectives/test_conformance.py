@@ -20,6 +20,7 @@ from tests.objectives.builders import (
     CLASSES,
     LAYERS,
     PAIRS,
+    RANKED,
     SCORES,
     STUDENT,
     TEACHER,
@@ -28,6 +29,7 @@ from tests.objectives.builders import (
     make_masked_batch,
     make_outputs,
     make_pair_batch,
+    make_ranked_batch,
     padded,
     padded_batch,
     tensors,
@@ -51,6 +53,8 @@ class Case:
             return make_masked_batch()
         if self.task.pair:
             return make_pair_batch()
+        if self.task.ranking:
+            return make_ranked_batch()
         return make_batch() if self.task.classification else make_batch(torch.tensor([0.0, 5.0, 2.5, 3.2, 4.0, 1.0]))
 
     def refusal(self) -> str:
@@ -83,7 +87,7 @@ PAIRINGS = [
     Case(name, replace(teacher, labels=task.outputs), task)
     for name in OBJECTIVES.names()
     for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
-    for task in (CLASSES, SCORES, CORPUS)
+    for task in (CLASSES, SCORES, RANKED, CORPUS)
 ]
 # Of pairs read apart a model has a vector for each sentence, and otherwise only logits.
 APART = replace(TEACHER, pair_encoding="compare")

@@ -121,3 +121,60 @@ def test_logits_of_different_widths_are_refused(name: str) -> None:
     reason = refuse(STUDENT, replace(TEACHER, labels=2), CLASSES)
     assert "student has 3" in reason and "teacher has 2" in reason
     assert refuse(replace(STUDENT, labels=1), replace(TEACHER, labels=1), SCORES) == ""
+
+
+# ---------------------------------------------------------------- candidates that are ranked
+
+# question 7 has one right candidate and two wrong ones, 3 two right and one wrong; the others have no rivals
+QUESTIONS = torch.tensor([7, 3, 7, 7, 3, 5, 5, 9, 2, 3])
+ANSWERS = torch.tensor([1, 0, 0, 1, 1, 1, 1, 0, 1, 0])  # 0 is right
+S = [0.5, -1.0, 2.0, 1.5, 0.25, -0.5, 0.75, -2.0, 1.25, 3.0]
+T = [2.0, 0.0, 1.0, -1.0, 3.0, 0.5, -0.25, 1.75, -1.5, 0.1]
+# each choice: its candidates, the right one first; None is a score of 0
+CHOICES = [(2, 0, 3), (1, 4), (9, 4), (None, 5), (None, 6), (7, None), (None, 8)]
+
+
+def ranked(name: str, scores: Tensor, teacher: Tensor, **settings: Any) -> Tensor:
+    batch = replace(make_batch(ANSWERS, lengths=(1,) * len(S)), groups=QUESTIONS)
+    return make(name, **settings)(Outputs(logits=scores.unsqueeze(1)), Outputs(logits=teacher.unsqueeze(1)), batch)
+
+
+def chosen(scores: list[float], choice: tuple[int | None, ...], temperature: float = 1.0) -> list[float]:
+    return softmax([0.0 if i is None else scores[i] / temperature for i in choice])
+
+
+Q_S, Q_T = torch.tensor(S, dtype=torch.float64), torch.tensor(T, dtype=torch.float64)
+
+
+def test_ranking_is_the_likelihood_of_the_right_candidate_among_those_of_its_question() -> None:
+    expected = -sum(math.log(chosen(S, choice)[0]) for choice in CHOICES) / len(CHOICES)
+    assert ranked("labels_only", Q_S, Q_T).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_vanilla_kd_of_candidates_is_its_formula_over_each_choice(temperature: float, weight: float) -> None:
+    total = 0.0
+    for choice in CHOICES:
+        p_t, p_s = chosen(T, choice, temperature), chosen(S, choice, temperature)
+        soft = -sum(p * math.log(q) for p, q in zip(p_t, p_s, strict=True))
+        total += weight * temperature**2 * soft - (1 - weight) * math.log(chosen(S, choice)[0])
+    found = ranked("vanilla_kd", Q_S, Q_T, temperature=temperature, soft_weight=weight)
+    assert found.item() == pytest.approx(total / len(CHOICES), rel=1e-12)
+
+
+def test_logit_mse_of_candidates_is_that_of_their_scores() -> None:
+    expected = sum((s - t) ** 2 for s, t in zip(S, T, strict=True)) / len(S)
+    assert ranked("logit_mse", Q_S, Q_T).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["labels_only", "vanilla_kd"])
+def test_only_rivals_of_one_question_are_compared(name: str) -> None:
+    """A shift of all scores of a question with rivals changes nothing; that of a candidate alone does."""
+    whole = ranked(name, Q_S.float(), Q_T.float())
+    for question, moves in ((7, False), (3, False), (5, True), (9, True)):
+        shifted = (Q_S + 2.0 * torch.eq(QUESTIONS, question)).float().requires_grad_()
+        loss_of = ranked(name, shifted, Q_T.float())
+        assert (abs(loss_of.item() - whole.item()) > 1e-3) == moves, question
+        loss_of.backward()
+        assert shifted.grad is not None and shifted.grad.isfinite().all() and (shifted.grad != 0).all()
