@@ -229,7 +229,7 @@ def test_fewer_examples_are_among_more(count, more):
 
 
 def test_every_tensor_of_an_encoded_split_has_a_row_an_example():
-    data = encode(PAIRS, tokenizer_of(), "diffcat", 16)
-    assert {field.name for field in fields(data)} == {"ids", "labels", "keys", "sequences", "sizes"}
+    data = encode(PAIRS, tokenizer_of(), "diffcat", 16, ranking=True)
+    assert {field.name for field in fields(data)} == {"ids", "labels", "keys", "sequences", "sizes", "groups"}
     rows = [data.ids, data.labels, data.keys, *data.sizes, *(t for s in data.sequences for t in s.values())]
     assert {len(row) for row in rows} == {3}

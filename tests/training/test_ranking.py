@@ -1,4 +1,4 @@
-"""QNLI as relevance ranking: what is trained on, a teacher and students of it from end to end, what is refused."""
+"""QNLI as relevance ranking: what is trained on, a teacher and its student from end to end, what is refused."""
 
 from __future__ import annotations
 
@@ -71,20 +71,18 @@ def test_a_question_is_trained_on_or_held_out_with_all_its_sentences(
     assert sum(len(batch.ids) for batch in batches) == len(found.train)
 
 
-def test_teacher_and_students_rank_from_end_to_end(data: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
+def test_teacher_and_student_rank_from_end_to_end(data: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     study, out = ("--study", "multi_task"), tmp_path / "out"
     process = call(
-        "run", *study, "--tasks", "sst2", "qnli_ranking", "--objectives", "teacher", "single_lstm", "mkd_transformer",
-        "--seeds", "1", "--trials", "1", "--workers", "1", "--data", data, "--teacher", checkpoint, "--out", out,
-        "--set", "student.hidden_units=16", "student.head_units=16", "student.embedding_size=16",
-        "student.projection_units=16", "max_length=24", "epochs=12", "train_examples=0", "batch_size=8",
-        "learning_rate=3e-3", "multi_task.epochs=4", "multi_task.batch_size=8", "multi_task.train_examples=0",
-        "multi_task.learning_rate=3e-3", "teacher.epochs=8", "teacher.batch_size=8", "teacher.learning_rate=1e-3",
+        "run", *study, "--tasks", "sst2", TASK.name, "--objectives", "mkd_transformer", "--seeds", "1", "--workers", "1",
+        "--data", data, "--teacher", checkpoint, "--out", out, "--set", "student.head_units=16", "max_length=24",
+        "epochs=2", "batch_size=8", "teacher.epochs=5", "teacher.batch_size=8", "teacher.learning_rate=1e-3",
+        "multi_task.epochs=3", "multi_task.batch_size=8",
     )  # fmt: skip
     assert process.returncode == 0, process.stdout + process.stderr
     table = json.loads((out / "multi_task" / "quick" / "table.json").read_text())
     shown = {entry["row"]: entry["value"] for entry in table["entries"] if entry["task"] == TASK.name}
-    assert len(shown) == 3 and min(shown.values()) > 90, shown
+    assert shown.keys() == {"teacher", "MKD-Transformer"} and min(shown.values()) > 90, shown
 
     process = call("submit", *study, "--out", out, "--row", "mkd_transformer", "--tasks", TASK.name, "--to", tmp_path)
     assert process.returncode == 0 and process.stdout == f"{tmp_path / 'QNLI.tsv'}\n", process.stderr
