@@ -125,6 +125,10 @@ class TestAnswers:
         teacher = self.teacher(tmp_path, {"rte": 2}, ("not_entailment", "entailment"))
         assert teacher.answers(RTE) and not teacher.answers(get_task("qnli"))
 
+    def test_never_where_candidates_are_ranked(self, tmp_path: Path) -> None:
+        teacher = self.teacher(tmp_path, {"qnli_ranking": 1}, ("not_entailment", "entailment"), data="QNLI-bin")
+        assert not teacher.answers(get_task("qnli_ranking"))
+
     def test_the_recorded_folder(self, tmp_path: Path) -> None:
         teacher = self.teacher(tmp_path, {"sentence_classification_head": 2}, ("1", "0"), data="glue/CoLA-bin/")
         assert teacher.answers(COLA) and not teacher.answers(get_task("sst2"))

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, MPNetConfig
 
 from harness.contracts import Signal, Want
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
@@ -71,6 +72,14 @@ class TestFamilies:
     def test_regression(self, family: str, tmp_path: Path) -> None:
         model = HuggingFaceTeacher(str(checkpoint(tmp_path, family, CLASSIFIER, num_labels=3))).model(SCORE, None)
         assert emit(model, batch(family), Want(logits=True)).logits.shape == (3, 1)
+
+    def test_one_score_for_candidates_that_are_ranked(self, family: str, tmp_path: Path) -> None:
+        task = get_task("qnli_ranking")
+        model = HuggingFaceTeacher(str(checkpoint(tmp_path, family, CLASSIFIER, num_labels=2))).model(task, None)
+        model.save_pretrained(tmp_path / "tuned")
+        again = HuggingFaceTeacher(str(tmp_path)).model(task, tmp_path / "tuned")
+        found = [emit(m.eval(), batch(family), Want(logits=True)).logits for m in (model, again)]
+        assert found[0].shape[-1] == 1 and torch.equal(*found)
 
     def test_masked_language_model(self, family: str, tmp_path: Path) -> None:
         folder = checkpoint(tmp_path, family)
