@@ -74,10 +74,10 @@ def test_a_question_is_trained_on_or_held_out_with_all_its_sentences(
 def test_teacher_and_student_rank_from_end_to_end(data: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
     study, out = ("--study", "multi_task"), tmp_path / "out"
     process = call(
-        "run", *study, "--tasks", "sst2", TASK.name, "--objectives", "mkd_transformer", "--seeds", "1", "--workers", "1",
-        "--data", data, "--teacher", checkpoint, "--out", out, "--set", "student.head_units=16", "max_length=24",
-        "epochs=2", "batch_size=8", "teacher.epochs=5", "teacher.batch_size=8", "teacher.learning_rate=1e-3",
-        "multi_task.epochs=3", "multi_task.batch_size=8",
+        "run", *study, "--tasks", "sst2", TASK.name, "--objectives", "mkd_transformer", "--seeds", "1",
+        "--workers", "1", "--data", data, "--teacher", checkpoint, "--out", out, "--set", "student.head_units=16",
+        "max_length=24", "epochs=2", "batch_size=8", "teacher.epochs=5", "teacher.batch_size=8",
+        "teacher.learning_rate=1e-3", "multi_task.epochs=3", "multi_task.batch_size=8",
     )  # fmt: skip
     assert process.returncode == 0, process.stdout + process.stderr
     table = json.loads((out / "multi_task" / "quick" / "table.json").read_text())
