@@ -2,7 +2,7 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SOURCE, profiles
+from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SOURCE, WORDS_ARE_OURS, profiles
 
 
 def _row(name: str, objective: str, label: str, published: str, augmentation: str = "") -> Row:
@@ -34,7 +34,11 @@ study(
             files=("liu2020_table3_3_augmentation_ablation.csv",),
             source=f"{SOURCE}, Table 3.3",
             row_column="row",
-            notes=(EPOCHS_ARE_OURS, "The published scores beside ours are of dev; those of test stand apart."),
+            notes=(
+                EPOCHS_ARE_OURS,
+                WORDS_ARE_OURS,
+                "The published scores beside ours are of dev; those of test stand apart.",
+            ),
         ),
         profiles=profiles(paper=("sst2", "qqp")),
     )

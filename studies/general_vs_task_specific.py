@@ -2,7 +2,7 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import NOTES, profiles
+from studies.matrix_settings import GENERAL, NOTES, profiles
 
 STUDENT = "bidirectional_hybrid"
 HEAD = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
@@ -50,7 +50,7 @@ study(
             files=("galke2022_table03_general_vs_task_specific.csv",),
             source="Galke et al., Matrix Embeddings, Table III",
             row_column="row",
-            notes=NOTES,
+            notes=(*NOTES, *GENERAL),
         ),
         profiles=profiles(small=("cola", "mrpc", "rte", "sst2", "stsb_classes")),
     )

@@ -41,6 +41,10 @@ RANKED = (
     "in version 2, on which the text is evaluated, have no other: ours are then weighed against 0, and any sentence is "
     "called right by a score above 0, whatever the others' are. What the work does there is not told."
 )
+WORDS_ARE_OURS = (
+    "The BiLSTM reads the 50,000 commonest words of its training texts, lower-cased, beside vectors of cased words; of "
+    "its vocabulary the text says nothing."
+)
 TEACHER_IS_OURS = "The published teacher starts from the released MT-DNN, ours from the teacher's own weights."
 
 ADAM = {"schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}

@@ -2,7 +2,7 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import NOTES, profiles
+from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
 
 HEADS = {"linear": "Linear probe", "mlp": "MLP", "cnn": "CNN", "bilstm": "BiLSTM"}
 ENCODINGS = {"joint": "joint", "diffcat": "DiffCat"}
@@ -36,6 +36,8 @@ study(
             axes={"embedding": "student", "init": "init"},
             notes=(
                 *NOTES,
+                *GENERAL,
+                RELU,
                 "Pretrained unidirectional embeddings are those of Mai et al., which cover about half of the "
                 "vocabulary; ours are generally distilled, or a file's with --inits vectors:FILE.",
                 "The paper's own teacher stands under Published only; ours is above the rows.",

@@ -2,7 +2,7 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import NOTES, profiles
+from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
 
 MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
 CNN = {"student.head": "cnn", "student.pair_encoding": "joint"}
@@ -102,7 +102,8 @@ study(
                 "augmented",
                 "Data augmentation",
                 {"augmentation": "masked_language_model"},
-                "training texts augmented as in TinyBERT, on the best configuration of each task (Table VII)",
+                "training texts augmented as in TinyBERT, on the best configuration of each task (Table VII); words of "
+                "several pieces only where augmentation_vectors names a file of word vectors",
             ),
         ),
         students=("cbow", "cmow", "hybrid", "bidirectional_hybrid"),
@@ -112,6 +113,11 @@ study(
             row_column="row",
             notes=(
                 *NOTES,
+                *GENERAL,
+                RELU,
+                "Augmentation as in TinyBERT replaces a word of several pieces by its neighbours among word vectors; "
+                "without --set augmentation_vectors=FILE such words stay. Copies (5) are ours; TinyBERT makes 10 to 30 "
+                "by task, and never replaces stop words, as ours may.",
                 "The rows from the literature mix measures and splits (QQP 70.5 and 71.3 look like F1 on test) and are "
                 "not comparable with the paper's own rows.",
                 "ELMo is no model of transformers; CBOW, CBOW-FFN and BiLSTM of [15], Hybrid of [19] and Word2rate "

@@ -6,7 +6,7 @@ learning rate are searched in each cell.
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import NOTES, profiles
+from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
 
 study(
     Study(
@@ -33,7 +33,12 @@ study(
                     "chosen here are in table.json, and harness show CELL tells them.",
                 ),
             ),
-            notes=(*NOTES, "The text names six learning rates and lists five; Table VI has the sixth, 5e-6."),
+            notes=(
+                *NOTES,
+                *GENERAL,
+                RELU,
+                "The text names six learning rates and lists five; Table VI has the sixth, 5e-6.",
+            ),
         ),
         profiles=profiles(
             inits=("random", "pretrained"),

@@ -30,6 +30,7 @@ LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; 
 HEAD = 1000  # lines that decide how a file separates its documents
 BLOCK = 1_000_000  # characters tokenised at once
 PART = 100_000  # characters of a document tokenised as one text, lest a long one cost a gigabyte
+AT_ONCE = 10_000  # pieces written at once
 SHORTEST = 3  # tokens of a piece that are not special; there is nothing to predict from fewer
 FORMAT = 1
 NAMED = ("embedded", "pydoc", "hub:wikipedia", "hub:bookcorpus")
@@ -222,12 +223,23 @@ class Corpus:
         return self._tokens[self._offsets[i] : self._offsets[i + 1]]
 
 
-def tokenised(source: str, content: str, tokenizer: PreTrainedTokenizerBase, max_length: int, folder: Path) -> Corpus:
+def tokenised(
+    source: str,
+    content: str,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    folder: Path,
+    packed: bool = False,
+) -> Corpus:
     """The store of a corpus, whose content is given, built below `folder` unless it is there already.
 
     Every document is cut into pieces of at most max_length tokens, a long one also every 100,000 characters. The first
     token of a piece is [CLS] and the last [SEP], or what the tokenizer has for them; pieces of fewer than three
     ordinary tokens are left out. Many processes may ask at once: one builds, the others wait.
+
+    packed: documents, which may be single sentences, are whole parts of pieces, as many in each as fit, in their order
+    and with nothing between them (the full sentences of Liu et al., 2019, section 4.2, whose separator between texts
+    needs to know where one ends). One that is longer than a piece is cut as ever, and its last part packed.
 
     Raises UserError as `documents` does, if the tokenizer has no such tokens or knows less than half of the text, or
     if the store cannot be written.
@@ -236,31 +248,53 @@ def tokenised(source: str, content: str, tokenizer: PreTrainedTokenizerBase, max
         raise UserError(f"the tokenizer of {tokenizer.name_or_path or 'the model'} has no [CLS] and [SEP] tokens")
     if max_length < SHORTEST + 2:
         raise UserError(f"max_length must be at least {SHORTEST + 2} for a corpus, not {max_length}")
-    store = folder / digest([FORMAT, content, tokenizer_fingerprint(tokenizer), max_length])[:16]
-    build_once(store, lambda: write_pieces(store, content, tokenizer, _pieces(source, tokenizer, max_length)))
+    key = [FORMAT, content, tokenizer_fingerprint(tokenizer), max_length, *(["packed"] if packed else [])]
+    store = folder / digest(key)[:16]
+    build_once(store, lambda: write_pieces(store, content, tokenizer, _pieces(source, tokenizer, max_length, packed)))
     return Corpus(store)
 
 
-def _pieces(source: str, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Iterator[list[np.ndarray]]:
+def _pieces(
+    source: str, tokenizer: PreTrainedTokenizerBase, max_length: int, packed: bool
+) -> Iterator[list[np.ndarray]]:
     """The token ids of every piece, (L,) each, some at a time."""
     ordinary = np.ones(len(tokenizer), bool)
     ordinary[tokenizer.all_special_ids] = False
-    words = unknown = 0
+    first, last = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
+    parts = _cut(source, tokenizer, max_length - 2)
+    found = _packed(parts, max_length - 2) if packed else parts
+    whole = (np.concatenate([first, part, last]) for part in found if ordinary[part].sum() >= SHORTEST)
     empty = True
+    while pieces := list(islice(whole, AT_ONCE)):
+        empty = False
+        yield pieces
+    if empty:
+        raise UserError(f"corpus {source} is empty: no document in it has {SHORTEST} tokens")
+
+
+def _cut(source: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> Iterator[np.ndarray]:
+    """The token ids of all documents, none special, in parts of at most `longest`."""
+    words = unknown = 0
     for block in _blocks(documents(source)):
-        pieces = []
         for ids in map(np.array, tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]):
             words += len(ids)
             unknown += int((ids == tokenizer.unk_token_id).sum())
-            for start in range(0, len(ids), max_length - 2):
-                piece = ids[start : start + max_length - 2]
-                if ordinary[piece].sum() >= SHORTEST:
-                    pieces.append(np.concatenate([[tokenizer.cls_token_id], piece, [tokenizer.sep_token_id]]))
-        empty = empty and not pieces
-        yield pieces
+            yield from (ids[start : start + longest] for start in range(0, len(ids), longest))
     refuse_unknown(source, tokenizer, words, unknown)
-    if empty:
-        raise UserError(f"corpus {source} is empty: no document in it has {SHORTEST} tokens")
+
+
+def _packed(parts: Iterable[np.ndarray], longest: int) -> Iterator[np.ndarray]:
+    """Parts that follow each other, joined as long as they fit into `longest` tokens."""
+    together: list[np.ndarray] = []
+    size = 0
+    for part in parts:
+        if together and size + len(part) > longest:
+            yield np.concatenate(together)
+            together, size = [], 0
+        together.append(part)
+        size += len(part)
+    if together:
+        yield np.concatenate(together)
 
 
 def _blocks(found: Iterable[str]) -> Iterator[list[str]]:

@@ -14,13 +14,13 @@ from harness.files import digest
 from harness.ledger import identity
 from harness.modeling import combine
 from harness.search import settings as merging
-from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices, own_name
+from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices
 from harness.search.contents import shape
 from harness.search.jointly import Jointly
-from harness.search.making import Making
+from harness.search.making import Making, own_name
 from harness.search.request import Asked
 from harness.training.code_versions import identified
-from harness.training.settings import PREDICTION
+from harness.training.settings import ADAM, MASKED, PREDICTION
 from harness.training.untuned import refusal as untuned_refusal
 
 Specification = dict[str, Any]
@@ -177,6 +177,7 @@ class Cells:
             start = begun.by_content
         names = {f"{student.name}.{n}" for n in set(student.hyperparameters) - student.head_settings}
         own = {name: choice.settings[name] for name in sorted(names | _declared(objective))}
+        own |= self.making.general_own(student, elsewhere)
         return self.making.general(student, start, objective, own, elsewhere), ""
 
     def _teachers_of(self, task: Task, metric: str, settings: Mapping[str, Any]) -> list[str]:
@@ -386,6 +387,10 @@ class Cells:
         idle = set(idle)
         if choice.settings.get("augmentation") == "none":
             idle |= {"augmentation_copies", "augmentation_probability"}
+        if choice.settings.get("augmentation") != MASKED:
+            idle |= {"augmentation_vectors"}
+        if choice.settings.get("optimiser") == "adadelta":
+            idle |= ADAM
         if choice.student:
             idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
         if task and not task.pair:

@@ -12,7 +12,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling import combine
 from harness.search import settings as merging
-from harness.search.making import SHARED
+from harness.search.making import SHARED, own_name
 from harness.search.request import Asked
 from harness.training.settings import (
     NEVER_UNTUNED,
@@ -50,11 +50,6 @@ def declared_by(student: Any, objective: str, procedure: str, general: str) -> d
     if procedure == "two_stage" and combine.stage(terms) == "intermediate":
         declared |= combine.declared(combine.parse(PREDICTION))
     return declared | combine.declared(combine.parse(general))
-
-
-def own_name(student: Any, key: str) -> str:
-    """A setting of "student.NAME" as the student's own; any other as it is."""
-    return f"{student.name}.{key.removeprefix('student.')}" if student and key.startswith("student.") else key
 
 
 @dataclass

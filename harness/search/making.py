@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.contracts import Profile, Task
+from harness.contracts import Hyperparameter, Profile, Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.ledger import identity
 from harness.search import settings as merging
 from harness.search.contents import Contents
 from harness.training.code_versions import identified
-from harness.training.settings import GENERAL_TRAINING, JOINT_TRAINING, ON_MASKED_TEXT, TRAINING, refused_rate
+from harness.training.settings import (
+    ADAM,
+    GENERAL_TRAINING,
+    JOINT_TRAINING,
+    MASKED,
+    ON_MASKED_TEXT,
+    TRAINING,
+    refused_rate,
+)
 
 Specification = dict[str, Any]
 SHARED = (
@@ -29,7 +37,7 @@ OF_STUDENT = (
     "batch_size",
     "learning_rate",
     "steps",
-    "adam_beta2",
+    *ADAM,
     "transferred_layers",
     "stored_top_k",
 )
@@ -139,10 +147,13 @@ class Making:
         return settings | {key: merging.check(key, value, TRAINING) for key, value in given.items()}
 
     def augmented(self, specification: Specification) -> list[str]:
-        """Write into the specification what its augmentation is by content; the runs that it waits for."""
-        from harness.training.augmented import MASKED, check  # loads torch, which early refusals must not wait for
+        """Write into the specification what its augmentation is, vectors and all, by content; the runs it waits for."""
+        from harness.training.augmented import check  # loads torch, which early refusals must not wait for
 
         settings = specification["settings"]
+        vectors = settings.pop("augmentation_vectors")
+        if settings["augmentation"] == MASKED and vectors != "none":
+            settings["augmentation"] = f"{MASKED}:{vectors}"
         check(settings["augmentation"])
         if ":" in settings["augmentation"]:
             settings["augmentation"] = self.contents.by_content(settings["augmentation"])
@@ -216,15 +227,26 @@ class Making:
         prefix = "general."
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
         for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
-            settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in given.items()}
+            plain = {key: value for key, value in given.items() if "." not in key}  # the rest: `general_own`
+            settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in plain.items()}
         nothing = set(idle) | ({"epochs"} if settings["steps"] else set())
-        nothing |= {"adam_beta2"} if settings["optimiser"] == "adadelta" else set()
+        nothing |= ADAM if settings["optimiser"] == "adadelta" else set()
         nothing |= {"micro_batch"} if settings["micro_batch"] >= settings["batch_size"] else set()
         settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
         nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
         kept = {name: value for name, value in settings.items() if name not in without}
         self.used |= {f"{prefix}{name}" for name in kept.keys() - nothing} & set(self.overrides)
         return kept
+
+    def general_own(self, student: Any, elsewhere: Mapping[str, Any]) -> dict[str, Any]:
+        """The student's own settings that are others in its distillation: those of "general.student.NAME"."""
+        prefix, known = "general.", apart(student)
+        found: dict[str, Any] = {}
+        for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
+            own = {own_name(student, key): value for key, value in given.items()}
+            found |= {key: merging.check(key, value, known) for key, value in own.items() if key in known}
+        self.used |= {f"{prefix}{key}" for key in _of_prefix(self.overrides, prefix) if own_name(student, key) in known}
+        return found
 
     def who(self) -> tuple[dict[str, Any], list[str]]:
         """The teacher's base weights, as specifications name them, and the run that pre-trains them if there is one."""
@@ -251,6 +273,23 @@ class Making:
         run = identity(specification, self.defaults)
         self.first[run] = {"specification": specification, "after": after}
         return run
+
+
+def own_name(student: Any, key: str) -> str:
+    """A setting of "student.NAME" as the student's own; any other as it is."""
+    return f"{student.name}.{key.removeprefix('student.')}" if student and key.startswith("student.") else key
+
+
+def apart(student: Any) -> dict[str, Hyperparameter]:
+    """Those of a student's settings that may be others in its distillation on a corpus than after it.
+
+    Rates of dropout: any other decides which weights there are, or what they mean.
+    """
+    return {
+        f"{student.name}.{name}": h
+        for name, h in student.hyperparameters.items()
+        if name.endswith("dropout") and name not in student.head_settings
+    }
 
 
 def _of_prefix(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from harness import registry
 from harness.contracts import Hyperparameter, Row, Task, Want
 from harness.errors import UserError
 from harness.search import settings as merging
-from harness.search.making import Making
+from harness.search.making import Making, apart, own_name
 from harness.search.progress import PLAN_FORMAT, distinct
 from harness.search.request import Asked, Request
 from harness.training.code_versions import ROOT, plugins
@@ -131,7 +131,7 @@ def _origins(specifications: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Hyperparameter]:
     """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
-    from harness.search.choices import declared_by, own_name
+    from harness.search.choices import declared_by
 
     known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
@@ -140,6 +140,8 @@ def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) 
     own = own | (UNTUNED if asked.study.procedure == "untuned" else {})
     for student in students:
         known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}
+        for name, h in apart(student).items():
+            known |= {f"general.{name}": h, f"general.student.{name.partition('.')[2]}": h}
         for row in rows:
             if not (row.checkpoint or row.improves):
                 procedure = row.procedure or asked.study.procedure

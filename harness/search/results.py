@@ -17,6 +17,7 @@ from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.proposals import is_grid, size
 from harness.training.code_versions import changed, engine
+from harness.training.settings import ON_MASKED_TEXT
 
 Plan = Mapping[str, Any]
 NAMES = {
@@ -290,9 +291,10 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
 
 def _idle(settings: Mapping[str, Any]) -> set[str]:
     """The settings of a general distillation that say nothing beside the others."""
-    nothing = {"micro_batch": 0, "transferred_layers": "mapped", "epochs" if settings.get("steps") else "steps": 0}
+    nothing = {"micro_batch": 0, "pack": False, "transferred_layers": "mapped"}
+    nothing["epochs" if settings.get("steps") else "steps"] = 0
     idle = {name for name, value in nothing.items() if name == "epochs" or settings.get(name, value) == value}
-    return idle if settings.get("text", "masked") == "masked" else idle | {"mask_probability", "stored_top_k"}
+    return idle if settings.get("text", "masked") == "masked" else idle | ON_MASKED_TEXT
 
 
 def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:

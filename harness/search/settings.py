@@ -31,8 +31,8 @@ def check_plain(overrides: Mapping[str, str]) -> None:
     Settings of a plugin ("objective.setting", "student.setting") are checked when it is known.
     """
     for key, value in overrides.items():
-        kind, _, _ = key.partition(".")
-        if kind in ("teacher", "general"):
+        kind, _, name = key.partition(".")
+        if kind == "teacher" or (kind == "general" and "." not in name):
             declared = TEACHER_TRAINING if kind == "teacher" else GENERAL_TRAINING
             check(key, value, {f"{kind}.{name}": hyperparameter for name, hyperparameter in declared.items()})
         elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):

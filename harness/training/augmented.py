@@ -16,8 +16,8 @@ from harness.files import digest, read_sealed, write_sealed
 from harness.modeling.bases import Teacher
 from harness.training import machine
 from harness.training.place import Place
+from harness.training.settings import MASKED, VECTORS
 
-MASKED, VECTORS = "masked_language_model", "word_vectors"
 MASKING, WITH_TAGS = "masking", "masking+pos"
 
 

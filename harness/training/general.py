@@ -131,7 +131,8 @@ def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
     settings, content = specification["settings"], specification["corpus"]
     _check_content(specification, place)
     tokenizer = teacher_tokenizer(place)
-    corpus = corpora.tokenised(place.corpus, content, tokenizer, settings["max_length"], place.cache / "corpora")
+    length, packed = settings["max_length"], settings.get("pack", False)  # older settings do not say
+    corpus = corpora.tokenised(place.corpus, content, tokenizer, length, place.cache / "corpora", packed)
     text = MaskedText(corpus, tokenizer, settings["mask_probability"])
     index, held_out = _indices(len(text), specification, place)
     return Part(text, index), Part(text, held_out)

@@ -19,7 +19,7 @@ class Optimisation:
     The setting `optimiser` is adamw or adadelta. Under AdamW, embeddings made with `sparse=True` get lazy Adam
     (SparseAdam): only the rows that a batch looked up change. AdaDelta has no such form, so their gradients are made
     dense, which costs time, though rows not looked up do not change either. Neither these embeddings nor vectors
-    (biases, norms) decay; AdaDelta's weight_decay is added to the gradient.
+    (biases, norms) decay; AdaDelta's weight_decay is added to the gradient. A gradient_clip of 0 clips nothing.
     """
 
     def __init__(self, model: nn.Module, objective: nn.Module, settings: Mapping[str, Any], steps: int):
@@ -36,14 +36,15 @@ class Optimisation:
             {"params": decayed, "weight_decay": settings["weight_decay"]},
             {"params": others + self.rows if self.adadelta else others, "weight_decay": 0.0},
         ]
-        betas = (0.9, settings.get("adam_beta2", 0.999))
+        beta2, epsilon = settings.get("adam_beta2", 0.999), settings.get("adam_epsilon", 1e-8)  # nor of these
+        adam: dict[str, Any] = {"betas": (0.9, beta2), "eps": epsilon}
         self.optimisers: list[torch.optim.Optimizer] = []
         if self.adadelta:
             self.optimisers.append(torch.optim.Adadelta(groups, lr=settings["learning_rate"], rho=0.95, eps=1e-6))
         elif decayed or others:
-            self.optimisers.append(torch.optim.AdamW(groups, lr=settings["learning_rate"], betas=betas, fused=True))
+            self.optimisers.append(torch.optim.AdamW(groups, lr=settings["learning_rate"], **adam, fused=True))
         if self.rows and not self.adadelta:
-            self.optimisers.append(torch.optim.SparseAdam(self.rows, lr=settings["learning_rate"], betas=betas))
+            self.optimisers.append(torch.optim.SparseAdam(self.rows, lr=settings["learning_rate"], **adam))
         warmup = int(settings["warmup_ratio"] * steps)
         self.schedulers = [get_scheduler(settings["schedule"], o, warmup, steps) for o in self.optimisers]
         self.clip = settings["gradient_clip"]
@@ -64,9 +65,9 @@ class Optimisation:
         for table in self.rows if self.adadelta else ():
             if table.grad is not None:
                 table.grad = table.grad.to_dense()
-        if self.rows and not self.adadelta:
+        if self.clip and self.rows and not self.adadelta:
             self._clip_with_rows()
-        else:
+        elif self.clip:
             nn.utils.clip_grad_norm_(self.parameters, self.clip)
         for optimiser, scheduler in zip(self.optimisers, self.schedulers, strict=True):
             optimiser.step()

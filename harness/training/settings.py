@@ -17,10 +17,13 @@ TRAINING: dict[str, Hyperparameter] = {
     "schedule": Hyperparameter("linear", choices=("linear", "polynomial", "cosine", "constant")),
     "warmup_ratio": Hyperparameter(0.06, low=0.0, high=0.9),  # share of a stage's steps
     "weight_decay": Hyperparameter(0.01, low=0.0),  # on matrices only
-    "gradient_clip": Hyperparameter(1.0, low=1e-6),  # largest norm of the gradient
+    "adam_beta2": Hyperparameter(0.999, low=0.5, high=0.999999),  # of AdamW, as its second moments decay; beta1 is 0.9
+    "adam_epsilon": Hyperparameter(1e-8, low=1e-12, high=1.0, log=True),  # of AdamW
+    "gradient_clip": Hyperparameter(1.0, low=0.0),  # largest norm of the gradient; 0: any
     "max_length": Hyperparameter(128, low=4, high=65_536),  # tokens; longer inputs are cut
     "augmentation": Hyperparameter("none"),  # see harness.training.augmented; of training examples only
     "augmentation_copies": Hyperparameter(5, low=1),  # further texts made of each example
+    "augmentation_vectors": Hyperparameter("none"),  # FILE for words that a masked language model has in pieces
     "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
     "train_fraction": Hyperparameter(1.0, low=0.001, high=1.0),  # of the training data, for teacher and student alike
     "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher
@@ -31,6 +34,10 @@ TRAINING: dict[str, Hyperparameter] = {
     "threads": Hyperparameter(1, low=1, high=1024),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
 }
+
+ADAM = frozenset({"adam_beta2", "adam_epsilon"})  # without effect on AdaDelta
+
+MASKED, VECTORS = "masked_language_model", "word_vectors"  # augmentations that replace words
 
 POLYNOMIAL_END = 1e-7  # the learning rate that transformers' polynomial schedule ends at
 
@@ -59,11 +66,11 @@ MASKING: dict[str, Hyperparameter] = {
     "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9),
     "steps": Hyperparameter(0, low=0),  # updates; 0: as many as `epochs` make
     "micro_batch": Hyperparameter(0, low=0),  # pieces of a batch computed at once; 0: all. Means are over each
-    "adam_beta2": Hyperparameter(0.999, low=0.5, high=0.999999),  # of AdamW, as its second moments decay
+    "pack": Hyperparameter(False),  # the corpus's documents are sentences of running text, laid together in full pieces
     "transferred_layers": Hyperparameter("mapped", choices=("mapped", "last")),  # all of the layer map, or last to last
     "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
 }
-ON_MASKED_TEXT = frozenset({"mask_probability", "stored_top_k"})  # without effect on sentences
+ON_MASKED_TEXT = frozenset({"mask_probability", "pack", "stored_top_k"})  # without effect on sentences
 _NOT_GENERAL = ("train_", "patience", "protocol", "pruner", "cache_gib", "augmentation")
 GENERAL_TRAINING = MASKING | {
     name: declared for name, declared in TRAINING.items() if not name.startswith(_NOT_GENERAL)
