@@ -4,10 +4,11 @@ The paper's text has lost its numbers; temperature 1, equal weights and the clas
 implementation, the learning rates those of Table VI. Epochs, patience and the number of runs are known from neither:
 20 epochs, patience 5 and 3 seeds are ours. "Only soft loss" is a `vanilla_kd.soft_weight` of 1.
 
-General distillation has no warm-up, as appendix B says. What the text leaves out of it is as released: no weight decay,
-Adam's beta2 0.98 and epsilon 1e-6, a norm of 5, the rate 5e-4. Its batches are of 128, one of Table VI's sizes. Dropout
-acts in fine-tuning as in the distillation, as released (there 0.1 twice, Table VI says 0.2 of hidden units);
-`general.student.hidden_dropout` and `general.student.embedding_dropout` are those of the distillation alone.
+General distillation in the paper's size has no warm-up, as appendix B says. What the text leaves out of it is as
+released: no weight decay, Adam's beta2 0.98 and epsilon 1e-6, a norm of 5, the rate 5e-4. Its batches are of 128, one
+of Table VI's sizes. Dropout, that of Table VI, acts in fine-tuning as in the distillation: whether the paper's does,
+its text does not say. `general.student.hidden_dropout` and `general.student.embedding_dropout` set the distillation's
+apart.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ study(
             notes=(
                 "MRPC and CoLA are headed F1 and Matthews correlation in print; by their values they are accuracies, "
                 "and ours beside them are.",
-                "Attention losses are means over real tokens here; the released code counts padding as well, which "
-                "changes their weight beside another objective by up to the padding's share.",
+                "Attention losses are means over real tokens here; the released code counts padding as well, so that "
+                "beside another objective they weigh otherwise, by about the padded over the real length.",
                 "The released Hid-CLS and Hid-Seq compare the embedding outputs too and have no W_h, which the text "
                 "has; its contrast is halved and draws its negatives without replacement where it can. It transfers "
                 "layers 4, 8 and 12 whatever the student starts from, the text and ours those that it starts from, "

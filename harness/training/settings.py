@@ -23,7 +23,7 @@ TRAINING: dict[str, Hyperparameter] = {
     "max_length": Hyperparameter(128, low=4, high=65_536),  # tokens; longer inputs are cut
     "augmentation": Hyperparameter("none"),  # see harness.training.augmented; of training examples only
     "augmentation_copies": Hyperparameter(5, low=1),  # further texts made of each example
-    "augmentation_vectors": Hyperparameter("none"),  # FILE for words that a masked language model has in pieces
+    "augmentation_vectors": Hyperparameter("none"),  # FILE: neighbours of the words a masked language model splits
     "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
     "train_fraction": Hyperparameter(1.0, low=0.001, high=1.0),  # of the training data, for teacher and student alike
     "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher

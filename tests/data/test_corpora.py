@@ -230,6 +230,29 @@ def test_pieces_by_hand(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> N
     assert corpus.piece(0).dtype == np.uint16 and not corpus.piece(0).flags.writeable
 
 
+def test_sentences_are_packed_into_pieces_whole_and_in_order(
+    tmp_path: Path, tokenizer: PreTrainedTokenizerBase, monkeypatch: Any
+) -> None:
+    """Five tokens fit: what is longer is cut, and its end packed; two alone are too short a piece."""
+    monkeypatch.setattr(corpora, "BLOCK", 4)
+    source = write(tmp_path / "a.txt", "a b c\nd\ne f g h\na b\na b c d e f g\nh\n")
+    key = content(source)
+    packed = tokenised(source, key, tokenizer, 7, tmp_path / "store", packed=True)
+    assert pieces(packed) == [
+        [CLS, A, B, C, D, SEP],
+        [CLS, E, F, G, H, SEP],
+        [CLS, A, B, C, D, E, SEP],
+        [CLS, F, G, H, SEP],
+    ]
+    assert pieces(tokenised(source, key, tokenizer, 7, tmp_path / "store"))[:2] == [
+        [CLS, A, B, C, SEP],
+        [CLS, E, F, G, H, SEP],
+    ]
+    many = write(tmp_path / "many.txt", "a b c d\n" * 64)
+    full = tokenised(many, content(many), tokenizer, 34, tmp_path / "store", packed=True)
+    assert full.lengths.tolist() == [34] * 8
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 @given(st.lists(st.text("abcdefghij", min_size=3, max_size=30), min_size=1, max_size=20), st.integers(5, 12))
 def test_no_token_is_lost_but_in_too_short_ends(tmp_path: Path, texts: list[str], max_length: int) -> None:

@@ -140,7 +140,28 @@ def test_the_second_moment_is_that_of_adam(planned: Planned, plain: dict[str, st
     assert set(general(planned("general.adam_beta2=0.98")).values()).isdisjoint(plain.values())
     assert general(planned("general.adam_beta2=0.999")) == plain
     without_effect(planned, "general.adam_beta2=0.98", "general.optimiser=adadelta")
+    without_effect(planned, "general.adam_epsilon=1e-6", "general.optimiser=adadelta")
     assert set(general(planned("general.optimiser=adadelta")).values()).isdisjoint(plain.values())
+
+
+def test_adam_on_the_tasks_is_set_apart_from_that_on_the_corpus(planned: Planned, plain: dict[str, str]) -> None:
+    def cells(*settings: str) -> set[str]:
+        plan = planned(*settings)
+        assert general(plan) == plain
+        return {cell["id"] for cell in plan["cells"]}
+
+    before = cells()
+    assert cells("adam_beta2=0.999", "adam_epsilon=1e-8") == before
+    for changed in ("adam_beta2=0.98", "adam_epsilon=1e-6", "gradient_clip=0"):
+        assert cells(changed).isdisjoint(before), changed
+    without_effect(planned, "adam_epsilon=1e-6", "optimiser=adadelta")
+
+
+def test_packed_pieces_are_other_text(planned: Planned, plain: dict[str, str]) -> None:
+    packed = general(planned("general.pack=true"))
+    assert set(packed.values()).isdisjoint(plain.values())
+    assert general(planned("general.pack=false")) == plain
+    without_effect(planned, "general.pack=true", "general.text=sentences", objectives=["layers"])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +172,10 @@ def test_the_second_moment_is_that_of_adam(planned: Planned, plain: dict[str, st
         ("general.adam_beta2=1", "general.adam_beta2 must be between 0.5 and 0.999999, not 1.0"),
         ("general.transferred_layers=first", "general.transferred_layers is one of mapped, last, not 'first'"),
         ("steps=5", "unknown setting 'steps'"),
-        ("adam_beta2=0.98", "unknown setting 'adam_beta2'"),
+        ("adam_beta2=1", "adam_beta2 must be between 0.5 and 0.999999, not 1.0"),
+        ("general.adam_epsilon=0", "general.adam_epsilon must be between 1e-12 and 1.0, not 0.0"),
+        ("teacher.gradient_clip=-1", "teacher.gradient_clip must be at least 0.0, not -1.0"),
+        ("general.transformer.layers=3", "unknown setting 'general.transformer.layers'"),
     ],
 )
 def test_a_value_that_is_none(setting: str, said: str, planned: Planned) -> None:

@@ -247,7 +247,7 @@ def test_masked_words_are_looked_at_in_every_row(run: Any, tmp_path: Path) -> No
 
 def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_path: Path) -> None:
     words = ("--tasks", "sst2", "mrpc", "--objectives", "mkd_lstm", "--set", *SIZES, *SHORT)
-    joint = [f"multi_task.{setting}" for setting in ("epochs=1", "train_examples=32")]
+    joint = [f"multi_task.{setting}" for setting in ("epochs=1", "train_examples=32", "augmentation=masking")]
     run("multi_task", *words, *joint, "student.projection_units=4")
     (made,) = records(tmp_path / "out", "multi_task")
     assert set(made["by_task"]) == {"sst2", "mrpc"}

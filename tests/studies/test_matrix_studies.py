@@ -84,8 +84,10 @@ def test_students_narrow_the_rows_that_fix_theirs(call: Harness, glue: Path, che
 def test_augmented_examples_join_the_training_examples_alone(
     study: Any, checkpoint: Path, glue: Path, tmp_path: Path
 ) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("great 1 0\nlovely 1 0.1\n")
     words = ("--tasks", "sst2", "--objectives", "joint", "--set", *SIZES, *SHORT, "augmentation_copies=2")
-    study("pair_encoding", *words, "augmentation=masked_language_model")
+    study("pair_encoding", *words, "augmentation=masked_language_model", f"augmentation_vectors={vectors}")
     (run,) = [r for r in records(tmp_path / "out") if r["specification"]["kind"] == "student"]
     assert 32 < run["examples"] <= 96
     assert run["teacher_signals"] == {"logits": "stored"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from harness.contracts import IGNORED, Batch
+from harness.contracts import IGNORED, Batch, Want
 from harness.files import read_sealed
 from harness.training import masked_teacher
-from harness.training.masked_teacher import StoredTargets
+from harness.training.masked_teacher import MaskedTeacher, StoredTargets
+from harness.training.place import Place
 
 CPU = torch.device("cpu")
 
@@ -149,6 +151,20 @@ def test_it_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     pieces = np.array([4, 0, 2])
     assert torch.equal(first.logits(pieces), second.logits(pieces))
     assert read_sealed(tmp_path / "index.json")["k"] == 3
+
+
+def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though there be as many of them, and the same are trained on."""
+    folders: list[Path] = []
+    kept = SimpleNamespace(fill=lambda *given: 0.0, logits=lambda ids: torch.zeros(1, 4))
+    monkeypatch.setattr(masked_teacher, "StoredTargets", lambda folder, *given: folders.append(folder) or kept)
+    place = Place(tmp_path, tmp_path, tmp_path, "", "", {}, "embedded", "", (), {})
+    given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
+    for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
+        specification = {"teacher": {"content": "x"}, "corpus": "c", "settings": given | pack}
+        teacher = MaskedTeacher(specification, place, SimpleNamespace(index=torch.arange(3)), CPU)
+        teacher(Pieces([1], 4).batch(torch.tensor([0])), Want(mlm_logits=True))
+    assert folders[0] == folders[1] != folders[2]
 
 
 def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:

@@ -55,6 +55,26 @@ def test_an_adadelta_step_by_hand() -> None:
     assert weight == pytest.approx(1.994756, abs=1e-6)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_adam_steps_by_hand_that_nothing_clips(sparse: bool) -> None:
+    """Kingma and Ba (2015), algorithm 1; of a sparse table epsilon is added before the second moment is corrected.
+
+    The loss is a w with a = 3, then 100; its gradient is a.
+    """
+    made = nn.Embedding(1, 1, sparse=sparse)
+    nn.init.constant_(made.weight, 2.0)
+    given = adadelta(optimiser="adamw", learning_rate=0.5, gradient_clip=0.0, adam_beta2=0.6, adam_epsilon=0.1)
+    optimisation = Optimisation(made, nn.Module(), given, 2)
+    weight, first, second = 2.0, 0.0, 0.0
+    for step, gradient in enumerate((3.0, 100.0), 1):
+        optimisation.step(gradient * made(torch.tensor([0])).sum())
+        first, second = 0.9 * first + 0.1 * gradient, 0.6 * second + 0.4 * gradient**2
+        known = 1 - 0.6**step
+        epsilon = 0.1 / known**0.5 if sparse else 0.1
+        weight -= 0.5 * first / (1 - 0.9**step) / ((second / known) ** 0.5 + epsilon)
+        assert made.weight.item() == pytest.approx(weight, abs=1e-6)
+
+
 def adadelta(**changes: Any) -> dict[str, Any]:
     rest = {"schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0, "gradient_clip": 1e9}
     return settings(**{"optimiser": "adadelta", "learning_rate": 1.0} | rest | changes)
@@ -84,9 +104,11 @@ def test_under_adadelta_nothing_decays_a_sparse_table_also_in_a_second_stage() -
 
 def test_settings_that_name_no_optimiser_are_adamw() -> None:
     old = settings()
-    del old["optimiser"]
-    kinds = [type(o) for o in Optimisation(model(True), nn.Module(), old, 1).optimisers]
-    assert kinds == [torch.optim.AdamW, torch.optim.SparseAdam]
+    for name in ("optimiser", "adam_beta2", "adam_epsilon"):
+        del old[name]
+    made = Optimisation(model(True), nn.Module(), old, 1).optimisers
+    assert [type(o) for o in made] == [torch.optim.AdamW, torch.optim.SparseAdam]
+    assert [(o.defaults["betas"], o.defaults["eps"]) for o in made] == [((0.9, 0.999), 1e-8)] * 2
 
 
 @pytest.mark.parametrize("clip", [1e9, 0.05])
