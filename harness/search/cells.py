@@ -20,7 +20,7 @@ from harness.search.jointly import Jointly
 from harness.search.making import Making, own_name
 from harness.search.request import Asked
 from harness.training.code_versions import identified
-from harness.training.settings import ADAM, MASKED, PREDICTION
+from harness.training.settings import PREDICTION
 from harness.training.untuned import refusal as untuned_refusal
 
 Specification = dict[str, Any]
@@ -384,13 +384,7 @@ class Cells:
 
     def _use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
         """Note which overrides had an effect; those of `idle` had none."""
-        idle = set(idle)
-        if choice.settings.get("augmentation") == "none":
-            idle |= {"augmentation_copies", "augmentation_probability"}
-        if choice.settings.get("augmentation") != MASKED:
-            idle |= {"augmentation_vectors"}
-        if choice.settings.get("optimiser") == "adadelta":
-            idle |= ADAM
+        idle = idle | merging.idle(choice.settings)
         if choice.student:
             idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
         if task and not task.pair:

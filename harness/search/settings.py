@@ -9,7 +9,7 @@ from typing import Any
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
 from harness.search.proposals import size
-from harness.training.settings import GENERAL_TRAINING, TEACHER_TRAINING, TRAINING
+from harness.training.settings import ADAM, GENERAL_TRAINING, MASKED, TEACHER_TRAINING, TRAINING
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, str]:
@@ -65,6 +65,14 @@ def space_of(search: Mapping[str, Any], declared: Mapping[str, Hyperparameter], 
         else:
             space[key] = [check(key, value, declared) for value in values]
     return space
+
+
+def idle(settings: Mapping[str, Any]) -> set[str]:
+    """The settings of training that have no effect beside the others."""
+    augmentation = settings.get("augmentation")
+    found = {"augmentation_copies", "augmentation_probability"} if augmentation == "none" else set()
+    found |= {"augmentation_vectors"} if augmentation != MASKED else set()
+    return found | (ADAM if settings.get("optimiser") == "adadelta" else set())
 
 
 def idle_pruner(settings: Mapping[str, Any], space: Mapping[str, Any], trials: int) -> set[str]:

@@ -251,6 +251,7 @@ def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_pat
     run("multi_task", *words, *joint, "student.projection_units=4")
     (made,) = records(tmp_path / "out", "multi_task")
     assert set(made["by_task"]) == {"sst2", "mrpc"}
+    assert all(count > 2 * 32 for count in made["examples"].values())  # masked texts join them
     assert len(records(tmp_path / "out", "student")) == 2
 
 
