@@ -16,6 +16,7 @@ from harness.ledger import Ledger
 from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.proposals import is_grid, size
+from harness.search.settings import idle as idle_settings
 from harness.training.code_versions import changed, engine
 from harness.training.settings import ON_MASKED_TEXT
 
@@ -229,11 +230,11 @@ def recipe(plan: Plan) -> str:
     values: dict[str, list[tuple[Plan, Any]]] = {}
     for cell in _cells(plan):
         settings, row = as_known(plan, cell["specification"]["settings"]), rows[cell["row"]]
+        silent = idle_settings(settings) | ({"augmentation"} if settings.get("augmentation") == "none" else set())
         for key, value in settings.items():
             name = _shared_name(cell, key)
-            idle = key.startswith("augmentation") and settings["augmentation"] == "none"
             elsewhere = name in searched or name in as_known(plan, row["settings"]) or key in ("protocol", "cache_gib")
-            if not (idle or elsewhere or (name == "epochs" and row["equal_epochs"])):
+            if not (key in silent or elsewhere or (name == "epochs" and row["equal_epochs"])):
                 values.setdefault(name, []).append((cell, value))
     shared = [f"{name} {_number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
     varied = [f"{name} {_varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]

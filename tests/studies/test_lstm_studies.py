@@ -15,6 +15,7 @@ from harness.ledger import Ledger
 from harness.registry import STUDIES, TEACHERS
 from harness.search.plan import resolve
 from harness.search.request import Request
+from harness.search.results import recipe
 from harness.viewing import table_of
 from reports import with_published
 from tests.conftest import ROOT, Harness
@@ -124,6 +125,12 @@ def test_chapter_3_trains_as_published() -> None:
         assert (settings["optimiser"], settings["learning_rate"]) == ("adadelta", 1.0)
         assert settings["bilstm.channels"] == "frozen_and_trained"
         assert cell["space"] == {"bilstm.hidden_units": [150, 300], "bilstm.head_units": [200, 400]}
+
+
+def test_a_recipe_leaves_out_what_has_no_effect() -> None:
+    said = recipe(paper("hidden_units"))
+    assert "optimiser adadelta" in said and "weight_decay 0" in said and "adam" not in said
+    assert "augmentation" not in said
 
 
 def test_lines_of_a_figure_differ_in_one_setting() -> None:
