@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from harness.data import embedded
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError, near
-from harness.files import atomic_file, cannot_write, canonical, digest, read_sealed, write_sealed
+from harness.files import atomic_file, cannot_write, canonical, checksum, digest, read_sealed, write_sealed
 
 SENTENCES = 20_000  # texts drawn from our own grammar
 LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; a longer line is refused
@@ -82,6 +82,12 @@ def content(source: str) -> str:
         for path in _files(source):
             whole.update(bytes.fromhex(_checksum(path)))
     return whole.hexdigest()
+
+
+def check_unchanged(source: str, planned: str) -> None:
+    """Raise UserError if the content of a corpus is not that of the plan."""
+    if content(source) != planned:
+        raise UserError(f"corpus {source} changed since the study was planned; give the command again")
 
 
 # ---------------------------------------------------------------- sources
@@ -250,8 +256,15 @@ def tokenised(
         raise UserError(f"max_length must be at least {SHORTEST + 2} for a corpus, not {max_length}")
     key = [FORMAT, content, tokenizer_fingerprint(tokenizer), max_length, *(["packed"] if packed else [])]
     store = folder / digest(key)[:16]
-    build_once(store, lambda: write_pieces(store, content, tokenizer, _pieces(source, tokenizer, max_length, packed)))
+    pieces = _pieces(source, tokenizer, max_length, packed)
+    build_once(store, lambda: write_pieces(store, content, tokenizer, _as_planned(source, content, pieces)))
     return Corpus(store)
+
+
+def _as_planned(source: str, planned: str, pieces: Iterable[list[np.ndarray]]) -> Iterator[list[np.ndarray]]:
+    """The pieces, unless the corpus was changed while they were made. Raises UserError then."""
+    yield from pieces
+    check_unchanged(source, planned)
 
 
 def _pieces(
@@ -378,13 +391,9 @@ def _whole(store: Path) -> bool:
 
 
 def _checksum(path: Path) -> str:
-    checksum = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
-            while chunk := file.read(1 << 20):
-                checksum.update(chunk)
+        return checksum(path)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    return checksum.hexdigest()

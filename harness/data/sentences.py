@@ -118,6 +118,7 @@ def _write(source: str, content: str, store: Path) -> None:
                     count += 1
         if not count:
             raise UserError(f"corpus {source} is empty: no sentence in it has {SHORTEST} words")
+    corpora.check_unchanged(source, content)
     corpora.write_index(store, (_FILE,), content=content, count=count)
 
 

@@ -129,7 +129,7 @@ def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock,
 def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
     """(the masked pieces to train on, those held out): the same for every run on the same corpus."""
     settings, content = specification["settings"], specification["corpus"]
-    _check_content(specification, place)
+    corpora.check_unchanged(place.corpus, specification["corpus"])
     tokenizer = teacher_tokenizer(place)
     length, packed = settings["max_length"], settings.get("pack", False)  # older settings do not say
     corpus = corpora.tokenised(place.corpus, content, tokenizer, length, place.cache / "corpora", packed)
@@ -152,7 +152,7 @@ def _store(specification: Mapping[str, Any], place: Place, tokenizer: PreTrained
 
 def _reader(plugin: Any, specification: Mapping[str, Any], place: Place) -> PreTrainedTokenizerBase:
     """The student's tokenizer; a vocabulary of its own is made of the sentences that it is trained on."""
-    _check_content(specification, place)
+    corpora.check_unchanged(place.corpus, specification["corpus"])
     own = own_settings(specification)
 
     def texts() -> Iterator[str]:
@@ -173,11 +173,6 @@ def _indices(size: int, specification: Mapping[str, Any], place: Place) -> tuple
     if not len(index):
         raise UserError(f"corpus {place.corpus} has a single piece of text: too little to train on and hold out from")
     return index, held_out
-
-
-def _check_content(specification: Mapping[str, Any], place: Place) -> None:
-    if corpora.content(place.corpus) != specification["corpus"]:
-        raise UserError(f"corpus {place.corpus} changed since the study was planned; give the command again")
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase, RobertaTokenizerFast
 
 from harness.data import corpora, embedded
 from harness.data.corpora import Corpus, content, documents, tokenised
+from harness.data.sentences import tokenised_sentences
 from harness.errors import UserError
 from tests.data.test_encoding import tokenizer_of
 from tests.launching import CONTEXT
@@ -305,8 +306,8 @@ def test_built_once_and_again_when_damaged(
         damage(store / name)
         assert pieces(tokenised(source, key, tokenizer, 8, tmp_path / "store")) == first
         assert len(reads) == count
-    for other in (key[::-1], key):
-        tokenised(source, other, tokenizer, 9, tmp_path / "store")
+    for other in (source, write(tmp_path / "b.txt", "a b c\n")):
+        tokenised(other, content(other), tokenizer, 9, tmp_path / "store")
     assert len(list((tmp_path / "store").iterdir())) == 3
     assert not list((tmp_path / "store").rglob("*.tmp"))
 
@@ -328,6 +329,24 @@ def test_an_interrupted_build_leaves_no_store(
         [CLS, A, B, C, D, SEP],
         [CLS, E, F, G, H, SEP],
     ]
+
+
+@pytest.mark.parametrize("read", [tokenised, tokenised_sentences])
+def test_a_corpus_that_changes_while_it_is_read_is_not_stored_as_the_one_planned(
+    read: Any, tmp_path: Path, tokenizer: PreTrainedTokenizerBase, monkeypatch: Any
+) -> None:
+    def changed(source: str) -> Iterator[str]:
+        yield from documents(source)
+        write(Path(source), "j j j j\n")
+
+    source = write(tmp_path / "a.txt", "a b c d\ne f g h\n")
+    planned = content(source)
+    monkeypatch.setattr(corpora, "documents", changed)
+    with pytest.raises(UserError, match=r"a\.txt changed since the study was planned"):
+        read(source, planned, tokenizer, 8, tmp_path / "store")
+    monkeypatch.undo()
+    write(Path(source), "a b c d\ne f g h\n")
+    assert len(read(source, planned, tokenizer, 8, tmp_path / "store")) == 2
 
 
 def _ask(source: str, folder: Path, report: Any) -> None:

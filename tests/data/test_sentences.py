@@ -61,6 +61,7 @@ def test_documents_end_sentences(tmp_path: Path) -> None:
 
 def test_what_ends_a_line_ends_a_sentence(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(corpora, "documents", lambda source: iter(["= Title =\n\nOne two\u2028three four five\n"]))
+    monkeypatch.setattr(corpora, "content", lambda source: "0")
     assert list(texts(sentences("hub:x", "0", tmp_path))) == ["three four five"]
 
 
@@ -85,6 +86,7 @@ def test_no_character_is_lost(tmp_path: Path, monkeypatch: Any, parts: list[str]
     """Whatever the text; single spaces divide words, and no sentence holds a line's end."""
     document = " ".join(["Here.", *parts])
     monkeypatch.setattr(corpora, "documents", lambda source: iter([document]))
+    monkeypatch.setattr(corpora, "content", lambda source: "0")
     monkeypatch.setattr("harness.data.sentences.SHORTEST", 0)
     monkeypatch.setattr("harness.data.sentences.PART", 80)
     monkeypatch.setattr(corpora, "_whole", lambda store: False)
