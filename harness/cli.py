@@ -118,6 +118,7 @@ def parser() -> Parser:
         description="Every cell, run and refusal with its reason, and an estimate of the time.",
     )
     plan.add_argument("--workers", type=int, metavar="N", help="for the estimate (default: the number of cores)")
+    plan.add_argument("--explain", action="store_true", help="instead: each setting beside what the work's text says")
 
     seen = Parser(add_help=False)
     seen.add_argument("--study", required=True, metavar="NAME")
@@ -145,16 +146,19 @@ def parser() -> Parser:
         "submit",
         parents=[seen],
         allow_abbrev=False,
-        help="write GLUE submission files",
+        help="write GLUE submission files, or keep what the server said of them",
         description="Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
-        "and write the files that GLUE's server takes.",
+        "and write the files that GLUE's server takes. Or keep the scores that the server gave them, which comparisons "
+        "with published test scores then show.",
     )
     submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
     submit.add_argument("--student", metavar="S", help="which student, where the row has several")
     submit.add_argument("--init", metavar="I", help="which initialisation, where the row has several")
     submit.add_argument("--tasks", nargs="+", metavar="A", help="only these tasks")
     submit.add_argument("--data", metavar="DIR", help="where the test files are (default: where the plan has its data)")
-    submit.add_argument("--to", required=True, metavar="FOLDER", help="where the files are written")
+    what = submit.add_mutually_exclusive_group(required=True)
+    what.add_argument("--to", metavar="FOLDER", help="where the files are written")
+    what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
     convert = command("convert", "Write a teacher of another library into a folder in Hugging Face's format.")
     convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
     convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")

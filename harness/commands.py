@@ -16,7 +16,7 @@ from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
 from harness.ledger import Ledger
-from harness.viewing import plan_file, say, table_of, tell
+from harness.viewing import chosen_on, plan_file, say, table_of, tell
 
 Plan = dict[str, Any]
 LONGEST_NAME = 100  # of an objective, and of its file
@@ -68,7 +68,7 @@ def plan(options: Namespace) -> int:
     from harness.search import plan as planning
     from harness.search.estimate import estimate
     from harness.search.request import Request, check_early
-    from harness.search.results import budget, general_recipe, older_code, protocol, recipe, replayed
+    from harness.search.results import budget, general_recipe, older_code, protocol, recipe, replayed, started_from
 
     request, out = Request.of(options), Path(options.out)
     check_early(request)
@@ -77,6 +77,8 @@ def plan(options: Namespace) -> int:
     if ledger is None:
         check_free(out)
     worked_out = planning.resolve(request, lenient=True, cache=out / "cache")
+    if options.explain:
+        return _explain(worked_out)
     _check_pretrained(worked_out, ledger)
     replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
     for cell, found in zip(worked_out["cells"], replays, strict=True):
@@ -95,14 +97,32 @@ def plan(options: Namespace) -> int:
     tasks, refused = ", ".join(worked_out["tasks"]), len(worked_out["cells"]) - len(real)
     tell(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {worked_out['label']}, tasks {tasks}")
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
-    if real and protocol(worked_out):
-        tell(f"budget: {budget(worked_out)}\nprotocol: {protocol(worked_out)}\nrecipe: {recipe(worked_out)}")
+    if before := started_from(worked_out, replays):
+        made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
+        print(f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing")
+    if real and (chosen := protocol(worked_out)):
+        how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
+        tell(f"budget: {budget(worked_out)}\nprotocol: {how}\nrecipe: {recipe(worked_out)}")
     _say_if_slow(worked_out)
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     for said in (*general_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out["notices"])):
         tell(said)
     print(estimate(worked_out, replays, missing, workers))
+    return 0
+
+
+def _explain(plan: Plan) -> int:
+    from harness.search.explaining import VERDICTS, explained
+
+    found = explained(plan, registry.STUDIES.get(plan["study"]))
+    tell(f"study {plan['study']}, profile {plan['profile']}: its settings beside what the text says of them")
+    for verdict, heading in VERDICTS.items():
+        lines = [line for line in found if line.verdict == verdict]
+        tell(f"\n{heading}:" if lines else f"\n{heading}: none")
+        for line in lines:
+            place = f" [{line.text}]" if line.text else ""
+            tell(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
     return 0
 
 

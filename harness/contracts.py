@@ -296,6 +296,21 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a work's text tells of one setting of the profile `paper`, or of its teacher, tasks, inits, seeds or corpus.
+
+    ours is the value there: one for all cells, a tuple of several, or by task with "" for the others. section is the
+    place in the text, "" where it tells nothing; says is what stands there, where that is not ours; why tells where
+    ours comes from.
+    """
+
+    ours: Any
+    section: str = ""
+    says: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Study:
     """A declared comparison: which rows, students and procedure, at which sizes, answering which published table.
 
@@ -308,7 +323,8 @@ class Study:
 
     general is the objective of the distillation that the initialisations `pretrained` (on a corpus) and `multi_task`
     start from. analysis is what is recorded of each model beyond its scores: "" or masked_word_entropy. figure says
-    what the horizontal axis of the line figure is, whose points are the rows'.
+    what the horizontal axis of the line figure is, whose points are the rows'. told is what the text tells of the
+    settings of the profile `paper`, by their names in `harness plan --explain`.
     """
 
     name: str
@@ -324,6 +340,7 @@ class Study:
     analysis: str = ""
     figure: str = ""
     relative_to: str = ""
+    told: Mapping[str, Told] = field(default_factory=dict)
 
     def profile(self, name: str) -> Profile:
         """The profile called `name`. Raises UserError with the valid names."""

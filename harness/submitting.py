@@ -1,4 +1,4 @@
-"""The command `submit`: predictions on GLUE's test splits, as the files that its server takes.
+"""The command `submit`: predictions on GLUE's test splits, as its server takes them, and what it said of them.
 
 Weights of students are not kept, but the same run gives the same numbers: the best run of a cell is made again, and
 this time predicts the test split too. That is a run of its own in the ledger, whose specification names the test data.
@@ -16,9 +16,9 @@ from typing import Any
 from harness.contracts import Task
 from harness.errors import UserError, unknown
 from harness.executors import environment
-from harness.ledger import Ledger
+from harness.ledger import Ledger, identity
 from harness.search.progress import Finished, progress
-from harness.viewing import recorded, say
+from harness.viewing import recorded, say, tell
 
 Plan = dict[str, Any]
 Cell = dict[str, Any]
@@ -27,10 +27,12 @@ PREDICTING = ("student", "teacher", "checkpoint", "untuned", "multi_task", "mult
 
 
 def submit(options: Namespace) -> int:
-    """Make what is missing, write one file a test split and print where they are.
+    """Make what is missing, write one file a test split and print where they are; or keep the scores given.
 
     Raises UserError for a row, cell or test file that is not there or not finished.
     """
+    if options.scores:
+        return _keep_scores(options)
     from harness.data import sources
     from harness.data.tasks import get_task
 
@@ -67,6 +69,42 @@ def submit(options: Namespace) -> int:
         _say_differences(task, best[task.name], again.best)
         _write(task, tests[task.name][0], ledger, again.best, folder)
     return status
+
+
+def _keep_scores(options: Namespace) -> int:
+    """Keep what the server said of the row's submitted runs, for comparisons with published test scores."""
+    from harness.evaluation import server_scores
+
+    for flag in ("data", "tasks"):
+        if getattr(options, flag):
+            raise UserError(f"--{flag} has no effect with --scores, whose lines name their tasks")
+    plan, ledger = recorded(options)
+    said = server_scores.read(Path(options.scores), plan["tasks"])
+    cells = _cells(plan, Namespace(**{**vars(options), "tasks": list(said)}))
+    with ledger.lock():
+        scores: dict[str, dict[str, Mapping[str, float]]] = {}
+        submitted = _submitted(plan, ledger)
+        for task, cell in cells.items():
+            run = _best(plan, ledger, cell).run
+            if (run, task) not in submitted:
+                raise UserError(
+                    f"row {options.row} on {task} was not submitted as it is now: --to FOLDER writes its predictions"
+                )
+            scores.setdefault(run, {})[task] = said[task]
+        server_scores.keep(ledger, scores)
+    report = f"harness report --study {plan['study']} --profile {plan['profile']} --compare published"
+    tell(f"scores of row {options.row} kept for {', '.join(said)}: {report} shows them")
+    return 0
+
+
+def _submitted(plan: Plan, ledger: Ledger) -> set[tuple[str, str]]:
+    """(run, task) of every run that was made again to predict the task's test splits."""
+    found = set()
+    for record in map(ledger.read, ledger.runs()):
+        specification = dict((record or {}).get("specification") or {})
+        if asked := specification.pop("test", None):
+            found |= {(identity(specification, plan["defaults"]), task) for task in asked}
+    return found
 
 
 def _cells(plan: Plan, options: Namespace) -> dict[str, Cell]:

@@ -117,6 +117,7 @@ def _uncollected() -> Iterator[None]:
 def table_of(plan: Plan, ledger: Ledger) -> Any:
     import reports
     from harness.data.tasks import get_task
+    from harness.evaluation import server_scores
     from harness.evaluation.metrics import score
     from harness.search import results
 
@@ -149,7 +150,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
-    return reports.build(
+    table = reports.build(
         study,
         plan["profile"],
         cells,
@@ -157,6 +158,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         provenance,
         lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
     )
+    return dataclasses.replace(table, submitted=server_scores.of_cells(plan, ledger, replays))
 
 
 def _study(options: Namespace) -> Study:
@@ -252,7 +254,7 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
     tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
     protocol = cell["specification"]["settings"].get("protocol")
     if protocol:  # a cell that only measures has nothing to choose
-        on = "dev" if protocol == "published" else "held-out training data"
+        on = chosen_on(protocol)
         tell(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on {on}")
     for number, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
@@ -267,6 +269,10 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
         tell(f"  seed {one.specification['seed']}: run {one.run}, {what}")
     if found.missing:
         tell(f"  still to run: {len(found.missing)}")
+
+
+def chosen_on(protocol: str) -> str:
+    return "dev" if protocol == "published" else "held-out training data"
 
 
 def _show_run(run: str, ledger: Ledger) -> None:

@@ -32,6 +32,7 @@ from reports.printed import (
 )
 from reports.quantities import MACHINE, WHOLE, number, scaled
 from reports.statistics import rank_correlation
+from reports.submitted import on_test
 
 
 def with_published(table: Table, study: Study) -> Table:
@@ -75,7 +76,9 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
         )
     tested = {line.get("split") == "test" for line in lines if line[published.value_column]} == {True}
     if tested:
-        remarks.append("The published scores are of the official test set, ours of dev.")
+        some = "; ours too where a note says so, otherwise of dev" if table.submitted else ", ours of dev"
+        remarks.append(f"The published scores are of the official test set{some}.")
+        table = on_test(table)
 
     numbers: dict[str, int] = {}
 
@@ -84,7 +87,7 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
             return Pair(entry)
         line, value = found[0], value_of(found[0], column, published)
         std = line.get("std", "") if column.metric not in published.value_columns else ""
-        note = note_of(line, value, column, tested, entry.signed)
+        note = note_of(line, value, column, tested, entry)
         if not (column.task or column.average) and any(x.get("note") != line.get("note") for x in found):
             note = ""  # the line's own, not the row's
         reason = next((why for wanted, why in published.reasons if has(line, wanted)), "")

@@ -65,4 +65,5 @@ def _difference(ours: Sequence[Entry], theirs: Sequence[Entry], columns: Sequenc
     x, y = (by_seed([entries[k] for k in parts], metrics) for entries in (ours, theirs))
     std = mean_std([x[seed] - y[seed] for seed in x])[1] if x and x.keys() == y.keys() else None
     n, wanted = (f(getattr(e, name) for e in (ours[j], theirs[j])) for f, name in ((min, "n"), (max, "wanted")))
-    return Entry(worse.status, a - b, std, n, wanted, worse.progress, signed=True)
+    tested = ours[j].tested and theirs[j].tested
+    return Entry(worse.status, a - b, std, n, wanted, worse.progress, signed=True, tested=tested)

@@ -65,7 +65,8 @@ class Entry:
     status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; unrecorded (the
     runs do not tell this metric); undefined (a correlation of constant predictions); absent (not part of the plan, or
     an average that lacks a task). note is the number of the reason under the table, 0 without one. runs are the
-    finished runs, by seed. signed: the value is the difference of two rows, written with its sign.
+    finished runs, by seed. signed: the value is the difference of two rows, written with its sign. tested: it is of the
+    official test set, as its server said.
     """
 
     status: str
@@ -81,6 +82,7 @@ class Entry:
     cell: str = ""
     runs: tuple[RunResult, ...] = ()
     signed: bool = False
+    tested: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ class Table:
     """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
 
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
-    says what the horizontal axis of the line figure is, whose points are the rows'.
+    says what the horizontal axis of the line figure is, whose points are the rows'. submitted: cell -> metric -> its
+    score on the official test set, a fraction, where it was submitted.
     """
 
     study: str
@@ -198,6 +201,7 @@ class Table:
     untested: tuple[str, ...] = ()
     comparison: Comparison | None = None
     figure: str = ""
+    submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from harness.contracts import Published, Row
 from harness.errors import UserError, unknown
-from reports.model import Column, Line
+from reports.model import Column, Entry, Line
 from reports.quantities import is_score, number
 
 METRICS = {"accuracy": "acc", "matthews": "mcc", "accuracy_f1_mean": "acc_f1_mean", "": "mean"}  # ours -> the CSVs'
@@ -197,16 +197,17 @@ def equal(lines: Sequence[Printed], column: Column, row: Row, published: Publish
     return found
 
 
-def note_of(line: Printed, value: str, column: Column, tested: bool, improvement: bool) -> str:
+def note_of(line: Printed, value: str, column: Column, tested: bool, entry: Entry) -> str:
     """The CSV's own note, and what else keeps the number from being compared like with like."""
     parts = [line.get("note", "")]
     if not value:
         return "" if parts == [DASH] else parts[0]
     metric = line.get("metric", "")
-    if column.task and is_score(column.metric) and metric and metric != printed_metric(column, improvement):
-        parts.append(f"published as {metric}, ours is {DELTA if improvement else ''}{column.metric}")
+    if column.task and is_score(column.metric) and metric and metric != printed_metric(column, entry.signed):
+        parts.append(f"published as {metric}, ours is {DELTA if entry.signed else ''}{column.metric}")
     if line.get("split") == "test" and not tested:
         parts.append("scored on the official test set, ours on dev")
+    parts += ["ours is of the official test set too, as its server scored it"] if entry.tested else []
     return "; ".join(filter(None, parts))
 
 

@@ -1,8 +1,9 @@
 """Table 3.3 of liu2020: labels against logits, and two ways of augmenting, with ten texts made of each example."""
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
 from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SOURCE, WORDS_ARE_OURS, profiles
+from studies.told import LIU_BILSTM
 
 
 def _row(name: str, objective: str, label: str, published: str, augmentation: str = "") -> Row:
@@ -40,6 +41,7 @@ study(
                 "The published scores beside ours are of dev; those of test stand apart.",
             ),
         ),
+        told={**LIU_BILSTM, "tasks": Told(("sst2", "qqp"), "Table 3.3")},
         profiles=profiles(paper=("sst2", "qqp")),
     )
 )

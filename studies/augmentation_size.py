@@ -6,6 +6,7 @@ The figure's points are not in the text, which says that the gain saturates at t
 from harness.contracts import Row, Study
 from harness.registry import study
 from studies.lstm_settings import AUGMENTED, METRICS, ON_AUGMENTED, profiles
+from studies.told import COPIES_TOLD
 
 LINE = "Distilled BiLSTM"
 COPIES = (1, 2, 5, 10, 20)
@@ -33,6 +34,7 @@ study(
         students=("bilstm",),
         metrics={"qqp": METRICS["qqp"][1]},
         figure="augmented texts of each example",
+        told=COPIES_TOLD,
         profiles=profiles(paper=("sst2", "qqp"), seeds=1, sizes=False),
     )
 )

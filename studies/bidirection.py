@@ -3,6 +3,7 @@
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.matrix_settings import NOTES, profiles
+from studies.told import GALKE
 
 HEAD = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
 
@@ -39,6 +40,7 @@ study(
             row_column="row",
             notes=NOTES,
         ),
+        told=GALKE,
         profiles=profiles(),
     )
 )

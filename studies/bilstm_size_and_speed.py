@@ -3,6 +3,7 @@
 from harness.contracts import Profile, Published, Row, Study
 from harness.registry import study
 from studies.lstm_settings import SOURCE
+from studies.told import LIU_BILSTM_SPEED
 
 SHOWN = ("millions_without_embeddings", "size_factor", "sentences_per_second", "seconds", "time_factor")
 TASKS = ("speed", "speed_pairs")
@@ -59,6 +60,7 @@ study(
                 "ELMo is no model of transformers, and not built here.",
             ),
         ),
+        told=LIU_BILSTM_SPEED,
         profiles={"quick": _profile(4, 2, 2), "small": _profile(64, 2, 2), "paper": _profile(512, 132, 711)},
     )
 )

@@ -6,6 +6,7 @@ The published "Distilled BiLSTM" is the last of the three; without augmentation 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SOURCE, WORDS_ARE_OURS, profiles
+from studies.told import LIU_BILSTM
 
 study(
     Study(
@@ -50,6 +51,7 @@ study(
                 "STS-B is called 10 points in the text; it is 12.7 and 13.9.",
             ),
         ),
+        told=LIU_BILSTM,
         profiles=profiles(),
     )
 )

@@ -3,6 +3,7 @@
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.matrix_settings import GENERAL, NOTES, profiles
+from studies.told import GALKE
 
 STUDENT = "bidirectional_hybrid"
 HEAD = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
@@ -52,6 +53,7 @@ study(
             row_column="row",
             notes=(*NOTES, *GENERAL),
         ),
+        told=GALKE,
         profiles=profiles(small=("cola", "mrpc", "rte", "sst2", "stsb_classes")),
     )
 )

@@ -7,6 +7,7 @@ texts is not said: ours has none, so that the two lines differ in the objective 
 from harness.contracts import Row, Study
 from harness.registry import study
 from studies.lstm_settings import METRICS, profiles
+from studies.told import UNITS_TOLD
 
 LINES = (("plain", "labels_only", "BiLSTM"), ("distilled", "logit_mse", "Distilled BiLSTM"))
 UNITS = (2, 8, 32, 150, 300)
@@ -31,6 +32,7 @@ study(
         students=("bilstm",),
         metrics={"qqp": METRICS["qqp"][1]},
         figure="units in each direction",
+        told=UNITS_TOLD,
         profiles=profiles(paper=("sst2", "qqp"), seeds=1, sizes=False),
     )
 )

@@ -108,6 +108,7 @@ def profiles(
             seeds=3,
             settings={
                 **_ADADELTA,
+                "protocol": "published",
                 "bilstm.channels": "frozen_and_trained",
                 "epochs": 15,
                 "batch_size": 50,
@@ -157,7 +158,11 @@ def joint_profiles(
             inits=("random",),
             trials=4 if fine_tuned else 1,
             seeds=3,
-            settings={**_students(256, 512, 300), **({**tuning, **_of_joint(joint)} if fine_tuned else joint)},
+            settings={
+                **_students(256, 512, 300),
+                "protocol": "published",
+                **({**tuning, **_of_joint(joint)} if fine_tuned else joint),
+            },
             search={"learning_rate": (5e-4, 5e-5, 1.5e-5, 1e-5)} if fine_tuned else {},
         ),
     }

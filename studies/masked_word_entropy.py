@@ -3,9 +3,10 @@
 The published figure shows two sentences, chosen by hand, and prints no numbers.
 """
 
-from harness.contracts import Row, Study
+from harness.contracts import Row, Study, Told
 from harness.registry import study
 from studies.lstm_settings import AUGMENTED, ON_AUGMENTED, profiles
+from studies.told import LIU_BILSTM
 
 study(
     Study(
@@ -20,6 +21,7 @@ study(
         ),
         students=("bilstm",),
         analysis="masked_word_entropy",
+        told={**LIU_BILSTM, "tasks": Told("sst2", "Figure 3.4")},
         profiles=profiles(quick=("sentiment",), small=("sst2",), paper=("sst2",), seeds=1),
     )
 )

@@ -3,6 +3,7 @@
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
+from studies.told import GALKE_HEADS
 
 HEADS = {"linear": "Linear probe", "mlp": "MLP", "cnn": "CNN", "bilstm": "BiLSTM"}
 ENCODINGS = {"joint": "joint", "diffcat": "DiffCat"}
@@ -44,6 +45,7 @@ study(
                 "CoLA 0 and STS-B 0 look like collapsed models; RTE 54.0 is no multiple of 1/277.",
             ),
         ),
+        told=GALKE_HEADS,
         profiles=profiles(inits=("random", "pretrained"), quick=("acceptability", "paraphrase")),
     )
 )

@@ -3,6 +3,7 @@
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
+from studies.told import GALKE
 
 MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
 CNN = {"student.head": "cnn", "student.pair_encoding": "joint"}
@@ -126,6 +127,7 @@ study(
                 'In Table IV "Bidi. Hybrid + MLP (ours)" is not one model: it takes the best of several per task.',
             ),
         ),
+        told=GALKE,
         profiles=profiles(),
     )
 )

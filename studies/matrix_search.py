@@ -7,6 +7,7 @@ learning rate are searched in each cell.
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
+from studies.told import GALKE_SEARCH
 
 study(
     Study(
@@ -40,6 +41,7 @@ study(
                 "The text names six learning rates and lists five; Table VI has the sixth, 5e-6.",
             ),
         ),
+        told=GALKE_SEARCH,
         profiles=profiles(
             inits=("random", "pretrained"),
             quick=("acceptability", "paraphrase"),

@@ -73,6 +73,7 @@ _SMALL = {
 }
 _PAPER = {
     **_LOSS,
+    "protocol": "published",
     "epochs": 20,
     "patience": 5,
     "general.epochs": 1,

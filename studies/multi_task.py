@@ -3,6 +3,7 @@
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.lstm_settings import JOINTLY, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.told import LIU_TUNED
 
 study(
     Study(
@@ -68,6 +69,7 @@ study(
                 "at most 8.8 above it, MKD-LSTM 0.6 below the distilled BiLSTM on SST-2.",
             ),
         ),
+        told=LIU_TUNED,
         profiles=joint_profiles(),
     )
 )

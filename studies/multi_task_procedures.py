@@ -6,6 +6,7 @@ No row is trained further on its task after the joint distillation.
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.told import LIU_JOINT
 
 LSTM = "biattentive_lstm"
 JOINT = "multi_task"
@@ -57,6 +58,7 @@ study(
                 "The published teacher is always that of all tasks; ours of the second line is of its task alone.",
             ),
         ),
+        told=LIU_JOINT,
         profiles=joint_profiles(fine_tuned=False),
     )
 )

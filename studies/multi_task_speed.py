@@ -3,6 +3,7 @@
 from harness.contracts import Profile, Published, Row, Study
 from harness.registry import study
 from studies.lstm_settings import SOURCE
+from studies.told import LIU_JOINT_SPEED
 
 SHOWN = ("millions_without_embeddings", "sentences_per_second", "seconds", "time_factor")
 BILSTM = {"student.hidden_units": 150, "student.head_units": 200, "student.channels": "frozen_and_trained"}
@@ -44,6 +45,7 @@ study(
                 "Whether 128 tokens are of a pair or of each sentence is not said: ours are of each.",
             ),
         ),
+        told=LIU_JOINT_SPEED,
         profiles={"quick": _profile(2, 32, 2), "small": _profile(32, 64, 2), "paper": _profile(128, 128, 100)},
     )
 )

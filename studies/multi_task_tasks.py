@@ -3,6 +3,7 @@
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.told import LIU_TUNED_BY_TASKS
 
 
 def _row(name: str, label: str, published: str, tasks: tuple[str, ...]) -> Row:
@@ -36,6 +37,7 @@ study(
                 "alone (87.9/82.1) and the F1 of QQP with paraphrase alone (84.9).",
             ),
         ),
+        told=LIU_TUNED_BY_TASKS,
         profiles=joint_profiles(quick=("sentiment", "paraphrase", "entailment", "similarity"), augmented=False),
     )
 )

@@ -1,8 +1,9 @@
 """Table I of galke2022: a pair as one sequence against each sentence apart, on the hybrid from random embeddings."""
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
 from studies.matrix_settings import NOTES, profiles
+from studies.told import GALKE
 
 
 def _row(encoding: str, label: str, published: str) -> Row:
@@ -31,6 +32,11 @@ study(
                 'The text calls the gain of DiffCat "consistent"; WNLI is equal (56.3).',
             ),
         ),
+        told={
+            **GALKE,
+            "tasks": Told(("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli"), "Table I"),
+            "inits": Told("random", "Table I"),
+        },
         profiles=profiles(
             quick=("paraphrase", "entailment"),
             paper=("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli"),

@@ -2,6 +2,7 @@
 
 from harness.contracts import Profile, Published, Row, Study
 from harness.registry import study
+from studies.told import GALKE_SPEED
 
 
 def _checkpoint(name: str, label: str, checkpoint: str) -> Row:
@@ -51,6 +52,7 @@ study(
                 "ELMo is no model of transformers, and not built here.",
             ),
         ),
+        told=GALKE_SPEED,
         profiles={"quick": _profile(8, 2, 1), "small": _profile(256, 2, 1), "paper": _profile(256, 1024, 1)},
     )
 )

@@ -15,6 +15,7 @@ from studies.sra_settings import (
     SOURCE,
     profiles,
 )
+from studies.told import WU
 
 ON_AUGMENTED = "trained on augmented texts too"
 
@@ -77,6 +78,7 @@ study(
                 "The text says that SRA + KD beats BERT_3-PKD on MRPC, but its F1 is lower (80.2 against 80.7).",
             ),
         ),
+        told=WU,
         profiles=profiles(),
     )
 )

@@ -1,8 +1,9 @@
 """Table 4 of wu2020: how much unlabelled text the distillation needs. The paper's corpora have 1, 2 and 4 million."""
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
 from studies.sra_settings import FROM_CORPUS, METRICS, NOTES, SAME_SCORE_TWICE, SOURCE, profiles
+from studies.told import WU
 
 
 def _row(name: str, label: str, published: str, fraction: float) -> Row:
@@ -48,6 +49,7 @@ study(
                 "to the loss; they rise as it falls.",
             ),
         ),
+        told={**WU, "tasks": Told(("sst2", "mnli"), "Table 4")},
         profiles=profiles(quick=("sentiment", "similarity"), small=("sst2", "mrpc"), paper=("sst2", "mnli")),
     )
 )

@@ -1,8 +1,9 @@
 """Table 3 of wu2020: how much each way of training needs of the labelled data, the teacher too."""
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
 from studies.sra_settings import FROM_CORPUS, NOTES, SAME_SCORE_TWICE, SOURCE, profiles
+from studies.told import WU
 
 PERCENTS = (20, 30, 50, 100)
 
@@ -46,6 +47,7 @@ study(
                 "one teacher. As published, the teacher of KD has the same share of the training data.",
             ),
         ),
+        told={**WU, "tasks": Told("sst2", "Table 3")},
         profiles=profiles(
             quick=("sentiment",),
             small=("sst2",),

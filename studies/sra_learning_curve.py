@@ -8,6 +8,7 @@ keeps its best epoch until then.
 from harness.contracts import Row, Study
 from harness.registry import study
 from studies.sra_settings import FROM_CORPUS, METRICS, profiles
+from studies.told import CURVE
 
 PERCENTS = (30, 100)
 EPOCHS = (1, 2, 4, 8)
@@ -46,6 +47,7 @@ study(
         metrics={"qqp": METRICS["qqp"][1]},
         general="cosine",
         figure="epochs",
+        told=CURVE,
         profiles=profiles(quick=("similarity",), small=("sst2",), paper=("qqp",), settings=SETTINGS),
     )
 )

@@ -87,6 +87,7 @@ _SMALL = {
 }
 _PAPER = {
     **_SHARED,
+    "protocol": "published",
     "bilstm.hidden_units": 512,
     "bilstm.head_units": 256,
     "epochs": 10,

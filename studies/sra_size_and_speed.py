@@ -3,6 +3,7 @@
 from harness.contracts import Profile, Published, Row, Study
 from harness.registry import study
 from studies.sra_settings import NOT_BUILT, SOURCE
+from studies.told import WU_SPEED
 
 SRA = {
     "student.hidden_units": 512,
@@ -66,6 +67,7 @@ study(
                 NOT_BUILT,
             ),
         ),
+        told=WU_SPEED,
         profiles={"quick": _profile(4, 2), "small": _profile(64, 2), "paper": _profile(1024, 98)},
     )
 )

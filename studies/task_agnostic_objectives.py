@@ -4,12 +4,13 @@ The released implementation gives what the text leaves out: masked-language-mode
 AdamW with betas 0.9 and 0.98, weight decay 0.01. Only the last layer is transferred, as in the text. Vanilla KD is the
 soft loss and the masked-language-model loss, of weight 0.5 each at temperature 1; this, and 3 epochs of fine-tuning,
 neither source says. BookCorpus is a sentence a row on the hub, so the paper's size packs them into full pieces. The
-paper reports the best of the grid on dev, one run of each setting: that is
-`--set protocol=published --seeds 1`, which shares the distillations with the held-out protocol.
+paper reports the best of the grid on dev, one run of each setting, and so does the profile `paper`; `--set
+protocol=held_out --seeds 4` is stricter and shares its distillations.
 """
 
 from harness.contracts import Profile, Published, Row, Study
 from harness.registry import study
+from studies.told import WANG_TASK_AGNOSTIC
 
 GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")
 OBJECTIVES = (
@@ -63,6 +64,7 @@ study(
                 "epochs of fine-tuning, and the weights of Vanilla KD, are ours.",
             ),
         ),
+        told=WANG_TASK_AGNOSTIC,
         profiles={
             "quick": Profile(
                 teacher="embedded",
@@ -107,10 +109,11 @@ study(
                 tasks=GLUE,
                 inits=("random",),
                 trials=8,
-                seeds=4,
+                seeds=1,
                 corpus="hub:wikipedia+hub:bookcorpus",
                 settings={
                     **LAST_LAYER,
+                    "protocol": "published",
                     "transformer.layers": 6,
                     "general.steps": 100_000,
                     "general.batch_size": 1024,

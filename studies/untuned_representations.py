@@ -4,9 +4,10 @@ A pair is a paraphrase where the cosine of its sentences' vectors is above a thr
 BiLSTM KD learns the teacher's cosine of the pairs of the task, BiLSTM SRA the teacher's vectors of unlabelled text.
 """
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
 from studies.sra_settings import EPOCHS_ARE_OURS, METRICS, NOT_BUILT, SOURCE, TEXT_IS_READ, profiles
+from studies.told import WU
 
 
 def _teacher(name: str, label: str, published: str, pooling: str) -> Row:
@@ -40,6 +41,7 @@ study(
                 "the best on the training data.",
             ),
         ),
+        told={**WU, "tasks": Told("qqp", "Table 5")},
         profiles=profiles(quick=("paraphrase",), small=("mrpc",), paper=("qqp",)),
     )
 )

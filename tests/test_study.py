@@ -238,9 +238,33 @@ def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -
         assert f" {task} " in text
     assert "2 x 10 epochs" in text and "1 x 10 epochs" in text and "1 x 20 epochs" in text
     assert "teacher roberta-base" in text and "4 seeds" in text
-    assert "learning_rate 1e-05 (qnli)" in text and "2e-05 (rte)" in text
-    assert "batch_size 32 (qnli)" in text and "16 (mrpc)" in text
+    assert "learning_rate 1e-05 (qnli, sst2, mnli, mrpc, qqp, cola), 2e-05 (rte)" in text
+    assert "batch_size 32 (qnli, sst2, mnli, qqp), 16 (mrpc, rte, cola)" in text
+    assert "protocol: published (epochs and settings are chosen on dev)" in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_paper_profile_is_explained_beside_the_text(call: Harness, tmp_path: Path) -> None:
+    words = ("plan", "--study", "distilled_bilstm", "--profile", "paper", "--explain", "--out", tmp_path / "out")
+    process = call(*words, "--set", "batch_size=64")
+    assert process.returncode == 0, process.stderr
+    equal, ours, untold = (" ".join(part.split()) for part in process.stdout.split("\n\n")[1:])
+    assert equal.startswith("As the text says:") and "tasks sst2; qqp; stsb; mrpc; mnli [section 3.4.2]" in equal
+    assert "augmentation_copies 10 (sst2, qqp, mnli), 40 (stsb, mrpc) [section 3.4.1]" in equal
+    assert "student.hidden_units 150 or 300 [section 3.4.1]" in equal
+    assert "teacher.learning_rate 3e-05 [section 3.4.1: the best of 2e-5, 3e-5, 4e-5 and 5e-5] (BERT's own" in ours
+    assert "batch_size 64 [section 3.4.1: 50 (other tasks), 256 (qqp, mnli)]" in ours, "as asked for here"
+    assert untold.startswith("Not told by the text:") and "epochs 15 (ours)" in untold
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_counts_all_runs_that_are_missing(call: Harness, tmp_path: Path) -> None:
+    """A teacher's row searches nothing where students search four sizes; its seed 0 is the teacher of the others."""
+    process = call("plan", "--study", "distilled_bilstm", "--profile", "paper", "--out", tmp_path / "out")
+    assert "20 cells, 0 refused; 105 runs, 105 missing" in process.stdout, process.stderr
+    assert "runs that these start from" not in process.stdout
+    process = call("plan", "--study", "augmentation", "--profile", "paper", "--out", tmp_path / "out")
+    assert "\n2 runs that these start from (teachers, distillations), 2 missing\n" in process.stdout
 
 
 def test_a_plugin_is_one_file(forked: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> None:

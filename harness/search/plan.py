@@ -16,7 +16,7 @@ from harness.contracts import Hyperparameter, Row, Task, Want
 from harness.errors import UserError
 from harness.search import settings as merging
 from harness.search.making import Making, apart, own_name
-from harness.search.progress import PLAN_FORMAT, distinct
+from harness.search.progress import PLAN_FORMAT, distinct, trials_of
 from harness.search.request import Asked, Request
 from harness.training.code_versions import ROOT, plugins
 from harness.training.settings import (
@@ -173,6 +173,4 @@ def _positions(asked: Asked) -> float:
 
 def runs_of(plan: dict[str, Any]) -> int:
     """How many runs a plan's cells ask for at most: trials, then the remaining seeds."""
-    from harness.search.proposals import size
-
-    return sum(min(c["trials"], size(c["space"]) or c["trials"]) + c["seeds"] - 1 for c in distinct(plan["cells"]))
+    return sum(trials_of(c) + c["seeds"] - 1 for c in distinct(plan["cells"]))

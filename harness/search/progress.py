@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.ledger import identity
-from harness.search.proposals import propose
+from harness.search.proposals import propose, size
 
 PLAN_FORMAT = 3  # of plan.json, which this module and the reports read
 Record = Mapping[str, Any]
@@ -66,6 +66,11 @@ def best_of(trials: Sequence[Finished]) -> Finished | None:
     return max(scored, key=lambda t: t.score or 0.0, default=None)
 
 
+def trials_of(cell: Mapping[str, Any]) -> int:
+    """How many trials the search of a cell makes: no more than its grid has settings."""
+    return min(cell["trials"], size(cell["space"]) or cell["trials"])
+
+
 def progress(
     cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup, proposed: Proposed | None = None
 ) -> Progress:
@@ -75,7 +80,7 @@ def progress(
     remaining seeds, all at once. The winning trial is its first seed. proposed: what earlier replays of the same cell
     with the same defaults found; this one adds to it.
     """
-    found = Progress(wanted_trials=cell["trials"])
+    found = Progress(wanted_trials=trials_of(cell))
     known = Proposed() if proposed is None else proposed
 
     def finished(run: str, hyperparameters: dict[str, Any], seed: int) -> Finished | None:
@@ -89,13 +94,10 @@ def progress(
     def run_of(hyperparameters: dict[str, Any], seed: int) -> str:
         return identity(specify(cell, hyperparameters, seed, found.trials if seed == 0 else ()), defaults)
 
-    for number in range(cell["trials"]):
+    for number in range(found.wanted_trials):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
             hyperparameters = propose(cell["search"], cell["space"], cell["trials"], number, before)
-            if hyperparameters is None:
-                found.wanted_trials = number
-                break
             known.trials.append((hyperparameters, run_of(hyperparameters, 0)))
         hyperparameters, run = known.trials[number]
         trial = finished(run, hyperparameters, seed=0)

@@ -41,8 +41,8 @@ def spreads(space: Space, trials: int) -> bool:
 
 def propose(
     cell: str, space: Space, trials: int, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
-) -> dict[str, Any] | None:
-    """The hyperparameters of trial `number` (0-based) of `trials`, or None when a grid is used up.
+) -> dict[str, Any]:
+    """The hyperparameters of trial `number` (0-based) of `trials`; a grid has no more trials than settings.
 
     before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. A grid is walked
     in its declared order, the last dimension fastest, or where it has more settings than there are trials, as
@@ -52,7 +52,7 @@ def propose(
     if is_grid(space):
         names = json.dumps([[name.rpartition(".")[2], values] for name, values in space.items()])
         walk = _spread(names) if spreads(space, trials) else list(itertools.product(*space.values()))
-        return dict(zip(space, walk[number], strict=True)) if number < len(walk) else None
+        return dict(zip(space, walk[number], strict=True))
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -12,9 +12,9 @@ from typing import Any
 from harness.contracts import CellResult, Row, RunResult
 from harness.files import digest
 from harness.hyperparameters import complement
-from harness.ledger import Ledger
+from harness.ledger import Ledger, identity
 from harness.search.index import Index
-from harness.search.progress import Finished, Lookup, Progress, progress
+from harness.search.progress import Finished, Lookup, Progress, progress, trials_of
 from harness.search.proposals import is_grid, size
 from harness.search.settings import idle as idle_settings
 from harness.training.code_versions import changed, engine
@@ -41,6 +41,13 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
     lookup: Lookup = (ledger.whole if whole else ledger.read) if ledger else lambda run: None
     cells = plan["cells"]
     return [Progress() if c["refused"] else replay(c, plan["defaults"], lookup) for c in cells]
+
+
+def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
+    """The runs that cells start from and that are not those of a cell, as a teacher with a row of its own is."""
+    own = {done.run for found in replays for done in (*found.trials, *found.seeds)}
+    own |= {identity(specification, plan["defaults"]) for found in replays for specification in found.missing}
+    return [run for run in plan["first"] if run not in own]
 
 
 def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[CellResult]:
@@ -199,10 +206,10 @@ def budget(plan: Plan) -> str:
     if _measures(plan):
         return ""
     cells = _cells(plan)
-    spaces = [{_shared_name(c, name): v for name, v in as_known(plan, c["space"]).items()} for c in cells]
+    spaces = [{shared_name(c, name): v for name, v in as_known(plan, c["space"]).items()} for c in cells]
     space = max(spaces, key=len)
     seeds, count = cells[0]["seeds"], size(space)
-    budgets = sorted({min(cell["trials"], size(cell["space"]) or cell["trials"]) for cell in cells})
+    budgets = sorted({trials_of(cell) for cell in cells})
     trials = budgets[-1]
     over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
     grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
@@ -226,38 +233,41 @@ def recipe(plan: Plan) -> str:
     if _measures(plan):
         return ""
     rows = {row["name"]: row for row in plan["rows"]}
-    searched = {_shared_name(cell, name) for cell in _cells(plan) for name in as_known(plan, cell["space"])}
+    searched = {shared_name(cell, name) for cell in _cells(plan) for name in as_known(plan, cell["space"])}
     values: dict[str, list[tuple[Plan, Any]]] = {}
     for cell in _cells(plan):
         settings, row = as_known(plan, cell["specification"]["settings"]), rows[cell["row"]]
         silent = idle_settings(settings) | ({"augmentation"} if settings.get("augmentation") == "none" else set())
         for key, value in settings.items():
-            name = _shared_name(cell, key)
+            name = shared_name(cell, key)
             elsewhere = name in searched or name in as_known(plan, row["settings"]) or key in ("protocol", "cache_gib")
             if not (key in silent or elsewhere or (name == "epochs" and row["equal_epochs"])):
                 values.setdefault(name, []).append((cell, value))
-    shared = [f"{name} {_number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
-    varied = [f"{name} {_varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
+    shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
+    differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
     procedures = dict.fromkeys(row["procedure"] or plan["procedure"] for row in rows.values())
-    return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *varied])
+    return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
 
 
 def _constant(found: Sequence[tuple[Plan, Any]]) -> bool:
     return len({value for _, value in found}) == 1
 
 
-def _varied(found: Sequence[tuple[Plan, Any]]) -> str:
+def varied(found: Sequence[tuple[Plan, Any]]) -> str:
     """The values of a setting with what decides them: the task, the student or the row."""
     for axis in ("task", "student", "row"):
         values: dict[str, set[Any]] = {}
         for cell, value in found:
             values.setdefault(cell[axis], set()).add(value)
         if all(len(own) == 1 for own in values.values()):
-            return ", ".join(f"{_number(next(iter(own)))} ({key or 'no student'})" for key, own in values.items())
-    return " or ".join(_number(value) for value in sorted({value for _, value in found}, key=str))
+            named: dict[Any, list[str]] = {}
+            for key, own in values.items():
+                named.setdefault(next(iter(own)), []).append(key or "no student")
+            return ", ".join(f"{number(value)} ({', '.join(keys)})" for value, keys in named.items())
+    return " or ".join(map(number, dict.fromkeys(value for _, value in found)))
 
 
-def _shared_name(cell: Plan, key: str) -> str:
+def shared_name(cell: Plan, key: str) -> str:
     """A setting's name without whose it is: "hybrid.head" and "cmow.head" are "student.head"."""
     own = f"{cell['student']}."
     return f"student.{key.removeprefix(own)}" if cell["student"] and key.startswith(own) else key
@@ -270,7 +280,7 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
         specification = first["specification"]
         if specification["kind"] == "multi_task":  # one for each seed
             found = as_known(plan, specification["settings"])
-            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()))
+            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()))
             said[
                 f"Joint distillation of {specification['student']} by {specification['objective']}, init "
                 f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."
@@ -279,7 +289,7 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     for specification in (first["specification"] for first in plan["first"].values()):
         if specification["kind"] == "general":
             found = as_known(plan, specification["settings"])
-            settings = "; ".join(f"{k} {_number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
+            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
             key = specification["student"], specification["init"], settings
             alike.setdefault(key, {})[specification["objective"]] = None
     general = (
@@ -331,7 +341,7 @@ def _measures(plan: Plan) -> bool:
     return plan["procedure"] in ("count", "speed")
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

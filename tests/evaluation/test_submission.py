@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ import pytest
 from harness.data.sources import NumberedSplit, Split
 from harness.data.tasks import TASKS, get_task
 from harness.errors import UserError
-from harness.evaluation import submission
+from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
 from harness.search.progress import Finished, progress
 from harness.submitting import _repeated
+from reports import printed
 from tests.conftest import BAD, Harness
 
 STUDY = ("--study", "objectives_vs_init")
@@ -150,6 +152,69 @@ def test_the_best_run_is_made_again_and_predicts_the_test_split(
     assert runs(made) == known, "what was made once is not made again"
     table = call("report", *STUDY, "--out", made, "--format", "csv")
     assert table.returncode == 0 and "vanilla_kd" in table.stdout
+
+
+def test_what_the_server_said_is_kept_and_compared(
+    made: Path, submit: Submit, tmp_path: Path, call: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(made, tmp_path / "out"))
+    said = tmp_path / "said.csv"
+    said.write_text("task,metric,score\nsst2,accuracy,71.5\n")
+    words = ("--study", "objectives_vs_init", "--out", out, "--row", "vanilla_kd", "--init", "every", "--scores", said)
+    early = call("submit", *words)
+    assert early.returncode == 2 and "row vanilla_kd on sst2 was not submitted as it is now" in early.stderr
+    assert submit("--init", "every", "--tasks", "sst2", out=out).returncode == 0
+    process = call("submit", *words)
+    assert process.returncode == 0 and "kept for sst2: harness report --study" in process.stdout, process.stderr
+    kept = (out / server_scores.NAME).read_bytes()
+    for wrong, sentence in {
+        "task,metric,score\nsst3,accuracy,70": "unknown task of this plan 'sst3': did you mean sst2?",
+        "task,metric,score\nsst2,acuracy,70": "unknown metric of sst2 'acuracy': did you mean accuracy?",
+        "task,metric,score\nsst2,accuracy,170": "must be 0 to 100 points, as the server prints it, not '170'",
+        "task,metric,score\nsst2,accuracy,0.7": "is given in points, as the server prints it: 70, not 0.7",
+        "task,metric,score\nsst2,accuracy,nan": "must be 0 to 100 points",
+        "task,metric,score\nsst2,accuracy,70\nsst2,accuracy,71": "gives accuracy of sst2 twice",
+        "task,metric\nsst2,accuracy": "must be a CSV of task, metric, score",
+        "": "must be a CSV of task, metric, score",
+    }.items():
+        said.write_text(wrong)
+        process = call("submit", *words)
+        assert process.returncode == 2 and sentence in process.stderr and len(process.stderr.splitlines()) == 1
+    said.unlink()
+    assert "cannot be read: No such file" in call("submit", *words).stderr
+    assert "--tasks has no effect with --scores" in call("submit", *words, "--tasks", "sst2").stderr
+    assert "not allowed with argument" in call("submit", *words, "--to", tmp_path).stderr
+    assert (out / server_scores.NAME).read_bytes() == kept, "nothing is lost"
+
+    def of_test(*asked: Any) -> Any:
+        lines, published = printed.read(*asked)
+        return [{**line, "split": "test"} for line in lines], published
+
+    monkeypatch.setattr("reports.compare.read", of_test)
+    report = ("report", "--study", "objectives_vs_init", "--out", out, "--compare", "published", "--format", "json")
+    beside = [entry["test"] for entry in json.loads(call(*report).stdout)["entries"] if entry["test"]]
+    assert beside == [71.5]
+    (out / server_scores.NAME).write_bytes(kept[:-9])
+    damaged = call(*report)
+    assert damaged.returncode == 0 and f"{server_scores.NAME} is damaged and ignored" in damaged.stderr
+    said.write_text("task,metric,score\nsst2,accuracy,72\n")
+    assert call("submit", *words).returncode == 2 and (out / server_scores.NAME).read_bytes() == kept[:-9]
+
+
+def test_scores_of_one_system_join_those_of_another(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    server_scores.keep(ledger, {"a": {"mrpc": {"f1": 88.9, "accuracy": 84.8}}})
+    server_scores.keep(ledger, {"b": {"stsb": {"pearson": -1.0}}, "a": {"mrpc": {"f1": 89.0}}})
+    assert server_scores.kept(ledger) == {
+        "a": {"mrpc": {"f1": 89.0, "accuracy": 84.8}},
+        "b": {"stsb": {"pearson": -1.0}},
+    }
+    said = tmp_path / "said.csv"
+    said.write_text("task, metric, score\nmnli, mismatched_accuracy, 72.6\nstsb, spearman, -3\n")
+    assert server_scores.read(said, ["mnli", "stsb"]) == {
+        "mnli": {"mismatched_accuracy": 72.6},
+        "stsb": {"spearman": -3},
+    }
 
 
 def test_another_result_than_the_recorded_one_is_said(made: Path, submit: Submit, tmp_path: Path) -> None:

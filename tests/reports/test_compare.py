@@ -1,6 +1,7 @@
 """Published numbers stand beside ours with differences, order, notes and source, and never inside our table."""
 
 import csv
+import json
 import math
 import re
 from dataclasses import replace
@@ -283,6 +284,29 @@ def test_a_table_of_test_scores_says_so_once(printed):
     made = compared([cell(row, "sst2", (60, 60), "random", student="cbow")], declared((row,)))
     assert "The published scores are of the official test set, ours of dev." in made.remarks
     assert not any("test set" in note for note in made.notes)
+
+
+def test_submitted_cells_are_compared_test_with_test(printed):
+    (printed / "a.csv").write_text(PRINTED.replace(",dev,", ",test,"), encoding="utf-8")
+    row = Row("mlp", "vanilla_kd", "MLP", published="MLP", student="cbow")
+    study = declared((row,))
+    cells = [cell(row, "sst2", (60, 62), init, student="cbow") for init in ("random", "pretrained")]
+    alone = table(cells, study)
+    made = with_published(replace(alone, submitted={cells[0].cell: {"accuracy": 0.777}}), study)
+    (tested,), (dev,) = (block.lines[0].pairs for block in made.comparison.blocks)
+    assert (tested.ours.value, tested.ours.std, tested.difference) == (0.777, None, pytest.approx(77.7 - 80.0))
+    assert dev.difference == pytest.approx(61 - 82.0)
+    assert made.comparison.notes[tested.note - 1].endswith(
+        "ours is of the official test set too, as its server scored it"
+    )
+    assert not dev.note and any(
+        "ours too where a note says so, otherwise of dev." in r for r in made.comparison.remarks
+    )
+    assert made.blocks == alone.blocks, "our own table stays one of dev"
+    assert [e["test"] for e in json.loads(render(made, "json"))["entries"] if e["published"]] == [77.7, None]
+    (printed / "a.csv").write_text(PRINTED, encoding="utf-8")
+    of_dev = with_published(replace(alone, submitted={cells[0].cell: {"accuracy": 0.777}}), study).comparison
+    assert of_dev.blocks[0].lines[0].pairs[0].difference == pytest.approx(61 - 80.0), "dev is compared with dev"
 
 
 COUNTS = """\

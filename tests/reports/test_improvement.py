@@ -48,6 +48,21 @@ def test_rows_of_different_students_are_subtracted_with_the_spread_of_paired_see
     assert not any(e.best or e.tied or e.runs or e.cell for e in entries)
 
 
+def test_a_gain_is_of_the_test_set_where_both_rows_were_submitted():
+    rows = [replace(PLAIN, student="bilstm"), SRA]
+    both = {f"{row.name}-{row.init}-{task}": {"accuracy": 0.9} for row in rows for task in ("sst2", "rte")}
+    both["plain-random-sst2"] = {"accuracy": 0.805}
+    del both["sra-pretrained-rte"]
+    made = with_published(replace(table(cells(), study()), submitted=both), study()).comparison
+    (gain,) = (line for block in made.blocks if block.improvement for line in block.lines)
+    (sst2,) = (pair for pair, column in zip(gain.pairs, made.columns, strict=True) if column.task == "sst2")
+    assert sst2.ours.tested and sst2.ours.value == pytest.approx(0.9 - 0.805)
+    one = {name: said for name, said in both.items() if name.startswith("sra")}
+    made = with_published(replace(table(cells(), study()), submitted=one), study()).comparison
+    (gain,) = (line for block in made.blocks if block.improvement for line in block.lines)
+    assert not gain.pairs[0].ours.tested and gain.pairs[0].ours.value == pytest.approx(0.06), "never one of each"
+
+
 def test_improvements_leave_everything_above_them_as_it_was():
     alone = render(table(cells(), study(PLAIN, SRA)), "markdown").splitlines()
     with_gain = render(table(cells(), study()), "markdown").splitlines()

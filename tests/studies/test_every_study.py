@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from harness.registry import STUDIES
+from harness.search.explaining import explained
 from harness.search.plan import resolve
 from harness.search.request import Request
 from tests import published
 from tests.conftest import ROOT
 
 PROFILES = ("quick", "small", "paper")
-SHARED = ("matrix_settings", "sra_settings", "lstm_settings")  # files of what studies have in common
+SHARED = ("matrix_settings", "sra_settings", "lstm_settings", "told")  # files of what studies have in common
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,12 @@ def test_is_planned_in_every_profile(name: str, profile: str) -> None:
         assert set(cell["after"]) <= set(plan["first"])
     for first in plan["first"].values():
         assert set(first["after"]) <= set(plan["first"])
+    runs = [*plan["first"].values(), *plan["cells"]]
+    protocols = {run["specification"]["settings"].get("protocol") for run in runs} - {None}
+    assert protocols <= {"published" if profile == "paper" else "held_out"}, "paper chooses on dev, as the works did"
+    if profile == "paper":
+        others = {line.name: line.ours for line in explained(plan, study) if not line.kept}
+        assert not others, f"studies/told.py has other values of {name}, or none: {others}"
 
 
 @each

@@ -1,0 +1,158 @@
+"""The settings of a plan beside what the text of the study's work tells of them (`Study.told`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.contracts import Study, Told
+from harness.search.making import SHARED
+from harness.search.progress import distinct
+from harness.search.results import as_known, number, shared_name, varied
+
+VERDICTS = {
+    "equal": "As the text says",
+    "ours": "Ours, where the text says something else",
+    "untold": "Not told by the text",
+}
+OF_MACHINE = ("threads", "cache_gib", "pruner", "micro_batch")  # not of the work
+TEACHERS = ("teacher", "multi_task_teacher")
+NOWHERE = {"task": "", "student": "", "row": ""}
+
+Plan = Mapping[str, Any]
+Where = Mapping[str, Any]  # a cell, or its task, student and row
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One setting. text: the place in the text, with what stands there if not ours; kept: as the study tells it."""
+
+    name: str
+    ours: str
+    verdict: str
+    text: str
+    why: str
+    kept: bool
+
+
+def explained(plan: Plan, study: Study) -> list[Explained]:
+    """Every setting that the profile gives, that has not its default, or that the study's table tells of.
+
+    What only the rows give is part of them, and left out where the table tells nothing of it.
+    """
+    profile = study.profile(plan["profile"])
+    given = {*profile.settings, *profile.search, *(key for by in profile.task_settings.values() for key in by)}
+    given = {_shared(plan, key) for key in given}
+    free: dict[str, list[tuple[Where, Any]]] = {}
+    of_rows: dict[str, list[tuple[Where, Any]]] = {}
+    changed = set()
+    for name, where, value, default, of_row in (*_facts(plan, study), *_settings(plan)):
+        (of_rows if of_row else free).setdefault(name, []).append((where, value))
+        changed |= set() if default or of_row else {name}
+    shown = (given | changed) & free.keys() | study.told.keys() & (free.keys() | of_rows.keys())
+    named = (name for name in sorted(shown) if name.rpartition(".")[2] not in OF_MACHINE)
+    return [_explained(name, free.get(name) or of_rows[name], study.told.get(name)) for name in named]
+
+
+def _explained(name: str, values: list[tuple[Where, Any]], told: Told | None) -> Explained:
+    ours = _said(values)
+    if told is None:
+        return Explained(name, ours, "untold", "", "", False)
+    kept = _is(values, told.ours)
+    why = told.why if kept else ""
+    if not told.section:
+        return Explained(name, ours, "untold", "", why, kept)
+    if kept and not told.says:
+        return Explained(name, ours, "equal", told.section, why, kept)
+    return Explained(name, ours, "ours", f"{told.section}: {told.says or _text(told.ours)}", why, kept)
+
+
+def _is(values: list[tuple[Where, Any]], ours: Any) -> bool:
+    if isinstance(ours, Mapping):
+        return all(value == ours.get(where["task"], ours.get("")) for where, value in values)
+    return {value for _, value in values} == set(ours if isinstance(ours, tuple) else (ours,))
+
+
+def _said(values: list[tuple[Where, Any]]) -> str:
+    if all(where is NOWHERE for where, _ in values):
+        return "; ".join(number(value) for _, value in values)
+    if len({value for _, value in values}) == 1:
+        return number(values[0][1])
+    return varied([({**where, "row": ""}, value) for where, value in values])  # which row has which, the table shows
+
+
+def _text(ours: Any) -> str:
+    if isinstance(ours, Mapping):
+        return varied([({**NOWHERE, "task": task or "other tasks"}, value) for task, value in ours.items()])
+    return " or ".join(map(number, ours if isinstance(ours, tuple) else (ours,)))
+
+
+def _facts(plan: Plan, study: Study) -> Iterator[tuple[str, Where, Any, bool, bool]]:
+    """What is no setting of a run: as `_settings`."""
+    if study.procedure in ("count", "speed"):
+        return
+    of_rows = {row["init"] for row in plan["rows"]}
+    facts = {
+        "teacher": [plan["label"]],
+        "tasks": plan["tasks"],
+        "inits": [init for init in plan["inits"] if init not in of_rows],
+        "seeds": [max(cell["seeds"] for cell in plan["cells"])],
+        "corpus": [plan["corpus"]] if any(_kind(run) == "general" for run in plan["first"].values()) else [],
+    }
+    for name, values in facts.items():
+        for value in values:
+            yield name, NOWHERE, value, False, False
+
+
+def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
+    """(name, where, value, whether it is the default, whether the row gives it), of cells and what they start from."""
+    rows = {row["name"]: row for row in plan["rows"]}
+    of_rows = {name: {_shared(plan, key) for key in as_known(plan, row["settings"])} for name, row in rows.items()}
+    for cell in distinct(plan["cells"]):
+        prefix = f"{_kind(cell)}." if _kind(cell) in TEACHERS else ""
+        grid = {key: values if isinstance(values, list) else [str(values)] for key, values in cell["space"].items()}
+        for key, values in {**{k: [v] for k, v in _own(cell).items()}, **grid}.items():
+            if key == "epochs" and rows[cell["row"]]["equal_epochs"]:
+                continue
+            for value in values:
+                name, known = _known(plan, key, value)
+                shared = shared_name(cell, name)
+                yield prefix + shared, cell, known, plan["defaults"].get(key) == value, shared in of_rows[cell["row"]]
+    of_any = set().union(*of_rows.values())
+    for run in plan["first"].values():
+        if _kind(run) not in ("general", "multi_task", *TEACHERS):
+            continue
+        specification = run["specification"]
+        where = {name: specification.get(name, "") for name in NOWHERE}
+        for key, value in _own(run).items():
+            if not key.startswith(f"{where['student']}.") and (_kind(run) == "general" or key not in SHARED):
+                name, known = _known(plan, key, value)
+                name = f"{_kind(run)}.{name}"
+                yield name, where, known, plan["defaults"].get(key) == value, name in of_any
+
+
+def _own(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a cell or run that do something and that it does not take from its students."""
+    settings = run["specification"]["settings"]
+    idle = {name for name in settings if name.startswith("augmentation")} if _unaugmented(settings) else set()
+    idle |= set(SHARED) if _kind(run) in TEACHERS else set()
+    return {name: value for name, value in settings.items() if name not in idle}
+
+
+def _unaugmented(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("augmentation", "none") == "none")
+
+
+def _known(plan: Plan, key: str, value: Any) -> tuple[str, Any]:
+    return next(iter(as_known(plan, {key: value}).items()))
+
+
+def _shared(plan: Plan, key: str) -> str:
+    """A setting's name without whose it is, as `shared_name` has it."""
+    owner, _, rest = key.partition(".")
+    return f"student.{rest}" if owner in plan["students"] else key
+
+
+def _kind(run: Mapping[str, Any]) -> str:
+    return str(run["specification"].get("kind", ""))
