@@ -17,7 +17,12 @@ from tests.launching import begun
 
 def workers(driver: int) -> list[psutil.Process]:
     """The processes that train: what the driver's fork server forked."""
-    return [worker for server in psutil.Process(driver).children() for worker in server.children()]
+    found: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):  # the driver has just ended
+        for server in psutil.Process(driver).children():
+            with suppress(psutil.NoSuchProcess):
+                found += server.children()
+    return found
 
 
 def run_and_kill(arguments: Sequence[str], out: Path) -> None:
