@@ -16,7 +16,7 @@ from tests.faults.killing import newest, workers
 from tests.launching import begun
 
 VICTIMS = ("driver",) * 5 + ("worker",) * 15  # a new driver takes its time to begin; a new worker does not
-LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the middle
+LONGER = ("epochs=40", "train_examples=100")  # long enough to be hit in the middle
 
 
 def _records(out: Path) -> dict[str, int]:

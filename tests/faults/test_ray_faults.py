@@ -23,7 +23,7 @@ from tests.faults.killing import newest
 pytest.importorskip("ray")
 
 LOSSES = ("worker", "node", "driver", "worker", "node")
-LONGER = ("epochs=20", "train_examples=100")  # long enough to be hit in the middle
+LONGER = ("epochs=40", "train_examples=100")  # long enough to be hit in the middle
 
 
 def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
