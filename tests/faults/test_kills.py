@@ -15,8 +15,8 @@ from tests.conftest import SMALL_STUDY, Harness
 from tests.faults.killing import newest, workers
 from tests.launching import begun
 
-VICTIMS = ("driver",) * 5 + ("worker",) * 15  # a new driver takes its time to begin; a new worker does not
-LONGER = ("epochs=40", "train_examples=100")  # long enough to be hit in the middle
+VICTIMS = ("driver",) * 3 + ("worker",) * 9  # a new driver takes its time to begin; a new worker does not
+LONGER = ("epochs=18", "train_examples=100", "batch_size=16")  # long enough to be hit in the middle
 
 
 def _records(out: Path) -> dict[str, int]:
@@ -25,7 +25,7 @@ def _records(out: Path) -> dict[str, int]:
 
 
 def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
-    study = [w for w in SMALL_STUDY if not w.startswith("train_examples")]
+    study = [w for w in SMALL_STUDY if not w.startswith(("train_examples", "batch_size"))]
     return [
         "run",
         *study,
@@ -41,7 +41,7 @@ def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
     ]
 
 
-def test_twenty_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
+def test_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
     calm = call(*_arguments(glue, checkpoint, tmp_path / "calm"))
     assert calm.returncode == 0, calm.stderr
     draw = random.Random(20)
