@@ -93,7 +93,7 @@ def _keep_scores(options: Namespace) -> int:
             scores.setdefault(run, {})[task] = said[task]
         server_scores.keep(ledger, scores)
     report = f"harness report --study {plan['study']} --profile {plan['profile']} --compare published"
-    tell(f"scores of row {options.row} kept for {', '.join(said)}: {report} shows them")
+    tell(f"scores of row {options.row} kept for {', '.join(said)}: {report} shows them beside published test scores")
     return 0
 
 
@@ -101,7 +101,9 @@ def _submitted(plan: Plan, ledger: Ledger) -> set[tuple[str, str]]:
     """(run, task) of every run that was made again to predict the task's test splits."""
     found = set()
     for record in map(ledger.read, ledger.runs()):
-        specification = dict((record or {}).get("specification") or {})
+        if record is None or record["status"] != "finished":
+            continue
+        specification = dict(record.get("specification") or {})
         if asked := specification.pop("test", None):
             found |= {(identity(specification, plan["defaults"]), task) for task in asked}
     return found

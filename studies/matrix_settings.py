@@ -6,8 +6,8 @@ implementation, the learning rates those of Table VI. Epochs, patience and the n
 
 General distillation in the paper's size has no warm-up, as appendix B says. What the text leaves out of it is as
 released: no weight decay, Adam's beta2 0.98 and epsilon 1e-6, a norm of 5, the rate 5e-4. Its batches are of 128, one
-of Table VI's sizes. Dropout, that of Table VI, acts in fine-tuning as in the distillation: whether the paper's does,
-its text does not say. `general.student.hidden_dropout` and `general.student.embedding_dropout` set the distillation's
+of Table VI's sizes. Dropout, that of Table VI, acts in fine-tuning as in the distillation; the paper's is "during
+pretraining". `general.student.hidden_dropout` and `general.student.embedding_dropout` set the distillation's
 apart.
 """
 
@@ -33,7 +33,11 @@ SECOND_SENTENCE = (
     "DiffCat reads each sentence with a [CLS] here; the released code splits a joint pair, whose second has none. "
     "Batches of 32 and weight decay 0.01 on the tasks are ours; those released differ by task and head."
 )
-NOTES = (MRPC_LOOKS_LIKE_ACCURACY, SCORE, RUNS_ARE_OURS, SOFT_LOSS, SECOND_SENTENCE)
+TEACHERS_AND_DROPOUT = (
+    "The paper's teachers on the tasks are checkpoints that others fine-tuned, but for STS-B and MNLI; ours are all "
+    "fine-tuned here. Its dropout is that of pretraining; here it acts on the tasks too."
+)
+NOTES = (MRPC_LOOKS_LIKE_ACCURACY, SCORE, RUNS_ARE_OURS, SOFT_LOSS, SECOND_SENTENCE, TEACHERS_AND_DROPOUT)
 # Of studies with students that were distilled on a corpus.
 GENERAL = (
     "In general distillation the released code takes the soft loss of every token at temperature 2, masks rare tokens "

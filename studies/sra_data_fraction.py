@@ -3,7 +3,7 @@
 from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
 from studies.sra_settings import FROM_CORPUS, NOTES, SAME_SCORE_TWICE, SOURCE, profiles
-from studies.told import WU
+from studies.told import WU, WU_KD_TEACHER
 
 PERCENTS = (20, 30, 50, 100)
 
@@ -47,7 +47,7 @@ study(
                 "one teacher. As published, the teacher of KD has the same share of the training data.",
             ),
         ),
-        told={**WU, "tasks": Told("sst2", "Table 3")},
+        told={**WU, "tasks": Told("sst2", "Table 3"), "teacher": WU_KD_TEACHER},
         profiles=profiles(
             quick=("sentiment",),
             small=("sst2",),

@@ -32,7 +32,7 @@ GLOVE = "vectors:glove.840B.300d.txt"
 EPOCHS_ARE_OURS = "The text gives no epochs, no batch of fine-tuning and no number of runs; these are ours."
 KD_IS_ANOTHER = (
     "The published rows with KD alone are Tang et al.'s smaller BiLSTM, and their gains are over the plain BiLSTM of "
-    "the same authors; every row here has one architecture."
+    "the same authors, who distil BERT-large; every row here has one architecture and one teacher."
 )
 NOT_BUILT = (
     "ELMo is no model of transformers, and PKD and DSE are other works' methods; none is built here, and rows that "

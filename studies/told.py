@@ -80,7 +80,7 @@ WANG_TASK_AGNOSTIC = {
     "general.adam_beta2": Told(0.98, why=RELEASED),
     "general.pack": Told(True, why="the hub's BookCorpus is a sentence a row; ours"),
     "general.precision": Told("bfloat16", why=OURS),
-    "mlm_kd.soft_weight": Told(0.5, why=OURS),
+    "general.mlm_kd.soft_weight": Told(0.5, why=OURS),
     "batch_size": Told((16, 32), _SETUP),
     "learning_rate": Told((1e-5, 3e-5, 5e-5, 8e-5), _SETUP),
     "epochs": Told(3, why=OURS),
@@ -93,7 +93,11 @@ _RATES = (1e-3, 5e-4, 1e-4, 5e-5, 1e-5, 5e-6)
 
 GALKE = {
     **BERT_TEACHER,
-    "teacher": Told("bert-base-uncased", "sections IV-A and IV-B"),
+    "teacher": Told(
+        "bert-base-uncased", "sections IV-A and IV-B",
+        says="BERT-base; on the tasks, checkpoints of it that others had fine-tuned",
+        why="fine-tuned here, on every task",
+    ),
     "tasks": Told(
         ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb_classes", "wnli"), "section IV-C",
         why="STS-B cast to classes, as section IV-B says",
@@ -103,15 +107,19 @@ GALKE = {
     "epochs": Told(20, why=_LOST),
     "patience": Told(5, why=_LOST),
     "learning_rate": Told(_RATES, "Table VI"),
-    "student.hidden_dropout": Told(0.2, "Table VI", why="there of general distillation, here on the tasks too"),
-    "student.embedding_dropout": Told(0.1, "Table VI", why="one of 0 and 0.1, there of general distillation"),
+    "student.hidden_dropout": Told(
+        0.2, "section III-A and Table VI", says="0.2 during pretraining", why="on the tasks too"
+    ),
+    "student.embedding_dropout": Told(
+        0.1, "section III-A and Table VI", says="0 or 0.1 during pretraining", why="on the tasks too"
+    ),
     "schedule": Told("linear", "appendix B"),
     "warmup_ratio": Told(0.0, "appendix B"),
     "batch_size": Told(32, why="section IV-B says only that sizes fit the training data; ours"),
     "vanilla_kd.temperature": Told(1.0, "section IV-B"),
     "vanilla_kd.soft_weight": Told(0.5, "section IV-B", why="equal weights"),
     "corpus": Told("hub:wikipedia+hub:bookcorpus", "section IV-A"),
-    "mlm_kd.soft_weight": Told(0.5, "section IV-A", why="equal weights"),
+    "general.mlm_kd.soft_weight": Told(0.5, "section IV-A", why="equal weights"),
     "general.epochs": Told(1, why=OURS),
     "general.batch_size": Told(128, "Table VI", why="one of its sizes"),
     "general.learning_rate": Told(5e-4, "Table VI", says="the best of 1e-3, 5e-4, 1e-4, 5e-5 and 1e-5", why=RELEASED),
@@ -139,6 +147,9 @@ GALKE_SPEED = {
 
 _TRAINING = "section 4.3"
 
+WU_KD_TEACHER = Told(
+    "bert-base-uncased", "section 5.3", says="BERT-large, of KD; BERT-base of SRA", why="one teacher for all"
+)
 WU = {
     **BERT_TEACHER,
     "teacher": Told("bert-base-uncased", _TRAINING),
@@ -253,7 +264,7 @@ _MASKED = {
 }
 _OF_MKD = {
     **BERT_TEACHER,
-    "teacher": Told("bert-large-uncased", "section 4.1.1", says="the released MT-DNN, of its size", why="not at hand"),
+    "teacher": Told("bert-large-uncased", _MKD, says="the released MT-DNN, of its size", why="not at hand"),
     "tasks": Told(
         ("sst2", "mrpc", "stsb", "qqp", "mnli", "qnli_ranking", "rte"),
         "section 4.3.1",
@@ -268,7 +279,7 @@ _OF_MKD = {
     "student.embedding_size": Told(300, why=OURS),
     "student.vocabulary": Told("teacher", _MKD, why="WordPiece"),
     "multi_task_teacher.learning_rate": Told(3e-5, _MKD, says="5e-4", why="too high for BERT itself: its own"),
-    "multi_task_teacher.epochs": Told(3, "section 4.1.1", says="1", why="BERT itself is new to the tasks"),
+    "multi_task_teacher.epochs": Told(3, _MKD, says="1", why="BERT itself is new to the tasks"),
     "multi_task_teacher.warmup_ratio": Told(0.1, why=DEVLIN),
 }
 LIU_JOINT = {**_OF_MKD, **_JOINTLY, **_MASKED}
@@ -289,7 +300,7 @@ _TUNED = {
 LIU_TUNED = {**_TUNED, **{f"multi_task.{name}": told for name, told in _MASKED.items()}}
 LIU_TUNED_BY_TASKS = {
     **_TUNED,
-    "multi_task_teacher.epochs": Told((2, 3), "section 4.1.1", says="1", why="BERT itself is new to the tasks"),
+    "multi_task_teacher.epochs": Told((2, 3), _MKD, says="1", why="BERT itself is new to the tasks"),
 }
 LIU_JOINT_SPEED = {
     "batch_size": Told(128, "section 4.4.3"),

@@ -143,12 +143,11 @@ def batches_of_groups(lengths: Tensor, groups: Tensor, batch_size: int, seed: in
     members = torch.argsort(group, stable=True).split(sizes.tolist())
     longest = torch.zeros_like(sizes).scatter_reduce(0, group, lengths.long(), "amax")
     generator = torch.Generator().manual_seed(derive_seed("batches", seed, epoch))
-    batches: list[Tensor] = []
-    for pool in torch.randperm(len(sizes), generator=generator).split(POOL * batch_size):
-        pool = pool[torch.sort(longest[pool], stable=True).indices]
-        number = (sizes[pool].cumsum(0) - 1) // batch_size  # of the batch in which the group's last example comes
-        for part in pool.split(torch.unique_consecutive(number, return_counts=True)[1].tolist()):
-            batches.append(torch.cat([members[i] for i in part.tolist()]))
+    pools = torch.randperm(len(sizes), generator=generator).split(POOL * batch_size)
+    order = torch.cat([pool[torch.sort(longest[pool], stable=True).indices] for pool in pools])
+    number = (sizes[order].cumsum(0) - 1) // batch_size  # of the batch in which the group's last example comes
+    parts = order.split(torch.unique_consecutive(number, return_counts=True)[1].tolist())
+    batches = [torch.cat([members[i] for i in part.tolist()]) for part in parts]
     return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
 

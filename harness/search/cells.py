@@ -297,7 +297,7 @@ class Cells:
         }
         info = self.asked.examined(source, task)
         self._add(choice, task, specification, size={"layers": info.layers, "width": info.width})
-        self.used |= set(choice.fixed)
+        self.used |= set(choice.fixed) - merging.idle(choice.settings)
 
     def _measured(self, student: Any, row: Row, task: Task, procedure: str) -> None:
         """A cell that builds a model of random weights, a student or (None) a checkpoint: it reads configurations."""

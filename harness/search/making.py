@@ -132,8 +132,9 @@ class Making:
         settings = {name: h.default for name, h in TRAINING.items()} | {name: shared[name] for name in SHARED}
         for layer in (_of_prefix(self.profile.settings, prefix), own, _of_prefix(self.overrides, prefix)):
             settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
-        self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING} & set(self.overrides)
-        return settings
+        nothing = merging.idle(settings)
+        self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
+        return settings | {name: TRAINING[name].default for name in nothing}
 
     def _teaching(self, shared: Mapping[str, Any], recipe: Mapping[str, Any], answers: bool) -> dict[str, Any]:
         """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
@@ -143,8 +144,10 @@ class Making:
         own = _of_prefix(shared, "teacher.")
         own.pop("seeds", None)
         given |= {} if answers else own
-        self.used |= set() if answers else {f"teacher.{name}" for name in own} & set(self.overrides)
-        return settings | {key: merging.check(key, value, TRAINING) for key, value in given.items()}
+        settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
+        nothing = merging.idle(settings)
+        self.used |= set() if answers else {f"teacher.{name}" for name in own.keys() - nothing} & set(self.overrides)
+        return settings | {name: TRAINING[name].default for name in nothing}
 
     def augmented(self, specification: Specification) -> list[str]:
         """Write into the specification what its augmentation is, vectors and all, by content; the runs it waits for."""

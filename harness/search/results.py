@@ -280,7 +280,8 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
         specification = first["specification"]
         if specification["kind"] == "multi_task":  # one for each seed
             found = as_known(plan, specification["settings"])
-            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()))
+            silent = idle_settings(found)
+            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
             said[
                 f"Joint distillation of {specification['student']} by {specification['objective']}, init "
                 f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."

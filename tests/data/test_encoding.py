@@ -175,6 +175,7 @@ def test_candidates_of_a_question_are_one_batchs(groups, batch_size, epoch):
     assert sum(map(len, held)) == len(set(groups.tolist()))
     most = int(torch.bincount(groups).max())
     assert max(map(len, batches)) <= batch_size + most - 1
+    assert most > batch_size or len(batches) == -(-len(groups) // batch_size), "schedules count on it in every epoch"
     again = batches_of_groups(lengths, groups, batch_size, 7, epoch)
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
 

@@ -172,6 +172,7 @@ def test_what_the_server_said_is_kept_and_compared(
         "task,metric,score\nsst2,acuracy,70": "unknown metric of sst2 'acuracy': did you mean accuracy?",
         "task,metric,score\nsst2,accuracy,170": "must be 0 to 100 points, as the server prints it, not '170'",
         "task,metric,score\nsst2,accuracy,0.7": "is given in points, as the server prints it: 70, not 0.7",
+        "task,metric,score\nsst2,accuracy,-0.7": "must be 0 to 100 points",
         "task,metric,score\nsst2,accuracy,nan": "must be 0 to 100 points",
         "task,metric,score\nsst2,accuracy,70\nsst2,accuracy,71": "gives accuracy of sst2 twice",
         "task,metric\nsst2,accuracy": "must be a CSV of task, metric, score",

@@ -309,6 +309,17 @@ def test_submitted_cells_are_compared_test_with_test(printed):
     assert of_dev.blocks[0].lines[0].pairs[0].difference == pytest.approx(61 - 80.0), "dev is compared with dev"
 
 
+def test_scores_of_test_and_dev_are_not_put_into_one_order(printed):
+    (printed / "a.csv").write_text(PRINTED.replace(",dev,", ",test,"), encoding="utf-8")
+    rows = [Row(name.lower(), "vanilla_kd", name, published=name, student="cbow") for name in ("MLP", "CNN")]
+    study = declared(tuple(rows))
+    cells = [cell(row, "sst2", (60 + i, 60 + i), "pretrained", student="cbow") for i, row in enumerate(rows)]
+    both = {c.cell: {"accuracy": 0.7 + i / 10} for i, c in enumerate(cells)}
+    for submitted, ordered in (({}, 2), ({cells[0].cell: {"accuracy": 0.99}}, 1), (both, 2)):
+        made = with_published(replace(table(cells, study), submitted=submitted), study).comparison
+        assert [block.agreement[0].n for block in made.blocks] == [ordered]
+
+
 COUNTS = """\
 row,embedding,head,tasks,scope,parameters,note
 Linear,cbow,linear,"CoLA, SST-2",total,"1,000",

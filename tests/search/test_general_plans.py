@@ -155,6 +155,7 @@ def test_adam_on_the_tasks_is_set_apart_from_that_on_the_corpus(planned: Planned
     for changed in ("adam_beta2=0.98", "adam_epsilon=1e-6", "gradient_clip=0"):
         assert cells(changed).isdisjoint(before), changed
     without_effect(planned, "adam_epsilon=1e-6", "optimiser=adadelta")
+    without_effect(planned, "teacher.adam_beta2=0.9", "teacher.optimiser=adadelta")
 
 
 def test_packed_pieces_are_other_text(planned: Planned, plain: dict[str, str]) -> None:

@@ -298,6 +298,9 @@ REFUSED = {
     "of joint runs that start from nothing": (
         "multi_task_procedures", "multi_task.epochs=2", "'multi_task.epochs' has no effect",
     ),
+    "copies where nothing is copied": (
+        "multi_task", "multi_task.augmentation_copies=3", "'multi_task.augmentation_copies' has no effect",
+    ),
     "a name that is none": ("multi_task", "multi_task.epoch=2", "'multi_task.epoch': did you mean multi_task.epochs"),
     "out of range": ("multi_task", "multi_task.epochs=0", "multi_task.epochs must be at least 1"),
 }  # fmt: skip
