@@ -16,6 +16,11 @@ VERDICTS = {
     "ours": "Ours, where the text says something else",
     "untold": "Not told by the text",
 }
+# Shown at their defaults too: a reader who repeats the study needs them, told or not.
+ALWAYS = (
+    "optimiser", "learning_rate", "schedule", "warmup_ratio", "weight_decay", "gradient_clip", "batch_size", "epochs",
+    "max_length",
+)  # fmt: skip
 OF_MACHINE = ("threads", "cache_gib", "pruner", "micro_batch")  # not of the work
 TEACHERS = ("teacher", "multi_task_teacher")
 NOWHERE = {"task": "", "student": "", "row": ""}
@@ -37,7 +42,7 @@ class Explained:
 
 
 def explained(plan: Plan, study: Study) -> list[Explained]:
-    """Every setting that the profile gives, that has not its default, or that the study's table tells of.
+    """Every setting that the profile gives, that has not its default, that the study's table tells of, or of `ALWAYS`.
 
     What only the rows give is part of them, and left out where the table tells nothing of it.
     """
@@ -51,8 +56,11 @@ def explained(plan: Plan, study: Study) -> list[Explained]:
         (of_rows if of_row else free).setdefault(name, []).append((where, value))
         changed |= set() if default or of_row else {name}
     shown = (given | changed) & free.keys() | study.told.keys() & (free.keys() | of_rows.keys())
-    named = (name for name in sorted(shown) if name.rpartition(".")[2] not in OF_MACHINE)
-    return [_explained(name, free.get(name) or of_rows[name], study.told.get(name)) for name in named]
+    silent = {"general.epochs"} if "general.steps" in shown else set()
+    usual = {name for name in free if name.rpartition(".")[2] in ALWAYS} - shown - silent
+    named = (name for name in sorted(shown | usual) if name.rpartition(".")[2] not in OF_MACHINE)
+    told = {name: Told(next(iter(free[name]))[1], why="the harness's default") for name in usual} | {**study.told}
+    return [_explained(name, free.get(name) or of_rows[name], told.get(name)) for name in named]
 
 
 def _explained(name: str, values: list[tuple[Where, Any]], told: Told | None) -> Explained:
