@@ -67,8 +67,9 @@ def plan(options: Namespace) -> int:
     """Print every cell, run and refusal, and an estimate of the time. Trains and writes nothing."""
     from harness.search import plan as planning
     from harness.search.estimate import estimate
+    from harness.search.recipe import budget, general_recipe, protocol, recipe
     from harness.search.request import Request, check_early
-    from harness.search.results import budget, general_recipe, older_code, protocol, recipe, replayed, started_from
+    from harness.search.results import older_code, replayed, started_from
 
     request, out = Request.of(options), Path(options.out)
     check_early(request)

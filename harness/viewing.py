@@ -119,7 +119,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     from harness.data.tasks import get_task
     from harness.evaluation import server_scores
     from harness.evaluation.metrics import score
-    from harness.search import results
+    from harness.search import recipe, results
 
     study = registry.STUDIES.get(plan["study"])
     replays = results.replayed(plan, ledger)
@@ -139,11 +139,11 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         teacher=plan["label"],
         teacher_scores=results.teacher_scores(plan, ledger),
         teachers=results.teachers(plan),
-        protocol=results.protocol(plan),
-        budget=results.budget(plan),
-        recipe=results.recipe(plan),
+        protocol=recipe.protocol(plan),
+        budget=recipe.budget(plan),
+        recipe=recipe.recipe(plan),
         notes=(
-            *results.general_recipe(plan),
+            *recipe.general_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
             *results.other_weights(replays, ledger),
@@ -248,7 +248,7 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
     if cell["refused"]:
         tell(f"impossible: {cell['refused']}")
         return
-    from harness.search.results import as_known
+    from harness.search.recipe import as_known
 
     found = Index(ledger).progress(cell, plan["defaults"], ledger.read)
     tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling import word_vectors
-from harness.modeling.bases import Student, StudentConfig
+from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.registry import student
 from students import heads, pairs, products
 from students.matrix_embedding import MatrixEmbedding, filled_by, misfit, widths, word_sizes
@@ -98,9 +98,7 @@ class MatrixStudent(Student):
         cls.canonical_init(init)
         return LayerMap(((1, teacher.layers),))  # its only layer learns from the last
 
-    def initialise(
-        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
-    ) -> dict[str, Any]:
+    def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         """vectors:FILE is read by `MatrixEmbedding.load`, which tells what is recorded."""
         init = self.canonical_init(init)
         return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)

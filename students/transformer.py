@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from transformers import (
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling import layer_maps
-from harness.modeling.bases import Student, StudentConfig
+from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.modeling.initialisation import copy_layers, unlike
 from harness.modeling.signals import emit
 from harness.registry import student
@@ -81,9 +81,7 @@ class Transformer(Student):
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         return layer_maps.layer_map(init, student.layers, teacher.layers)
 
-    def initialise(
-        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
-    ) -> dict[str, Any]:
+    def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         init = layer_maps.canonical_init(init)
         if init != "random":
             model = teacher()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Task
 from harness.errors import UserError
 from harness.modeling import word_vectors
-from harness.modeling.bases import Student, StudentConfig
+from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.modeling.words import word_level
 
 CHANNELS = {"trained": 1, "frozen_and_trained": 2}
@@ -155,9 +155,7 @@ class WordStudent(Student):
         cls.canonical_init(init)
         return LayerMap(((1, teacher.layers),))
 
-    def initialise(
-        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
-    ) -> dict[str, Any]:
+    def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         """vectors:FILE is read by `WordEmbedding.load`, which tells what is recorded."""
         init = self.canonical_init(init)
         return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)

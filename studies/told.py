@@ -19,6 +19,8 @@ BERT_TEACHER = {
     "teacher.learning_rate": Told(3e-5, why=DEVLIN),
     "teacher.epochs": Told({"": 3, "mnli": 2, "qqp": 2, "qnli": 2, "qnli_ranking": 2, "sst2": 2}, why=DEVLIN),
     "teacher.warmup_ratio": Told(0.1, why=DEVLIN),
+    "teacher.batch_size": Told(32, why=DEVLIN),
+    "teacher.weight_decay": Told(0.01, why="BERT's own (Devlin et al., 2019, appendix A.2)"),
 }
 
 # ---------------------------------------------------------------- wang2023, How to Distill your BERT

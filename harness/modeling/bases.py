@@ -13,6 +13,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 
+LoadTeacher = Callable[[], PreTrainedModel]  # gives the teacher's model, loaded when it is first asked for
+
 
 def in_own_memory(model: nn.Module) -> None:
     """Copy every weight out of the file that it was read from and may still be mapped from.
@@ -161,9 +163,7 @@ class Student(PreTrainedModel):
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")
 
-    def initialise(
-        self, init: str, teacher: Callable[[], PreTrainedModel], tokenizer: PreTrainedTokenizerBase
-    ) -> dict[str, Any]:
+    def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         """Copy into this student the weights that `init` names; returns what is to be recorded of it.
 
         teacher() loads the teacher's model, for those who copy from it. tokenizer is the one the student reads with.

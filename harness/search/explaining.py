@@ -9,7 +9,7 @@ from typing import Any
 from harness.contracts import Study, Told
 from harness.search.making import SHARED
 from harness.search.progress import distinct
-from harness.search.results import as_known, number, shared_name, varied
+from harness.search.recipe import as_known, number, saying_nothing, shared_name, varied
 
 VERDICTS = {
     "equal": "As the text says",
@@ -56,10 +56,9 @@ def explained(plan: Plan, study: Study) -> list[Explained]:
         (of_rows if of_row else free).setdefault(name, []).append((where, value))
         changed |= set() if default or of_row else {name}
     shown = (given | changed) & free.keys() | study.told.keys() & (free.keys() | of_rows.keys())
-    silent = {"general.epochs"} if "general.steps" in shown else set()
-    usual = {name for name in free if name.rpartition(".")[2] in ALWAYS} - shown - silent
+    usual = {name for name in free if name.rpartition(".")[2] in ALWAYS} - shown
     named = (name for name in sorted(shown | usual) if name.rpartition(".")[2] not in OF_MACHINE)
-    told = {name: Told(next(iter(free[name]))[1], why="the harness's default") for name in usual} | {**study.told}
+    told = {name: Told(free[name][0][1], why="the harness's default") for name in usual} | {**study.told}
     return [_explained(name, free.get(name) or of_rows[name], told.get(name)) for name in named]
 
 
@@ -143,13 +142,9 @@ def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
 def _own(run: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a cell or run that do something and that it does not take from its students."""
     settings = run["specification"]["settings"]
-    idle = {name for name in settings if name.startswith("augmentation")} if _unaugmented(settings) else set()
-    idle |= set(SHARED) if _kind(run) in TEACHERS else set()
-    return {name: value for name, value in settings.items() if name not in idle}
-
-
-def _unaugmented(settings: Mapping[str, Any]) -> bool:
-    return bool(settings.get("augmentation", "none") == "none")
+    silent = saying_nothing(settings) | (set(SHARED) if _kind(run) in TEACHERS else set())
+    silent |= {"epochs"} if settings.get("steps") else set()
+    return {name: value for name, value in settings.items() if name not in silent}
 
 
 def _known(plan: Plan, key: str, value: Any) -> tuple[str, Any]:

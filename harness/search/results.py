@@ -6,19 +6,15 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
 from harness.files import digest
-from harness.hyperparameters import complement
 from harness.ledger import Ledger, identity
 from harness.search.index import Index
-from harness.search.progress import Finished, Lookup, Progress, progress, trials_of
-from harness.search.proposals import is_grid, size
-from harness.search.settings import idle as idle_settings
+from harness.search.progress import Finished, Lookup, Progress, progress
+from harness.search.recipe import as_known
 from harness.training.code_versions import changed, engine
-from harness.training.settings import ON_MASKED_TEXT
 
 Plan = Mapping[str, Any]
 NAMES = {
@@ -85,23 +81,6 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
             )
         )
     return results
-
-
-def as_known(plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, or the dimensions of a space, by the names that people know where records have older ones."""
-    found = {}
-    for key, value in settings.items():
-        name, complements = plan.get("shown", {}).get(key, (key, False))
-        found[name] = _complement(value) if complements else value
-    return found
-
-
-def _complement(value: Any) -> Any:
-    if isinstance(value, list):
-        return [complement(one) for one in value]
-    if isinstance(value, Mapping):
-        return {**value, "low": complement(value["high"]), "high": complement(value["low"])}
-    return complement(value)
 
 
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
@@ -194,121 +173,6 @@ def teachers(plan: Plan) -> int:
     return max((len(cell.get("teachers", [0])) for cell in runs if not cell["refused"]), default=0)
 
 
-def protocol(plan: Plan) -> str:
-    """What epochs and settings were chosen on; "" where nothing is trained."""
-    if _measures(plan):
-        return ""
-    return str(_settings(plan)["protocol"])
-
-
-def budget(plan: Plan) -> str:
-    """The search budget of every cell, as a sentence; "" where nothing is trained."""
-    if _measures(plan):
-        return ""
-    cells = _cells(plan)
-    spaces = [{shared_name(c, name): v for name, v in as_known(plan, c["space"]).items()} for c in cells]
-    space = max(spaces, key=len)
-    seeds, count = cells[0]["seeds"], size(space)
-    budgets = sorted({trials_of(cell) for cell in cells})
-    trials = budgets[-1]
-    over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
-    grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
-    how = grid if is_grid(space) else "proposed by TPE"
-    number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
-    searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
-    same = "the same for every cell"
-    if any(other != space for other in spaces):
-        same += " that searches the same; where a setting does nothing it is not searched"
-    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
-
-
-def _range(values: Any) -> str:
-    if isinstance(values, list):
-        return " or ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-    return f"{values['low']:g} to {values['high']:g}"
-
-
-def recipe(plan: Plan) -> str:
-    """The training settings that all cells share, and those that differ by task; "" where nothing is trained."""
-    if _measures(plan):
-        return ""
-    rows = {row["name"]: row for row in plan["rows"]}
-    searched = {shared_name(cell, name) for cell in _cells(plan) for name in as_known(plan, cell["space"])}
-    values: dict[str, list[tuple[Plan, Any]]] = {}
-    for cell in _cells(plan):
-        settings, row = as_known(plan, cell["specification"]["settings"]), rows[cell["row"]]
-        silent = idle_settings(settings) | ({"augmentation"} if settings.get("augmentation") == "none" else set())
-        for key, value in settings.items():
-            name = shared_name(cell, key)
-            elsewhere = name in searched or name in as_known(plan, row["settings"]) or key in ("protocol", "cache_gib")
-            if not (key in silent or elsewhere or (name == "epochs" and row["equal_epochs"])):
-                values.setdefault(name, []).append((cell, value))
-    shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
-    differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
-    procedures = dict.fromkeys(row["procedure"] or plan["procedure"] for row in rows.values())
-    return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
-
-
-def _constant(found: Sequence[tuple[Plan, Any]]) -> bool:
-    return len({value for _, value in found}) == 1
-
-
-def varied(found: Sequence[tuple[Plan, Any]]) -> str:
-    """The values of a setting with what decides them: the task, the student or the row."""
-    for axis in ("task", "student", "row"):
-        values: dict[str, set[Any]] = {}
-        for cell, value in found:
-            values.setdefault(cell[axis], set()).add(value)
-        if all(len(own) == 1 for own in values.values()):
-            named: dict[Any, list[str]] = {}
-            for key, own in values.items():
-                named.setdefault(next(iter(own)), []).append(key or "no student")
-            return ", ".join(f"{number(value)} ({', '.join(keys)})" for value, keys in named.items())
-    return " or ".join(map(number, dict.fromkeys(value for _, value in found)))
-
-
-def shared_name(cell: Plan, key: str) -> str:
-    """A setting's name without whose it is: "hybrid.head" and "cmow.head" are "student.head"."""
-    own = f"{cell['student']}."
-    return f"student.{key.removeprefix(own)}" if cell["student"] and key.startswith(own) else key
-
-
-def general_recipe(plan: Plan) -> tuple[str, ...]:
-    """Sentences on the distillations, on a corpus or on several tasks, that cells start from."""
-    said: dict[str, None] = {}
-    for first in plan["first"].values():
-        specification = first["specification"]
-        if specification["kind"] == "multi_task":  # one for each seed
-            found = as_known(plan, specification["settings"])
-            silent = idle_settings(found)
-            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
-            said[
-                f"Joint distillation of {specification['student']} by {specification['objective']}, init "
-                f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."
-            ] = None
-    alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
-    for specification in (first["specification"] for first in plan["first"].values()):
-        if specification["kind"] == "general":
-            found = as_known(plan, specification["settings"])
-            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
-            key = specification["student"], specification["init"], settings
-            alike.setdefault(key, {})[specification["objective"]] = None
-    general = (
-        f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
-        f"{Path(plan['corpus']).name}: {settings}."
-        for (student, init, settings), objectives in alike.items()
-    )
-    return (*said, *general)
-
-
-def _idle(settings: Mapping[str, Any]) -> set[str]:
-    """The settings of a general distillation that say nothing beside the others."""
-    nothing = {"micro_batch": 0, "pack": False, "transferred_layers": "mapped"}
-    nothing["epochs" if settings.get("steps") else "steps"] = 0
-    idle = {name for name, value in nothing.items() if name == "epochs" or settings.get(name, value) == value}
-    return idle if settings.get("text", "masked") == "masked" else idle | ON_MASKED_TEXT
-
-
 def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """Sentences on how much of the vocabulary the files of vectors cover that students start from."""
     said: dict[str, None] = {}
@@ -336,14 +200,6 @@ def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
         "pruner, and cannot be chosen."
         for name, count in sorted(made.items())
     )
-
-
-def _measures(plan: Plan) -> bool:
-    return plan["procedure"] in ("count", "speed")
-
-
-def number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[str]:
@@ -387,12 +243,3 @@ def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...
         "other ones."
         for run, count in sorted(changed.items())
     )
-
-
-def _cells(plan: Plan) -> list[dict[str, Any]]:
-    return [c for c in plan["cells"] if not c["refused"]] or list(plan["cells"])
-
-
-def _settings(plan: Plan) -> dict[str, Any]:
-    settings: dict[str, Any] = _cells(plan)[0]["specification"]["settings"]
-    return settings

@@ -72,6 +72,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     }
     job = jobs[specification["kind"]]
     rests_on = inputs.check(specification, place)
+    # What other code stored of teachers and texts may be other than what this one would.
     place = replace(place, cache=place.cache / code_versions.of_stored(place.teacher))
     record, predictions = job(specification, place, clock, tell)
     if (place.run / "weights").is_dir() and processes.leads():

@@ -14,8 +14,8 @@ from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger
 from harness.registry import STUDIES, TEACHERS
 from harness.search.plan import resolve
+from harness.search.recipe import recipe
 from harness.search.request import Request
-from harness.search.results import recipe
 from harness.viewing import table_of
 from reports import with_published
 from tests.conftest import ROOT, Harness
