@@ -53,11 +53,11 @@ def copy_layers(
                 f"teacher's {origin} of shape {tuple(source[origin].shape)}"
             )
     if layers:
-        own, given = _traits(student), _traits(teacher)
-        numbers = _numbers(own) | _numbers(given)
-        for i, layer in enumerate(layers):
-            if refused := unlike(i + 1, own[i], layer, given[layer - 1], numbers):
-                raise UserError(refused)
+        # What has run may remember how: where the two seem to differ, they are compared as they were built.
+        if _unlike(layers, _traits(student), _traits(teacher)) and (
+            refused := _unlike(layers, _traits(blank(student)), _traits(blank(teacher)))
+        ):
+            raise UserError(refused)
         rest = _outside(student) if embeddings else []
         # A part whose shape follows the number of layers stays: `examination` tells if the layers need it.
         same = [name for name in rest if name in source and target[name].shape == source[name].shape]
@@ -66,6 +66,13 @@ def copy_layers(
         for to, origin in pairs:
             target[to].copy_(source[origin])
     return tuple(to for to, _ in pairs)
+
+
+def _unlike(layers: tuple[int, ...], own: list[dict[str, Any]], given: list[dict[str, Any]]) -> str:
+    """Why a student's layers with these traits cannot take those of the teacher, or ""."""
+    numbers = _numbers(own) | _numbers(given)
+    found = (unlike(i, own[i - 1], layer, given[layer - 1], numbers) for i, layer in enumerate(layers, start=1))
+    return next(filter(None, found), "")
 
 
 def unlike(
@@ -83,7 +90,7 @@ def unlike(
 
 def traits_that_differ(model: PreTrainedModel) -> list[dict[str, Any]]:
     """Of each layer those traits that not all of them share. Layer i of a smaller model is built like the i-th."""
-    traits = _traits(model)
+    traits = _traits(blank(model))
     names = {name for one in traits for name in one if any(other.get(name) != one[name] for other in traits)}
     return [{name: one.get(name) for name in sorted(names - _numbers(traits))} for one in traits]
 
@@ -100,7 +107,7 @@ def blank(model: PreTrainedModel, layers: int = 0) -> PreTrainedModel:
 def _traits(model: PreTrainedModel) -> list[dict[str, Any]]:
     """Of each layer what it computes with beside weights and dropout: its modules' kinds and their plain attributes."""
     found = []
-    for layer in _layers(blank(model)):  # a model that has run may remember how
+    for layer in _layers(model):
         traits: dict[str, Any] = {}
         for path, module in layer.named_modules():
             traits[path or "kind"] = type(module).__name__
