@@ -16,11 +16,11 @@ from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
 from harness.ledger import Ledger
+from harness.runs import Run
+from harness.search.planned import Plan
 from harness.viewing import chosen_on, plan_file, say, table_of, tell
 
-Plan = dict[str, Any]
 LONGEST_NAME = 100  # of an objective, and of its file
-DISTILLED = ("general", "multi_task")  # runs whose students others start from
 
 
 def run(options: Namespace) -> int:
@@ -46,7 +46,7 @@ def run(options: Namespace) -> int:
         _check_pretrained(plan, ledger)
         if options.executor == "local":
             _say_if_slow(plan)
-        atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
+        atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
         trained = _train(plan, ledger, executor, storage, options.refresh)
         for damage in ledger.damaged.values():
             say(damage)
@@ -82,21 +82,21 @@ def plan(options: Namespace) -> int:
         return _explain(worked_out)
     _check_pretrained(worked_out, ledger)
     replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
-    for cell, found in zip(worked_out["cells"], replays, strict=True):
-        label = f"{cell['id']}  {cell['task']:<14} {cell['init']:<18} {cell['student']:<12} {cell['row']}"
-        if cell["refused"]:
-            tell(f"{label}  refused: {cell['refused']}")
+    for cell, found in zip(worked_out.cells, replays, strict=True):
+        label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
+        if cell.refused:
+            tell(f"{label}  refused: {cell.refused}")
             continue
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
-        wanted = found.wanted_trials + cell["seeds"] - 1
-        missing += 0 if cell["search"] in counted else wanted - done
-        counted.add(cell["search"])
-        epochs = cell["specification"]["settings"].get("epochs")
-        trains = f"{cell['stages']} x {epochs} epochs, " if epochs else ""
+        wanted = found.wanted_trials + cell.seeds - 1
+        missing += 0 if cell.search in counted else wanted - done
+        counted.add(cell.search)
+        epochs = cell.run.settings.get("epochs")
+        trains = f"{cell.stages} x {epochs} epochs, " if epochs else ""
         tell(f"{label}  {trains}runs {done} of {wanted} done")
-    real = [c for c in worked_out["cells"] if not c["refused"]]
-    tasks, refused = ", ".join(worked_out["tasks"]), len(worked_out["cells"]) - len(real)
-    tell(f"\nstudy {worked_out['study']}, profile {request.profile}: teacher {worked_out['label']}, tasks {tasks}")
+    real = [cell for cell in worked_out.cells if not cell.refused]
+    tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
+    tell(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
     print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if before := started_from(worked_out, replays):
         made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
@@ -107,7 +107,7 @@ def plan(options: Namespace) -> int:
     _say_if_slow(worked_out)
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
-    for said in (*general_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out["notices"])):
+    for said in (*general_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)):
         tell(said)
     print(estimate(worked_out, replays, missing, workers))
     return 0
@@ -116,8 +116,8 @@ def plan(options: Namespace) -> int:
 def _explain(plan: Plan) -> int:
     from harness.search.explaining import VERDICTS, explained
 
-    found = explained(plan, registry.STUDIES.get(plan["study"]))
-    tell(f"study {plan['study']}, profile {plan['profile']}: its settings beside what the text says of them")
+    found = explained(plan, registry.STUDIES.get(plan.study))
+    tell(f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them")
     for verdict, heading in VERDICTS.items():
         lines = [line for line in found if line.verdict == verdict]
         tell(f"\n{heading}:" if lines else f"\n{heading}: none")
@@ -191,32 +191,32 @@ def new(options: Namespace) -> int:
 def _say_if_slow(plan: Plan) -> None:
     from harness.training.machine import slow_precision  # loads torch, which refusals must not wait for
 
-    if sentence := slow_precision(plan):
+    runs = [first.run for first in plan.first.values()] + [cell.run for cell in plan.cells if not cell.refused]
+    if sentence := slow_precision(runs):
         say(sentence)
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
+    from harness.data.tasks import get_task
     from harness.training.starting import check_pretrained
 
-    for cell in plan["cells"]:
-        kind, _, run = cell["specification"].get("init", "").partition(":")
-        if kind != "pretrained" or cell["refused"]:
+    for cell in plan.cells:
+        run = cell.run.starts_from
+        if run is None or cell.refused or run in plan.first:  # made before the cell
             continue
-        if plan["first"].get(run, {}).get("specification", {}).get("kind") in DISTILLED:
-            continue  # made before the cell
         if ledger is None or not _distilled(ledger, run):
             runs = [name for name in ledger.runs() if _distilled(ledger, name)] if ledger else []
             raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
         if trouble := ledger.trouble_with_weights(run):
             raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")
-        check_pretrained(cell["specification"], plan["teacher"], plan["argument"], ledger.folder(run) / "weights")
+        check_pretrained(cell.run, get_task(cell.task), plan.teacher, plan.argument, ledger.folder(run) / "weights")
 
 
 def _distilled(ledger: Ledger, run: str) -> bool:
     """True for a finished distillation on a corpus or on several tasks."""
     record = ledger.read(run) or {}
-    return record.get("status") == "finished" and record["specification"]["kind"] in DISTILLED
+    return record.get("status") == "finished" and Run.kind_of(record["specification"]).starts_students
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool) -> int:
@@ -224,7 +224,7 @@ def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: boo
     from harness.search.display import display
     from harness.search.driver import Driver
 
-    view = View(plan["study"], ledger.out, storage, refresh)
+    view = View(plan.study, ledger.out, storage, refresh)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     try:
@@ -240,7 +240,7 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
     """Every format beside the plan; rewritten only where the text is new."""
     import reports
 
-    folder = plan_file(ledger.out, plan["study"], plan["profile"]).parent
+    folder = plan_file(ledger.out, plan.study, plan.profile).parent
     names = {
         "html": "table.html",
         "latex": "table.tex",
@@ -248,7 +248,7 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
         "csv": "table.csv",
         "json": "table.json",
     }
-    study = registry.STUDIES.get(plan["study"])
+    study = registry.STUDIES.get(plan.study)
     compared = reports.with_published(table, study) if study.published else table
     for form, name in names.items():
         content = reports.render(compared if form == "html" else table, form).encode()

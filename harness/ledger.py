@@ -1,4 +1,4 @@
-"""Run identity, and the ledger: one folder a finished run, written atomically, checked on reading."""
+"""The ledger: one folder a finished run, written atomically, checked on reading."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.files import atomic_write, cannot_write, canonical, digest, sealed, trouble_with, unsealed
+from harness.files import atomic_write, cannot_write, canonical, sealed, trouble_with, unsealed
 from harness.folders import cannot_read, check_free, holds_results
+from harness.runs import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,17 +26,6 @@ CHECKPOINT = "checkpoint.pt"  # of a run that is not finished, there too
 KNOWN = ".checksums"  # in the cache: see `note_checksums`
 _RUNNING = ".running.json"
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
-# The kinds of runs that stand in a table.
-SCORED = ("student", "teacher", "checkpoint", "untuned", "count", "speed", "multi_task", "multi_task_teacher")
-
-
-def identity(specification: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits naming what a run is: its specification, settings reduced to differences from defaults.
-
-    A setting that is added later with a default thus changes no earlier identity.
-    """
-    settings = {k: v for k, v in specification.get("settings", {}).items() if k not in defaults or v != defaults[k]}
-    return digest({**specification, "settings": settings})[:16]
 
 
 class Held(UserError):
@@ -265,7 +255,7 @@ def _check(record: Any) -> None:
     if not isinstance(record, dict) or record.get("status") not in ("finished", "failed"):
         raise ValueError("it tells no status")
     specification = record.get("specification")
-    scored = isinstance(specification, dict) and specification.get("kind") in SCORED
+    scored = isinstance(specification, dict) and Run.kind_of(specification).scored
     for name in ("error",) if record["status"] == "failed" else ("metrics", "selection") if scored else ():
         if name not in record:
             raise ValueError(f"it lacks {name}")

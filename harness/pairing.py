@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from harness.contracts import ModelInfo, Signal, Task
 from harness.modeling import combine
-from harness.registry import OBJECTIVES
+from harness.registry import OBJECTIVES, PROCEDURES
 
 
 def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
     """The reason why the pair cannot be trained so, as one sentence, or "" if it can.
 
-    In the procedure `general` the objective trains on the corpus, so student, teacher and task are those of the corpus.
+    procedure: that of the stages on a task; "" on a corpus, of which student, teacher and task are then.
     Raises UserError if `objective` is no objective or sum of objectives.
     """
     terms = combine.parse(objective)
@@ -39,15 +39,6 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
                 f"{name} compares sentence vectors, but of a pair {student.name} has two ({student.pair_encoding}) "
                 f"and {teacher.name} one ({teacher.pair_encoding})"
             )
-    stage = combine.stage(terms)
-    if procedure == "two_stage" and stage == "mixed":
-        return (
-            f"two_stage trains an intermediate objective first and then vanilla_kd, but {objective} sums "
-            "objectives of both stages; name the intermediate ones only"
-        )
-    if procedure == "one_stage" and stage == "intermediate":
-        return (
-            f"{objective} alone never trains the layer that answers the task; add a prediction objective, as in "
-            f"vanilla_kd+{objective}, or use two_stage"
-        )
+    if procedure and (refused := PROCEDURES.get(procedure).refuse(objective)):
+        return refused
     return combine.refuse(terms, student, teacher, task)

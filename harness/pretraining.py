@@ -16,10 +16,9 @@ from harness.errors import UserError
 from harness.executors import environment
 from harness.files import atomic_write, check_writable
 from harness.ledger import Ledger
+from harness.runs import GeneralRun, Run
+from harness.search.planned import Plan
 from harness.viewing import plan_file
-
-Plan = dict[str, Any]
-SHARED_OUT = ("general", "masked_teacher")  # kinds of runs that all processes train together
 
 
 def pretrain(options: Namespace) -> int:
@@ -47,13 +46,13 @@ def wanted(plan: Plan) -> list[str]:
     found: list[str] = []
 
     def add(run: str) -> None:
-        for earlier in plan["first"][run]["after"]:
+        for earlier in plan.first[run].after:
             add(earlier)
         if run not in found:
             found.append(run)
 
-    for run, first in plan["first"].items():
-        if first["specification"]["kind"] == "general":
+    for run, first in plan.first.items():
+        if isinstance(first.run, GeneralRun):
             add(run)
     return found
 
@@ -68,19 +67,19 @@ def _planned(request: Any, out: Path, held: ExitStack) -> Plan:
     if not wanted(plan):
         raise UserError(f"study {request.study} distils nothing on a corpus, so there is nothing to pre-train")
     for run in wanted(plan):
-        _check_shares(plan["first"][run]["specification"])
-    atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan, indent=1).encode())
+        _check_shares(plan.first[run].run)
+    atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
     return plan
 
 
-def _check_shares(specification: dict[str, Any]) -> None:
+def _check_shares(run: Run) -> None:
     """Raise UserError if a batch has fewer micro-batches than there are processes."""
     from harness.training import processes
 
-    if specification["kind"] != "general":
+    if not isinstance(run, GeneralRun):
         return
-    size, together = specification["settings"]["batch_size"], processes.number()
-    parts = -(-size // (specification["settings"]["micro_batch"] or size))
+    size, together = run.settings["batch_size"], processes.number()
+    parts = -(-size // (run.settings["micro_batch"] or size))
     if parts < together:
         most = size // together
         raise UserError(
@@ -99,26 +98,24 @@ def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
     from harness.search.driver import place
     from harness.training import processes
 
-    first = plan["first"][run]
+    first = plan.first[run]
+    where = place(plan, ledger.out, run, first.run)
 
     def there(name: str) -> bool:
         return (ledger.read(name) or {}).get("status") == "finished" and not ledger.trouble_with_weights(name)
 
-    begins = _told(lambda: not there(run) and all(map(there, first["after"])))
+    begins = _told(lambda: not there(run) and all(map(there, first.after)))
     if begins and processes.leads():
         with display(plan) as watcher:
-            specification = first["specification"]
-            record = _attempt(
-                specification, place(plan, ledger.out, run), lambda entry: watcher.epoch(specification, entry)
-            )
+            record = _attempt(first.run, where, lambda entry: watcher.epoch(first.run, entry))
             ledger.write(run, record, None)
-            watcher.ended(specification, record)
-    elif begins and first["specification"]["kind"] in SHARED_OUT:
-        _attempt(first["specification"], place(plan, ledger.out, run), lambda entry: None)
+            watcher.ended(first.run, record)
+    elif begins and first.run.shared_out:
+        _attempt(first.run, where, lambda entry: None)
     return bool(_told(lambda: there(run)))
 
 
-def _attempt(specification: Any, where: Any, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _attempt(run: Run, where: Any, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """One run's record. A loss that is not finite fails it in every process; anything else ends the launch."""
     from harness.executors import preload  # noqa: F401
     from harness.training import processes
@@ -126,12 +123,12 @@ def _attempt(specification: Any, where: Any, tell: Callable[[dict[str, Any]], No
     from harness.training.loop import TrainingFailure
 
     try:
-        return perform(specification, where, tell)[0]
+        return perform(run.specification(), where, tell)[0]
     except TrainingFailure as error:
         if isinstance(error.__cause__, UserError) and processes.number() > 1:
             raise error.__cause__ from error  # met by this process, perhaps alone: the others must not wait for it
         told = {"error": str(error), "traceback": traceback.format_exc()}
-        return {"status": "failed", "specification": dict(specification)} | told
+        return {"status": "failed", "specification": run.specification()} | told
 
 
 def _told(find: Callable[[], Any]) -> Any:

@@ -19,6 +19,7 @@ from harness.files import digest
 
 if TYPE_CHECKING:
     from harness.modeling.bases import Objective, Student, Teacher
+    from harness.procedures.base import Procedure
 
 T = TypeVar("T")
 
@@ -80,7 +81,9 @@ OBJECTIVES: Registry[type[Objective]] = Registry("objective", "objectives")
 STUDENTS: Registry[type[Student]] = Registry("student", "students")
 TEACHERS: Registry[type[Teacher]] = Registry("teacher", "teachers")
 STUDIES: Registry[Study] = Registry("study", "studies")
-ALL: dict[str, Registry[Any]] = {r.folder: r for r in (OBJECTIVES, STUDENTS, TEACHERS, STUDIES)}
+PROCEDURES: Registry[Procedure] = Registry("procedure", "harness.procedures")
+_EVERY = (OBJECTIVES, STUDENTS, TEACHERS, STUDIES, PROCEDURES)
+ALL: dict[str, Registry[Any]] = {r.folder.rpartition(".")[2]: r for r in _EVERY}
 
 _loaded: set[str] = set()
 
@@ -225,6 +228,21 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
             raise UserError(f"teacher {name!r} must be a subclass of Teacher, not {plugin!r}")
         plugin.name = name
         TEACHERS.add(name, plugin, _file_of(vars(sys.modules[plugin.__module__])))
+        return plugin
+
+    return register
+
+
+def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
+    """Register a subclass of Procedure. Raises UserError for anything else or a taken name."""
+
+    def register(plugin: type[Procedure]) -> type[Procedure]:
+        from harness.procedures.base import Procedure
+
+        if not (inspect.isclass(plugin) and issubclass(plugin, Procedure)):
+            raise UserError(f"procedure {name!r} must be a subclass of Procedure, not {plugin!r}")
+        plugin.name = name
+        PROCEDURES.add(name, plugin(), _file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 
     return register

@@ -10,20 +10,18 @@ import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.contracts import Task
 from harness.errors import UserError, unknown
 from harness.executors import environment
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
+from harness.runs import JointRun, Run
+from harness.search.planned import Cell, Plan
 from harness.search.progress import Finished, progress
 from harness.viewing import recorded, say, tell
-
-Plan = dict[str, Any]
-Cell = dict[str, Any]
-# The kinds of runs that answer a task.
-PREDICTING = ("student", "teacher", "checkpoint", "untuned", "multi_task", "multi_task_teacher")
 
 
 def submit(options: Namespace) -> int:
@@ -38,29 +36,28 @@ def submit(options: Namespace) -> int:
 
     environment.launched()  # refuses what cannot be a launch
     plan, ledger = recorded(options)
-    source = options.data or plan["source"]
+    source = options.data or plan.source
     cells = _cells(plan, options)
     best = {name: _best(plan, ledger, cell) for name, cell in cells.items()}
     tasks = {name: get_task(name) for name in cells}
     tests = {name: sources.load_test(task, source) for name, task in tasks.items()}
     for name, task in tasks.items():
-        known = best[name].specification
-        if sources.content(task, source) != (known["tasks"][name] if "tasks" in known else known["data"]):
+        if sources.content(task, source) != best[name].made.data_of[name]:
             raise UserError(f"the training data of {name} in {source} are not those that row {options.row} was made of")
     contents = {name: content for name, (_, content) in tests.items()}
-    repeated = {
-        **plan,
-        "source": source,
-        "cells": [_repeated(cell, best, contents) for cell in cells.values()],
-        "first": _needed(plan, {run for cell in cells.values() for run in cell["after"]}),
-    }
+    repeated = replace(
+        plan,
+        source=source,
+        cells=[_repeated(cell, best, contents) for cell in cells.values()],
+        first=_needed(plan, {run for cell in cells.values() for run in cell.after}),
+    )
     folder = Path(options.to)
     _check_folder(folder)
     _run(repeated, ledger)
     status = 0
-    for cell in repeated["cells"]:
-        task = tasks[cell["task"]]
-        again = progress(cell, plan["defaults"], ledger.read)
+    for cell in repeated.cells:
+        task = tasks[cell.task]
+        again = progress(cell, plan.defaults, ledger.read)
         if again.best is None:
             which = f": harness show {again.trials[0].run} tells why" if again.trials else ""
             say(f"row {options.row} on {task.name} could not be made again{which}")
@@ -79,7 +76,7 @@ def _keep_scores(options: Namespace) -> int:
         if getattr(options, flag):
             raise UserError(f"--{flag} has no effect with --scores, whose lines name their tasks")
     plan, ledger = recorded(options)
-    said = server_scores.read(Path(options.scores), plan["tasks"])
+    said = server_scores.read(Path(options.scores), plan.tasks)
     cells = _cells(plan, Namespace(**{**vars(options), "tasks": list(said)}))
     with ledger.lock():
         scores: dict[str, dict[str, Mapping[str, float]]] = {}
@@ -92,7 +89,7 @@ def _keep_scores(options: Namespace) -> int:
                 )
             scores.setdefault(run, {})[task] = said[task]
         server_scores.keep(ledger, scores)
-    report = f"harness report --study {plan['study']} --profile {plan['profile']} --compare published"
+    report = f"harness report --study {plan.study} --profile {plan.profile} --compare published"
     tell(f"scores of row {options.row} kept for {', '.join(said)}: {report} shows them beside published test scores")
     return 0
 
@@ -103,37 +100,37 @@ def _submitted(plan: Plan, ledger: Ledger) -> set[tuple[str, str]]:
     for record in map(ledger.read, ledger.runs()):
         if record is None or record["status"] != "finished":
             continue
-        specification = dict(record.get("specification") or {})
-        if asked := specification.pop("test", None):
-            found |= {(identity(specification, plan["defaults"]), task) for task in asked}
+        if asked := (record.get("specification") or {}).get("test"):
+            again = Run.read({name: v for name, v in record["specification"].items() if name != "test"})
+            found |= {(again.identity(plan.defaults), task) for task in asked}
     return found
 
 
 def _cells(plan: Plan, options: Namespace) -> dict[str, Cell]:
     """The one cell of the row on each task. Raises UserError where there is none, or several."""
-    rows = [row["name"] for row in plan["rows"]]
+    rows = [row["name"] for row in plan.rows]
     if options.row not in rows:
-        raise unknown(f"row of study {plan['study']}", options.row, rows)
+        raise unknown(f"row of study {plan.study}", options.row, rows)
     for task in options.tasks or ():
-        if task not in plan["tasks"]:
-            raise unknown("task of this plan", task, plan["tasks"])
+        if task not in plan.tasks:
+            raise unknown("task of this plan", task, plan.tasks)
     found: dict[str, Cell] = {}
-    for task in options.tasks or plan["tasks"]:
-        of_row = [cell for cell in plan["cells"] if cell["row"] == options.row and cell["task"] == task]
+    for task in options.tasks or plan.tasks:
+        of_row = [cell for cell in plan.cells if cell.row == options.row and cell.task == task]
         for axis in ("student", "init"):
             asked = getattr(options, axis)
-            if asked is not None and of_row and asked not in {cell[axis] for cell in of_row}:
-                raise unknown(f"{axis} of row {options.row} on {task}", asked, {cell[axis] for cell in of_row})
-            of_row = [cell for cell in of_row if asked in (None, cell[axis])]
-        possible = [cell for cell in of_row if not cell["refused"]]
+            if asked is not None and of_row and asked not in {getattr(cell, axis) for cell in of_row}:
+                raise unknown(f"{axis} of row {options.row} on {task}", asked, {getattr(cell, axis) for cell in of_row})
+            of_row = [cell for cell in of_row if asked in (None, getattr(cell, axis))]
+        possible = [cell for cell in of_row if not cell.refused]
         if len(possible) > 1:
-            axis = "student" if len({cell["student"] for cell in possible}) > 1 else "init"
-            values = " or ".join(sorted({cell[axis] for cell in possible}))
+            axis = "student" if len({cell.student for cell in possible}) > 1 else "init"
+            values = " or ".join(sorted({getattr(cell, axis) for cell in possible}))
             raise UserError(f"row {options.row} has {len(possible)} cells on {task}: add --{axis} {values}")
         if possible:
             found[task] = possible[0]
         elif options.tasks:
-            why = f": {of_row[0]['refused']}" if of_row else ""
+            why = f": {of_row[0].refused}" if of_row else ""
             raise UserError(f"row {options.row} has no cell on {task}{why}")
     if not found:
         raise UserError(f"row {options.row} has no cell that could predict anything")
@@ -142,33 +139,32 @@ def _cells(plan: Plan, options: Namespace) -> dict[str, Cell]:
 
 def _best(plan: Plan, ledger: Ledger, cell: Cell) -> Finished:
     """The run that chose the cell's setting. Raises UserError where the search is not over, or nothing succeeded."""
-    where = f"row {cell['row']} on {cell['task']}"
-    kind = cell["specification"]["kind"]
-    if kind not in PREDICTING:
-        raise UserError(f"{where} only measures ({kind}): it predicts nothing")
-    found = progress(cell, plan["defaults"], ledger.read)
+    where = f"row {cell.row} on {cell.task}"
+    if not cell.run.predicts:
+        raise UserError(f"{where} only measures ({cell.run.kind}): it predicts nothing")
+    found = progress(cell, plan.defaults, ledger.read)
     if len(found.trials) < found.wanted_trials:
         raise UserError(
             f"{where} is not finished, with {len(found.trials)} of {found.wanted_trials} trials made: "
-            f"harness run --study {plan['study']} --profile {plan['profile']} goes on with it"
+            f"harness run --study {plan.study} --profile {plan.profile} goes on with it"
         )
     if found.best is None:
-        raise UserError(f"{where} failed in every trial; harness show {cell['id']} tells why")
+        raise UserError(f"{where} failed in every trial; harness show {cell.id} tells why")
     return found.best
 
 
 def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, str]) -> Cell:
     """A cell of a single run: the best one, which predicts the test splits of its tasks too."""
-    run = best[cell["task"]]
+    run = best[cell.task]
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
-    specification = {**run.specification, "test": asked}
-    return {**cell, "specification": specification, "space": {}, "trials": 1, "seeds": 1, "starts": [], "teachers": []}
+    again = Run.read({**run.made.specification(), "test": asked})
+    return replace(cell, run=again, space={}, trials=1, seeds=1, starts=(), teachers=())
 
 
 def _needed(plan: Plan, runs: set[str]) -> dict[str, Any]:
-    """These runs of plan["first"], and those that they wait for."""
-    found = {run: plan["first"][run] for run in runs}
-    after = {run for first in found.values() for run in first["after"]}
+    """These runs of plan.first, and those that they wait for."""
+    found = {run: plan.first[run] for run in runs}
+    after = {run for first in found.values() for run in first.after}
     return found | (_needed(plan, after) if after else {})
 
 
@@ -186,7 +182,7 @@ def _run(plan: Plan, ledger: Ledger) -> None:
     from harness.search.display import display
     from harness.search.driver import Driver
 
-    workers = min(os.cpu_count() or 1, len(plan["cells"]))
+    workers = min(os.cpu_count() or 1, len(plan.cells))
     with ledger.lock(), closing(LocalExecutor(workers)) as executor, display(plan) as listener:
         Driver(plan, ledger, executor, listener).run()
 
@@ -209,6 +205,6 @@ def _write(task: Task, tests: Sequence[Any], ledger: Ledger, made: Finished, fol
         raise UserError(
             f"the predictions of run {made.run} are damaged: remove {ledger.folder(made.run)} and try again"
         )
-    of_task = f"{task.name}/" if "tasks" in made.specification else ""  # of a run of several tasks
+    of_task = f"{task.name}/" if isinstance(made.made, JointRun) else ""  # of a run of several tasks
     for test in tests:
         print(submission.write(task, test, predictions[f"{of_task}{test.split.name}/predictions"], folder))

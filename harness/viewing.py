@@ -11,19 +11,16 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness import registry
 from harness.contracts import Study
 from harness.errors import UserError, near, plain, sentence, unknown
-from harness.ledger import LOG, Held, Ledger, identity
+from harness.ledger import LOG, Held, Ledger
+from harness.runs import CountRun
 from harness.search.index import Index
-from harness.search.progress import PLAN_FORMAT, distinct, progress
-
-Plan = dict[str, Any]
-# What is read of a plan; one that lacks any was not written by us, or not whole.
-PARTS = ("study", "profile", "procedure", "label", "tasks", "students", "inits", "rows", "cells", "first", "teachers",
-         "defaults")  # fmt: skip
+from harness.search.planned import FORMAT, Cell, Plan
+from harness.search.progress import distinct, progress
 
 
 def report(options: Namespace) -> int:
@@ -36,7 +33,7 @@ def report(options: Namespace) -> int:
     plan, ledger = _counted(options) if study.procedure == "count" else recorded(options)
     table = table_of(plan, ledger)
     if options.compare:
-        table = reports.with_published(table, registry.STUDIES.get(plan["study"]))
+        table = reports.with_published(table, registry.STUDIES.get(plan.study))
     for damage in ledger.damaged.values():
         say(damage)
     print(reports.render(table, options.format), end="")
@@ -48,22 +45,22 @@ def status(options: Namespace) -> int:
     plan, ledger = recorded(options)
     index = Index(ledger)
     done = failed = left = refused = complete = 0
-    shared = {cell["search"]: cell["id"] for cell in distinct(plan["cells"])}
-    for cell in plan["cells"]:
-        if cell["refused"]:
+    shared = {cell.search: cell.id for cell in distinct(plan.cells)}
+    for cell in plan.cells:
+        if cell.refused:
             refused += 1
             continue
-        found = index.progress(cell, plan["defaults"])
+        found = index.progress(cell, plan.defaults)
         runs = [*found.trials, *found.seeds[1:]]
         bad = sum(1 for r in runs if r.score is None)
-        wanted = found.wanted_trials + cell["seeds"] - 1
-        if shared[cell["search"]] == cell["id"]:  # otherwise another cell's runs
+        wanted = found.wanted_trials + cell.seeds - 1
+        if shared[cell.search] == cell.id:  # otherwise another cell's runs
             done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
-    made = sum(1 for run in plan["first"] if (index.read(run) or {}).get("status") == "finished")
-    tell(f"study {plan['study']}, profile {plan['profile']}, in {ledger.out}")
-    print(f"cells: {complete} of {len(plan['cells']) - refused} complete, {refused} impossible")
-    print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan['first'])} done")
+    made = sum(1 for run in plan.first if (index.read(run) or {}).get("status") == "finished")
+    tell(f"study {plan.study}, profile {plan.profile}, in {ledger.out}")
+    print(f"cells: {complete} of {len(plan.cells) - refused} complete, {refused} impossible")
+    print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan.first)} done")
     working = _is_locked(ledger)
     running = ledger.running() if working else {}
     for run, since in running.items():
@@ -85,7 +82,7 @@ def show(options: Namespace) -> int:
     ledger = Ledger(Path(options.out))
     asked = options.what
     plans, unread = _plans(ledger.out)
-    cells = {cell["id"]: (plan, cell) for plan in plans for cell in plan["cells"]}
+    cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
     if not matches:
@@ -121,22 +118,22 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     from harness.evaluation.metrics import score
     from harness.search import recipe, results
 
-    study = registry.STUDIES.get(plan["study"])
+    study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     cells = results.cell_results(plan, ledger, replays)
-    tasks = {name: get_task(name) for name in plan["tasks"]}
+    tasks = {name: get_task(name) for name in plan.tasks}
     tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks.items()}
-    inits, profile = tuple(plan["inits"]), study.profile(plan["profile"])
+    inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = dataclasses.replace(
         study,
-        students=tuple(plan["students"]),
+        students=tuple(plan.students),
         profiles={
             **study.profiles,
-            plan["profile"]: dataclasses.replace(profile, inits=inits, tasks=tuple(plan["tasks"])),
+            plan.profile: dataclasses.replace(profile, inits=inits, tasks=tuple(plan.tasks)),
         },
     )
     provenance = reports.Provenance(
-        teacher=plan["label"],
+        teacher=plan.label,
         teacher_scores=results.teacher_scores(plan, ledger),
         teachers=results.teachers(plan),
         protocol=recipe.protocol(plan),
@@ -152,7 +149,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     )
     table = reports.build(
         study,
-        plan["profile"],
+        plan.profile,
         cells,
         tasks,
         provenance,
@@ -191,10 +188,10 @@ def _counted(options: Namespace) -> tuple[Plan, Any]:
     from harness.training.measuring import count_parameters
 
     plan, ledger = resolve(Request(options.study, options.profile)), _Counted()
-    for cell in plan["cells"]:
-        for specification in progress(cell, plan["defaults"], ledger.read).missing:
-            record = {**count_parameters(specification)[0], "status": "finished"}
-            ledger.records[identity(specification, plan["defaults"])] = record
+    for cell in plan.cells:
+        for run in progress(cell, plan.defaults, ledger.read).missing:
+            record = {**count_parameters(cast(CountRun, run))[0], "status": "finished"}
+            ledger.records[run.identity(plan.defaults)] = record
     return plan, ledger
 
 
@@ -225,37 +222,38 @@ def _plans(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
 def _read_plan(path: Path) -> Plan:
     again = "the harness run command that made it writes it again"
     try:
-        plan: Plan = json.loads(path.read_bytes())
+        plan = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); {again}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged; {again}") from error
-    if isinstance(plan, dict) and plan.get("format", PLAN_FORMAT) != PLAN_FORMAT:
+    if isinstance(plan, dict) and plan.get("format", FORMAT) != FORMAT:
         raise UserError(f"{path} was written by another version; {again}")
-    if not isinstance(plan, dict) or any(part not in plan for part in PARTS):
-        raise UserError(f"{path} is damaged; {again}")
-    return plan
+    try:
+        return Plan.from_json(plan)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # it was not written by us, or not whole
+        raise UserError(f"{path} is damaged; {again}") from error
 
 
 def plan_file(out: Path, study: str, profile: str) -> Path:
     return out / study / profile / "plan.json"
 
 
-def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
-    tell(f"cell {cell['id']}: {cell['row']}, {cell['student']}, init {cell['init']}, task {cell['task']}")
-    if cell["refused"]:
-        tell(f"impossible: {cell['refused']}")
+def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
+    tell(f"cell {cell.id}: {cell.row}, {cell.student}, init {cell.init}, task {cell.task}")
+    if cell.refused:
+        tell(f"impossible: {cell.refused}")
         return
     from harness.search.recipe import as_known
 
-    found = Index(ledger).progress(cell, plan["defaults"], ledger.read)
-    tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")
-    protocol = cell["specification"]["settings"].get("protocol")
+    found = Index(ledger).progress(cell, plan.defaults, ledger.read)
+    tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell.layers)}")
+    protocol = cell.run.settings.get("protocol")
     if protocol:  # a cell that only measures has nothing to choose
         on = chosen_on(protocol)
-        tell(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell['metric']} on {on}")
+        tell(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell.metric} on {on}")
     for number, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
@@ -264,9 +262,9 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
         what = (
             f"failed: {one.record['error']}"
             if one.score is None
-            else f"dev {one.record['metrics'][cell['metric']]:.4f}, epoch {one.record['best']['epoch']}"
+            else f"dev {one.record['metrics'][cell.metric]:.4f}, epoch {one.record['best']['epoch']}"
         )
-        tell(f"  seed {one.specification['seed']}: run {one.run}, {what}")
+        tell(f"  seed {one.made.seed}: run {one.run}, {what}")
     if found.missing:
         tell(f"  still to run: {len(found.missing)}")
 

@@ -19,9 +19,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import teachers.huggingface
 from harness import registry
 from harness.files import digest
-from harness.ledger import identity
 from harness.search.contents import Contents
 from harness.search.plan import resolve
+from harness.search.planned import Cell
 from harness.search.progress import specify
 from harness.search.proposals import is_grid
 from harness.search.request import Request
@@ -51,31 +51,33 @@ def planned(study: str, profile: str) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         _by_name(patch)
         plan = resolve(Request(study, profile), lenient=True)
-    rows: dict[str, list[Any]] = {row["name"]: [] for row in plan["rows"]}
-    for cell in plan["cells"]:
+    rows: dict[str, list[Any]] = {row["name"]: [] for row in plan.rows}
+    for cell in plan.cells:
         about = {
-            name: value for name, value in cell.items() if name not in ("specification", "id", "search", "refused")
+            name: value
+            for name, value in cell.to_json().items()
+            if name not in ("specification", "id", "search", "refused")
         }
-        runs = [] if cell["refused"] else sorted(_runs(cell, plan["defaults"]))
-        rows[cell["row"]].append([about, bool(cell["refused"]), runs])
+        runs = [] if cell.refused else sorted(_runs(cell, plan.defaults))
+        rows[cell.row].append([about, bool(cell.refused), runs])
     first: dict[str, list[str]] = {}
-    for run, entry in plan["first"].items():
-        first.setdefault(entry["specification"]["kind"], []).append(run)
+    for name, entry in plan.first.items():
+        first.setdefault(entry.run.kind, []).append(name)
     return {
-        "plan": _short({name: value for name, value in plan.items() if name not in NOT_PINNED}),
+        "plan": _short({name: value for name, value in plan.to_json().items() if name not in NOT_PINNED}),
         "first": {kind: _short(sorted(runs)) for kind, runs in sorted(first.items())},
         "rows": {name: _short(cells) for name, cells in sorted(rows.items())},
     }
 
 
-def _runs(cell: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
+def _runs(cell: Cell, defaults: Mapping[str, Any]) -> Iterator[str]:
     """The identity of every run that a cell may ask for: of each setting of its grid with each seed."""
-    space = cell["space"]
+    space = cell.space
     grid = itertools.product(*space.values()) if is_grid(space) else [()]
     for values in grid:
         chosen = dict(zip(space, values, strict=False))
-        for seed in range(cell["seeds"]):
-            yield identity(specify(cell, chosen, seed, ()), defaults)
+        for seed in range(cell.seeds):
+            yield specify(cell, chosen, seed, ()).identity(defaults)
 
 
 def _by_name(patch: pytest.MonkeyPatch) -> None:

@@ -90,14 +90,14 @@ def keep(ledger: Ledger, scores: Mapping[str, Mapping[str, Mapping[str, float]]]
     write_sealed(ledger.out / NAME, found)
 
 
-def of_cells(plan: Mapping[str, Any], ledger: Any, replays: Iterable[Any]) -> dict[str, dict[str, float]]:
+def of_cells(plan: Any, ledger: Any, replays: Iterable[Any]) -> dict[str, dict[str, float]]:
     """Cell -> metric -> the score, a fraction, of the run that chose its setting. replays: the cells' progress."""
     if not isinstance(ledger, Ledger):  # of models that are only counted
         return {}
     scores = kept(ledger)
     found = {
-        cell["id"]: scores.get(done.best.run, {}).get(cell["task"], {})
-        for cell, done in zip(plan["cells"], replays, strict=True)
+        cell.id: scores.get(done.best.run, {}).get(cell.task, {})
+        for cell, done in zip(plan.cells, replays, strict=True)
         if done.best
     }
     return {cell: {metric: points / 100 for metric, points in said.items()} for cell, said in found.items() if said}

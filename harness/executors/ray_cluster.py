@@ -20,6 +20,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.executors import temporary
+from harness.runs import CorpusRun, Run
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
@@ -76,7 +77,7 @@ class RayExecutor:
     def submit(self, run: str, specification: Any, place: Any) -> None:
         """Hand a run to Ray."""
         place, common = _absolute(place), (self._depot, self._session, self._code, self._limit)
-        task = self._train.remote(*common, run, specification, place, _parts(specification, place))
+        task = self._train.remote(*common, run, specification, place, _parts(Run.read(specification), place))
         self._tasks[run] = task
         task.future().add_done_callback(lambda future: self._messages.put(("ended", run, future)))
 
@@ -307,20 +308,19 @@ def _absolute(place: Any) -> Any:
     return replace(place, **folders, source=source, corpus=corpus, argument=argument)
 
 
-def _parts(specification: Any, place: Any) -> list[str]:
+def _parts(run: Run, place: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
     from harness.data import sources
     from harness.data.tasks import TASKS
     from harness.training import code_versions, inputs
 
-    tasks = [name for name in (specification.get("task"), *specification.get("tasks", ())) if name in TASKS]
-    parts = [str(path) for task in tasks for path in sources.parts(TASKS[task], place.source)]
-    named = [place.argument, *([place.corpus] if "corpus" in specification else [])]
+    parts = [str(path) for task in run.data_of for path in sources.parts(TASKS[task], place.source)]
+    named = [place.argument, *([place.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]
     if place.argument.startswith("/") and Path(place.argument).is_dir():  # a link to a folder is not followed
         parts += [str(path) for path in Path(place.argument).iterdir() if path.is_symlink() and path.is_dir()]
-    parts += [place.files[content] for content in inputs.files_of(specification, place.files)]
+    parts += [place.files[content] for content in inputs.files_of(run, place.files)]
     parts += [str(file) for plugin in place.plugins for file in code_versions.files(plugin)]
-    for run in inputs.started_from(specification):
-        parts += [str(place.runs / run / "record.json"), str(place.runs / run / "weights")]
+    for before in run.depends_on:
+        parts += [str(place.runs / before / "record.json"), str(place.runs / before / "weights")]
     return list(dict.fromkeys(parts))

@@ -83,6 +83,11 @@ def declared(terms: Terms) -> dict[str, Hyperparameter]:
     }
 
 
+def settings_of(expression: str) -> set[str]:
+    """The names of what `declared` declares; none of no objective."""
+    return set(declared(parse(expression))) if expression else set()
+
+
 def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as records have them: one that people know by another name has the name it was released with.
 

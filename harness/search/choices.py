@@ -10,46 +10,14 @@ from typing import Any
 from harness.contracts import Hyperparameter, ModelInfo, Row, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.modeling import combine
+from harness.procedures.base import Procedure
+from harness.runs import MULTI_TASK, PRETRAINED
 from harness.search import settings as merging
 from harness.search.making import SHARED, own_name
 from harness.search.request import Asked
-from harness.training.settings import (
-    NEVER_UNTUNED,
-    ON_UNTUNED,
-    PREDICTION,
-    SPEED_SETTINGS,
-    TRAINING,
-    UNTUNED,
-    refused_rate,
-)
+from harness.training.settings import TRAINING, refused_rate
 
-PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
-MULTI_TASK = "multi_task"  # the initialisation, and the procedure, of one student distilled on several tasks
 ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
-
-
-def declared_by(student: Any, objective: str, procedure: str, general: str) -> dict[str, Hyperparameter]:
-    """Every setting that a cell of this student (None: of the teacher) and objective has.
-
-    Those of the objective of its distillation on a corpus, `general`, are included.
-    """
-    own = {f"{student.name}.{name}": h for name, h in student.hyperparameters.items()} if student else {}
-    if procedure in ("count", "speed"):
-        return own | (SPEED_SETTINGS if procedure == "speed" else {})
-    if procedure == "untuned":
-        acting = {name: h for name, h in TRAINING.items() if objective or name in ON_UNTUNED}
-        acting = {name: h for name, h in acting.items() if not name.startswith(NEVER_UNTUNED)}
-        terms = combine.parse(objective) if objective else ()
-        own |= acting | combine.declared(terms) | (UNTUNED if student is None else {})
-        return own | combine.declared(combine.parse(general)) if student else own
-    if student is None:
-        return own | {name: h for name, h in TRAINING.items() if not name.startswith("augmentation")}
-    terms = combine.parse(objective)
-    declared = TRAINING | own | combine.declared(terms)
-    if procedure == "two_stage" and combine.stage(terms) == "intermediate":
-        declared |= combine.declared(combine.parse(PREDICTION))
-    return declared | combine.declared(combine.parse(general))
 
 
 @dataclass
@@ -65,7 +33,7 @@ class Choice:
     row: Row
     student: Any
     task: Task | None
-    procedure: str
+    procedure: Procedure
     declared: Mapping[str, Hyperparameter]
     fixed: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -100,11 +68,10 @@ class Choice:
         described: ModelInfo = self.student.describe(self.own, self.asked.info(task), task)
         return described
 
-    def encoding(self, specification: dict[str, Any]) -> dict[str, Any]:
-        """The specification with the student's pair encoding, where that is not one of its settings."""
-        if len(self.student.pair_encodings) == 1:
-            specification["pair_encoding"] = self.student.pair_encodings[0]
-        return specification
+    @property
+    def only_encoding(self) -> str | None:
+        """The student's pair encoding, where that is not one of its settings."""
+        return self.student.pair_encodings[0] if len(self.student.pair_encodings) == 1 else None
 
 
 class Choices:
@@ -114,10 +81,10 @@ class Choices:
         self.asked = asked
         self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
-    def choose(self, row: Row, student: Any, init: str, task: Task | None, procedure: str) -> Choice:
+    def choose(self, row: Row, student: Any, init: str, task: Task | None, procedure: Procedure) -> Choice:
         """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
-        declared = declared_by(student, row.objective, procedure, self.asked.study.general)
-        if row.teacher and procedure != "untuned":  # its recipe is its own
+        declared: Mapping[str, Hyperparameter] = procedure.declared(student, row.objective, self.asked.study.general)
+        if row.teacher and procedure.tunes:  # its recipe is its own
             declared = {name: TRAINING[name] for name in SHARED}
         choice = Choice(self.asked, row, student, task, procedure, declared)
         choice.fixed, choice.settings, choice.refused = self._settings(choice)

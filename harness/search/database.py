@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.ledger import Ledger, Stamp
+from harness.search.planned import Cell
 from harness.search.progress import Finished, Progress, Record, curve
 from harness.search.proposals import frozen
 
@@ -89,7 +90,7 @@ class View:
 
     def __init__(self, study: str, out: Path, where: Database, refresh: bool = False):
         self.study, self.out, self.where, self.refresh = study, out, where, refresh
-        self._waiting: dict[str, tuple[Mapping[str, Any], Sequence[Finished]]] = {}  # cell -> it and its trials
+        self._waiting: dict[str, tuple[Cell, Sequence[Finished]]] = {}  # cell -> it and its trials
         self._changed = self._closing = False
         self._condition = threading.Condition()  # of the three above
         self._told: set[Told] = set()  # this and the next belong to the thread
@@ -99,11 +100,11 @@ class View:
         self._thread = threading.Thread(target=self._work, name="optuna", daemon=True)
         self._thread.start()
 
-    def cell(self, cell: Mapping[str, Any], found: Progress) -> None:
+    def cell(self, cell: Cell, found: Progress) -> None:
         """Take note of the trials that a cell has. Returns at once."""
-        if cell["space"] and found.trials:
+        if cell.space and found.trials:
             with self._condition:
-                self._waiting[cell["id"]] = cell, tuple(found.trials)
+                self._waiting[cell.id] = cell, tuple(found.trials)
                 self._changed = True
                 self._condition.notify()
 
@@ -148,8 +149,8 @@ class View:
                 self._disconnect()
         self._disconnect()
 
-    def _tell(self, cell: Mapping[str, Any], trials: Sequence[Finished]) -> None:
-        name = f"{self.study}/{cell['row']}/{cell['student']}/{cell['init']}/{cell['task']}/{cell['id']}"
+    def _tell(self, cell: Cell, trials: Sequence[Finished]) -> None:
+        name = f"{self.study}/{cell.row}/{cell.student}/{cell.init}/{cell.task}/{cell.id}"
         keys = [(name, json.dumps(trial.run), trial.score is None) for trial in trials]
         if self._storage is None and (self.refresh or not self._told.issuperset(keys)):
             self._connect()
@@ -236,13 +237,11 @@ def _known(file: Path) -> set[Told]:
         return set()
 
 
-def _in_optunas_terms(
-    cell: Mapping[str, Any], trial: Finished, record: Record, stamp: Stamp | None
-) -> optuna.trial.FrozenTrial:
+def _in_optunas_terms(cell: Cell, trial: Finished, record: Record, stamp: Stamp | None) -> optuna.trial.FrozenTrial:
     """With its curve as intermediate values, by epoch from 0, as pruners see it, and the time its run took."""
-    own = record.get("by_task", {}).get(cell["task"], record)
+    own = record.get("by_task", {}).get(cell.task, record)
     told = frozen(
-        cell["space"],
+        cell.space,
         trial.hyperparameters,
         trial.score,
         pruned=bool(record.get("pruned")),

@@ -9,16 +9,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import plain, sentence
+from harness.runs import Run
+from harness.search.planned import Plan
 
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
 
 
 class Display:
-    """Counts runs; `write` takes a finished line, `paint` the current state."""
+    """Counts runs, and tells how they go."""
 
-    def __init__(self, plan: Mapping[str, Any], bar: Any = None):
+    def __init__(self, plan: Plan, bar: Any = None):
         self.plan, self.bar = plan, bar
-        self.own = {c["specification"]["kind"] for c in plan["cells"] if not c["refused"]}  # kinds of runs of cells
+        self.own = {cell.run.kind for cell in plan.cells if not cell.refused}  # kinds of runs of cells
         self.done = self.wanted = self.told = self.here = 0
         self.said = time.monotonic()
         self.began = 0.0  # when the first student run began, for the time left
@@ -31,13 +33,13 @@ class Display:
     def note(self, sentence: str) -> None:
         self._line(f"harness: {sentence}")
 
-    def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+    def epoch(self, run: Run, entry: Mapping[str, Any]) -> None:
         if "note" in entry:
             self.note(entry["note"])
             return
-        if specification["kind"] in self.own:
+        if run.kind in self.own:
             self.began = self.began or time.monotonic()
-        state = plain(f"{_name(specification)}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}")
+        state = plain(f"{run.title}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}")
         if "step" in entry:
             state += f", step {entry['step']} of {entry['steps']}, {entry['tokens_per_second']:,.0f} tokens/s"
         if "seconds_left" in entry:
@@ -48,17 +50,17 @@ class Display:
             self.said = time.monotonic()
             self._line(state)
 
-    def ended(self, specification: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    def ended(self, run: Run, record: Mapping[str, Any]) -> None:
         if record["status"] == "failed":
-            self._line(f"FAILED {_name(specification)}, seed {specification['seed']}: {record['error']}")
-        elif specification["kind"] not in self.own:
+            self._line(f"FAILED {run.title}, seed {run.seed}: {record['error']}")
+        elif run.kind not in self.own:
             scores = record.get("metrics", {})
-            metric = specification.get("metric", "masked_cross_entropy")
+            metric = getattr(run, "metric", "masked_cross_entropy")
             score = f", {metric} {scores[metric]:.3f}" if metric in scores else ""
             if "tokens_per_second" in record:
                 score += f", {record['tokens_per_second']:,.0f} tokens/s, {record['peak_memory_mib'] / 1024:.1f} GiB"
-            self._line(f"{_name(specification)} ready in {record['seconds']:.0f} s{score}")
-        if specification["kind"] in self.own:
+            self._line(f"{run.title} ready in {record['seconds']:.0f} s{score}")
+        if run.kind in self.own:
             self.done += 1
             self.here += 1
             began = self.began or time.monotonic()  # a run may end before its first epoch
@@ -67,9 +69,7 @@ class Display:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
             elif self.done * 20 // max(self.wanted, 1) > self.told:
                 self.told = self.done * 20 // max(self.wanted, 1)
-                self._line(
-                    f"{self.done} of {self.wanted} runs done, about {left:.0f} s left; last {_name(specification)}"
-                )
+                self._line(f"{self.done} of {self.wanted} runs done, about {left:.0f} s left; last {run.title}")
 
     def _line(self, text: str) -> None:
         text = sentence(text)
@@ -80,7 +80,7 @@ class Display:
 
 
 @contextmanager
-def display(plan: Mapping[str, Any]) -> Iterator[Display]:
+def display(plan: Plan) -> Iterator[Display]:
     """A display on standard error: with a bar if that is a terminal."""
     if not sys.stderr.isatty():
         yield Display(plan)
@@ -96,26 +96,3 @@ def display(plan: Mapping[str, Any]) -> Iterator[Display]:
 def _time(seconds: float) -> str:
     hours, minutes = divmod(round(seconds) // 60, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {round(seconds) % 60:02} s"
-
-
-def _name(specification: Mapping[str, Any]) -> str:
-    kind, teacher = specification["kind"], specification.get("teacher")
-    if kind == "student":
-        return f"{specification['objective']} {specification['init']} {specification['task']}"
-    if kind == "general":
-        return f"general distillation of {specification['student']} by {specification['objective']}"
-    if kind == "multi_task":
-        return f"{specification['objective']} {specification['student']} on {', '.join(specification['tasks'])}"
-    if kind == "untuned" and specification["student"]:
-        return f"untuned {specification['student']} {specification['objective']} {specification['task']}"
-    if kind in ("count", "speed"):
-        return f"{kind} of {specification['student'] or specification['configuration']['model_type']}"
-    name = teacher["name"] if isinstance(teacher, Mapping) else str(teacher)
-    return {
-        "teacher": f"teacher {name} on {specification.get('task')}",
-        "checkpoint": f"checkpoint {name} on {specification.get('task')}",
-        "masked_teacher": f"masked-language-model head of teacher {name}",
-        "pretraining": f"pre-training of teacher {name}",
-        "multi_task_teacher": f"teacher {name} on {', '.join(specification.get('tasks', ()))}",
-        "untuned": f"untuned teacher {name} on {specification.get('task')}",
-    }[kind]

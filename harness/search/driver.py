@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from harness.errors import UserError
 from harness.files import digest
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
+from harness.runs import BaseTeacher, Run, RunId
 from harness.search.index import Index
+from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed
 
@@ -21,7 +23,7 @@ Record = Mapping[str, Any]
 class Executor(Protocol):
     """Where runs execute. `submit` queues, `next` waits for a message (see LocalExecutor.next), `close` stops."""
 
-    def submit(self, run: str, specification: Any, place: Any) -> None: ...
+    def submit(self, run: RunId, specification: Any, place: Any) -> None: ...
 
     def next(self) -> tuple[Any, ...]: ...
 
@@ -35,15 +37,15 @@ class Listener(Protocol):
 
     def note(self, sentence: str) -> None: ...
 
-    def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None: ...
+    def epoch(self, run: Run, entry: Mapping[str, Any]) -> None: ...
 
-    def ended(self, specification: Mapping[str, Any], record: Record) -> None: ...
+    def ended(self, run: Run, record: Record) -> None: ...
 
 
 class View(Protocol):
     """Who is shown the trials of a cell whenever they may have changed."""
 
-    def cell(self, cell: Mapping[str, Any], found: Progress) -> None: ...
+    def cell(self, cell: Cell, found: Progress) -> None: ...
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Driver:
     refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once.
     """
 
-    plan: dict[str, Any]
+    plan: Plan
     ledger: Ledger
     executor: Executor
     listener: Listener
@@ -61,11 +63,11 @@ class Driver:
     refresh: bool = False
     _index: Index = field(init=False)
     _running: dict[str, float] = field(default_factory=dict)  # run -> when it began
-    _flying: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _flying: dict[RunId, Run] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
     _whole: dict[str, bool] = field(default_factory=dict)  # run -> are its record's predictions there as recorded
     _weights: dict[str, bool] = field(default_factory=dict)  # run that others start from -> are its weights
-    _waiting: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # run -> the cells that need it, by id
+    _waiting: dict[RunId, dict[str, Cell]] = field(default_factory=dict)  # run -> the cells that need it, by id
 
     def __post_init__(self) -> None:
         self._index = Index(self.ledger)
@@ -76,8 +78,8 @@ class Driver:
         Raises UserError when a worker met bad input or the disk is full; finished runs are kept.
         """
         trained = 0
-        cells = [cell for cell in self.plan["cells"] if not cell["refused"]]
-        self._have(self.plan["first"], None)
+        cells = [cell for cell in self.plan.cells if not cell.refused]
+        self._have(self.plan.first, None)
         for cell in cells:
             self._advance(cell)
         if self._flying:
@@ -86,20 +88,20 @@ class Driver:
             self.listener.started(done, done + self._left(own))
         while self._flying:
             kind, run, *rest = self.executor.next()
-            specification = self._flying[run]
+            what = self._flying[run]
             if kind == "began":
                 self._running[run] = time.time()
                 self.ledger.note_running(self._running)
                 continue
             if kind == "epoch":
-                self.listener.epoch(specification, rest[0])
+                self.listener.epoch(what, rest[0])
                 continue
             if kind == "refused":
                 raise UserError(rest[0])
             record = (
                 rest[0]
                 if kind == "finished"
-                else {"status": "failed", "error": rest[0], "traceback": rest[1], "specification": specification}
+                else {"status": "failed", "error": rest[0], "traceback": rest[1], "specification": what.specification()}
             )
             if record["status"] == "failed" and self._sound(run):  # a refresh
                 self.listener.note(f"run {run} could not be made anew, its older number stays: {record['error']}")
@@ -112,10 +114,10 @@ class Driver:
             self._running.pop(run, None)
             self.ledger.note_running(self._running)
             self._ended.add(run)
-            self.listener.ended(specification, record)
+            self.listener.ended(what, record)
             for cell in self._waiting.pop(run, {}).values():
                 self._advance(cell)
-            self._have(self.plan["first"], None)
+            self._have(self.plan.first, None)
             self._index.keep()
         self._index.save()
         return trained
@@ -123,11 +125,11 @@ class Driver:
     def _sound(self, run: str) -> bool:
         """True if the run was finished before, and all that it left is there."""
         record = self.ledger.whole(run)
-        left = run not in self.plan["first"] or not self.ledger.trouble_with_weights(run)
+        left = run not in self.plan.first or not self.ledger.trouble_with_weights(run)
         return record is not None and record["status"] == "finished" and left
 
-    def progress(self, cell: dict[str, Any]) -> Progress:
-        return self._index.progress(cell, self.plan["defaults"], self._lookup)
+    def progress(self, cell: Cell) -> Progress:
+        return self._index.progress(cell, self.plan.defaults, self._lookup)
 
     def _lookup(self, run: str) -> Record | None:
         record = self.ledger.read(run)
@@ -144,37 +146,37 @@ class Driver:
 
     def _older(self, record: Record) -> bool:
         """True if other code made the run or one that it starts from, or if that one has other weights since."""
-        started = {run: was for run, was in record.get("started_from", {}).items() if run in self.plan["first"]}
+        started = {run: was for run, was in record.get("started_from", {}).items() if run in self.plan.first}
         now = {run: digest((self.ledger.read(run) or {}).get("weights"))[:16] for run in started}
-        return now != started or bool(changed(record, self._made_here, self.plan["origins"]))
+        return now != started or bool(changed(record, self._made_here, self.plan.origins))
 
     def _made_here(self, run: str) -> Record | None:
         """The record of a run that this plan can make anew: of no other does age matter to `refresh`."""
-        return self.ledger.read(run) if run in self.plan["first"] else None
+        return self.ledger.read(run) if run in self.plan.first else None
 
-    def _advance(self, cell: dict[str, Any]) -> None:
+    def _advance(self, cell: Cell) -> None:
         """Submit what the cell needs next, the runs it starts from first."""
         found = self.progress(cell)
         if self.view is not None:
             self.view.cell(cell, found)
-        if found.missing and self._have(cell["after"], cell):
-            for specification in found.missing:
-                self._submit(specification, cell)
+        if found.missing and self._have(cell.after, cell):
+            for run in found.missing:
+                self._submit(run, cell)
 
-    def _have(self, runs: Iterable[str], cell: dict[str, Any] | None) -> bool:
-        """True if all of these runs of plan["first"] are finished; those that can begin are submitted."""
+    def _have(self, runs: Iterable[str], cell: Cell | None) -> bool:
+        """True if all of these runs of plan.first are finished; those that can begin are submitted."""
         found = [self._has(run, cell) for run in runs]  # every one is asked: what can begin, begins
         return all(found)
 
-    def _has(self, run: str, cell: dict[str, Any] | None) -> bool:
+    def _has(self, run: RunId, cell: Cell | None) -> bool:
         record = self._lookup(run)
         if record is not None and record["status"] == "failed":
             return False
         if record is not None and self._has_weights(run):
             return True
-        first = self.plan["first"][run]
-        if self._have(first["after"], cell):
-            self._submit(first["specification"], cell)
+        first = self.plan.first[run]
+        if self._have(first.after, cell):
+            self._submit(first.run, cell)
         return False
 
     def _has_weights(self, run: str) -> bool:
@@ -186,39 +188,39 @@ class Driver:
             self._weights[run] = not trouble
         return self._weights[run]
 
-    def _submit(self, specification: dict[str, Any], cell: dict[str, Any] | None) -> None:
-        run = identity(specification, self.plan["defaults"])
+    def _submit(self, what: Run, cell: Cell | None) -> None:
+        run = what.identity(self.plan.defaults)
         if cell is not None:
-            self._waiting.setdefault(run, {})[cell["id"]] = cell
+            self._waiting.setdefault(run, {})[cell.id] = cell
         if run not in self._flying:
-            self._flying[run] = specification
-            content = specification["teacher"]["content"] if specification["kind"] == "checkpoint" else ""
-            self.executor.submit(run, specification, place(self.plan, self.ledger.out, run, content))
+            self._flying[run] = what
+            self.executor.submit(run, what.specification(), place(self.plan, self.ledger.out, run, what))
 
-    def _left(self, cells: list[dict[str, Any]]) -> int:
+    def _left(self, cells: list[Cell]) -> int:
         """Runs that the cells still need, at most."""
         left = 0
         for cell in cells:
             found = self.progress(cell)
-            left += found.wanted_trials - len(found.trials) + cell["seeds"] - max(len(found.seeds), 1)
+            left += found.wanted_trials - len(found.trials) + cell.seeds - max(len(found.seeds), 1)
         return left
 
 
-def place(plan: Mapping[str, Any], out: Path, run: str, content: str = "") -> Any:
-    """Where a run of the plan finds what it needs. content: of the checkpoint that the run fine-tunes, if it does."""
+def place(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
+    """Where a run of the plan finds what it needs."""
     from harness.training.place import Place
 
-    teacher, argument = plan["checkpoints"].get(content, (plan["teacher"], plan["argument"]))
+    content = what.learns_from.content if isinstance(what.learns_from, BaseTeacher) else ""
+    teacher, argument = plan.checkpoints.get(content, (plan.teacher, plan.argument))
 
     return Place(
         run=out / "ledger" / run,
         runs=out / "ledger",
         cache=out / "cache",
-        source=plan["source"],
-        corpus=plan["corpus"],
-        files=plan["files"],
+        source=plan.source,
+        corpus=plan.corpus,
+        files=plan.files,
         teacher=teacher,
         argument=argument,
-        plugins=tuple(plan["plugins"]),
-        outputs=plan["outputs"],
+        plugins=tuple(plan.plugins),
+        outputs=plan.outputs,
     )

@@ -7,6 +7,8 @@ from statistics import mean
 from typing import Any
 
 from harness.data.tasks import get_task
+from harness.runs import SpeedRun
+from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress
 
 RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
@@ -16,33 +18,33 @@ GLUE = {"cola": 8551, "sst2": 67349, "mrpc": 3668, "stsb": 5749, "stsb_classes":
         "qnli": 104743, "qnli_ranking": 104743, "rte": 2490, "wnli": 635}  # fmt: skip
 
 
-def estimate(plan: Mapping[str, Any], replays: Sequence[Progress], missing: int, workers: int) -> str:
+def estimate(plan: Plan, replays: Sequence[Progress], missing: int, workers: int) -> str:
     """A sentence on the time that `missing` runs would take. replays: the progress of every cell."""
     if not missing:
         return "time: nothing is missing"
     runs = [run for found in replays for run in (*found.trials, *found.seeds[1:])]
     seconds = [float(run.record["seconds"]) for run in runs if run.score is not None]
     how = f"mean of {len(seconds)} finished runs" if seconds else "from sizes alone: an order of magnitude"
-    seconds = seconds or [_arithmetic(cell, plan) for cell in plan["cells"] if not cell["refused"]]
+    seconds = seconds or [_arithmetic(cell, plan) for cell in plan.cells if not cell.refused]
     about, who = _words(mean(seconds) * missing / workers), f"{workers} worker{'s' * (workers > 1)}"
-    aside = "" if plan["procedure"] in ("count", "speed") else ", teachers and distillations on a corpus aside"
+    aside = "" if not plan.trains else ", teachers and distillations on a corpus aside"
     return f"time: about {about} with {who} ({how}){aside}"
 
 
-def _arithmetic(cell: Mapping[str, Any], plan: Mapping[str, Any]) -> float:
+def _arithmetic(cell: Cell, plan: Plan) -> float:
     """Seconds of one run: 6 operations a parameter and token, for forward and backward."""
-    settings = cell["specification"]["settings"]
-    if "rounds" in settings:
-        return float(settings["rounds"] * _round(cell["specification"]))
+    settings = cell.run.settings
+    if isinstance(cell.run, SpeedRun):
+        return float(settings["rounds"] * _round(cell.run))
     if "epochs" not in settings:
         return 1.0  # a cell that counts, or compares vectors
-    examples = settings["train_examples"] or plan["examples"][cell["task"]] or GLUE.get(cell["task"], 0)
-    parameters = 12 * cell["size"]["layers"] * cell["size"]["width"] ** 2
-    tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell["stages"]
+    examples = settings["train_examples"] or plan.examples[cell.task] or GLUE.get(cell.task, 0)
+    parameters = 12 * cell.size["layers"] * cell.size["width"] ** 2
+    tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell.stages
     return float(6 * parameters * tokens / RATE)
 
 
-def _round(specification: Mapping[str, Any]) -> float:
+def _round(run: SpeedRun) -> float:
     """Seconds of one round of a measurement: a turn of the model and one of the reference.
 
     A turn takes about TURN_SECONDS on whatever machine, or as long as a batch, of 2 operations a parameter and token
@@ -51,9 +53,9 @@ def _round(specification: Mapping[str, Any]) -> float:
     from harness.evaluation.speed import TURN_SECONDS
     from harness.training.machine import device
 
-    settings, shapes = specification["settings"], [specification["reference"]]
-    shapes += [] if specification["student"] else [specification["configuration"]]
-    sentences = settings["batch_size"] * (2 if get_task(specification["task"]).pair else 1)
+    settings, shapes = run.settings, [run.reference]
+    shapes += [] if run.student else [run.configuration]
+    sentences = settings["batch_size"] * (2 if get_task(run.task).pair else 1)
     operations = [2 * _parameters(shape) * sentences * settings["max_length"] for shape in shapes]
     batches = [work / RATE if device().type == "cpu" else 0.0 for work in operations]
     return sum(max(TURN_SECONDS, batch) for batch in [*batches, *[0.0] * (2 - len(batches))])

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.contracts import Study, Told
+from harness.runs import GeneralRun, JointStudentRun, JointTeacherRun, Run, TeacherRun
 from harness.search.making import SHARED
+from harness.search.planned import Plan
 from harness.search.progress import distinct
-from harness.search.recipe import as_known, number, saying_nothing, shared_name, varied
+from harness.search.recipe import Where, as_known, number, saying_nothing, shared_name, varied, where_of
 
 VERDICTS = {
     "equal": "As the text says",
@@ -22,11 +24,8 @@ ALWAYS = (
     "max_length",
 )  # fmt: skip
 OF_MACHINE = ("threads", "cache_gib", "pruner", "micro_batch")  # not of the work
-TEACHERS = ("teacher", "multi_task_teacher")
+TEACHERS = (TeacherRun, JointTeacherRun)
 NOWHERE = {"task": "", "student": "", "row": ""}
-
-Plan = Mapping[str, Any]
-Where = Mapping[str, Any]  # a cell, or its task, student and row
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def explained(plan: Plan, study: Study) -> list[Explained]:
 
     What only the rows give is part of them, and left out where the table tells nothing of it.
     """
-    profile = study.profile(plan["profile"])
+    profile = study.profile(plan.profile)
     given = {*profile.settings, *profile.search, *(key for by in profile.task_settings.values() for key in by)}
     given = {_shared(plan, key) for key in given}
     free: dict[str, list[tuple[Where, Any]]] = {}
@@ -97,15 +96,15 @@ def _text(ours: Any) -> str:
 
 def _facts(plan: Plan, study: Study) -> Iterator[tuple[str, Where, Any, bool, bool]]:
     """What is no setting of a run: as `_settings`."""
-    if study.procedure in ("count", "speed"):
+    if not plan.trains:
         return
-    of_rows = {row["init"] for row in plan["rows"]}
+    of_rows = {row["init"] for row in plan.rows}
     facts = {
-        "teacher": [plan["label"]],
-        "tasks": plan["tasks"],
-        "inits": [init for init in plan["inits"] if init not in of_rows],
-        "seeds": [max(cell["seeds"] for cell in plan["cells"])],
-        "corpus": [plan["corpus"]] if any(_kind(run) == "general" for run in plan["first"].values()) else [],
+        "teacher": [plan.label],
+        "tasks": plan.tasks,
+        "inits": [init for init in plan.inits if init not in of_rows],
+        "seeds": [max(cell.seeds for cell in plan.cells)],
+        "corpus": [plan.corpus] if any(isinstance(first.run, GeneralRun) for first in plan.first.values()) else [],
     }
     for name, values in facts.items():
         for value in values:
@@ -114,35 +113,35 @@ def _facts(plan: Plan, study: Study) -> Iterator[tuple[str, Where, Any, bool, bo
 
 def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
     """(name, where, value, whether it is the default, whether the row gives it), of cells and what they start from."""
-    rows = {row["name"]: row for row in plan["rows"]}
+    rows = {row["name"]: row for row in plan.rows}
     of_rows = {name: {_shared(plan, key) for key in as_known(plan, row["settings"])} for name, row in rows.items()}
-    for cell in distinct(plan["cells"]):
-        prefix = f"{_kind(cell)}." if _kind(cell) in TEACHERS else ""
-        grid = {key: values if isinstance(values, list) else [str(values)] for key, values in cell["space"].items()}
-        for key, values in {**{k: [v] for k, v in _own(cell).items()}, **grid}.items():
-            if key == "epochs" and rows[cell["row"]]["equal_epochs"]:
+    for cell in distinct(plan.cells):
+        prefix = f"{cell.run.kind}." if isinstance(cell.run, TEACHERS) else ""
+        where = where_of(cell)
+        grid = {key: values if isinstance(values, list) else [str(values)] for key, values in cell.space.items()}
+        for key, values in {**{k: [v] for k, v in _own(cell.run).items()}, **grid}.items():
+            if key == "epochs" and rows[cell.row]["equal_epochs"]:
                 continue
             for value in values:
                 name, known = _known(plan, key, value)
-                shared = shared_name(cell, name)
-                yield prefix + shared, cell, known, plan["defaults"].get(key) == value, shared in of_rows[cell["row"]]
+                shared = shared_name(cell.student, name)
+                yield prefix + shared, where, known, plan.defaults.get(key) == value, shared in of_rows[cell.row]
     of_any = set().union(*of_rows.values())
-    for run in plan["first"].values():
-        if _kind(run) not in ("general", "multi_task", *TEACHERS):
+    for run in (first.run for first in plan.first.values()):
+        if not isinstance(run, (GeneralRun, JointStudentRun, *TEACHERS)):
             continue
-        specification = run["specification"]
-        where = {name: specification.get(name, "") for name in NOWHERE}
+        where = {"task": getattr(run, "task", ""), "student": run.student_name, "row": ""}
         for key, value in _own(run).items():
-            if not key.startswith(f"{where['student']}.") and (_kind(run) == "general" or key not in SHARED):
+            if not key.startswith(f"{run.student_name}.") and (isinstance(run, GeneralRun) or key not in SHARED):
                 name, known = _known(plan, key, value)
-                name = f"{_kind(run)}.{name}"
-                yield name, where, known, plan["defaults"].get(key) == value, name in of_any
+                name = f"{run.kind}.{name}"
+                yield name, where, known, plan.defaults.get(key) == value, name in of_any
 
 
-def _own(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a cell or run that do something and that it does not take from its students."""
-    settings = run["specification"]["settings"]
-    silent = saying_nothing(settings) | (set(SHARED) if _kind(run) in TEACHERS else set())
+def _own(run: Run) -> dict[str, Any]:
+    """The settings of a run that do something and that it does not take from its students."""
+    settings = run.settings
+    silent = saying_nothing(settings) | (set(SHARED) if isinstance(run, TEACHERS) else set())
     silent |= {"epochs"} if settings.get("steps") else set()
     return {name: value for name, value in settings.items() if name not in silent}
 
@@ -154,8 +153,4 @@ def _known(plan: Plan, key: str, value: Any) -> tuple[str, Any]:
 def _shared(plan: Plan, key: str) -> str:
     """A setting's name without whose it is, as `shared_name` has it."""
     owner, _, rest = key.partition(".")
-    return f"student.{rest}" if owner in plan["students"] else key
-
-
-def _kind(run: Mapping[str, Any]) -> str:
-    return str(run["specification"].get("kind", ""))
+    return f"student.{rest}" if owner in plan.students else key

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.files import read_sealed, write_sealed
 from harness.ledger import Ledger
+from harness.search.planned import Cell
 from harness.search.progress import Lookup, Progress, Proposed, Record, curve, progress, prunes
 from harness.search.proposals import spreads
 
@@ -51,7 +52,7 @@ class Index:
             self._summaries[run] = entry[2] if vouched else self.ledger.read(run)
         return self._summaries[run]
 
-    def progress(self, cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup | None = None) -> Progress:
+    def progress(self, cell: Cell, defaults: Mapping[str, Any], lookup: Lookup | None = None) -> Progress:
         """`progress` with what is known of the cell's search. lookup: where records come from, else their summaries."""
         return progress(cell, defaults, lookup or self.read, self._known(cell, defaults))
 
@@ -77,19 +78,19 @@ class Index:
             write_sealed(self.path, new)
         self._stored, self._saved = new, time.monotonic()
 
-    def _known(self, cell: Mapping[str, Any], defaults: Mapping[str, Any]) -> Proposed:
+    def _known(self, cell: Cell, defaults: Mapping[str, Any]) -> Proposed:
         if self._defaults[0] is not defaults:
             self._defaults = defaults, json.dumps(defaults)
         # Not canonical JSON: the order of a space's dimensions is that of its grid.
-        parts = [cell[name] for name in ("search", "task", "specification", "space", "starts")]
-        parts += [spreads(cell["space"], cell["trials"]), cell.get("teachers")]
+        parts: list[Any] = [cell.search, cell.task, cell.run.specification(), cell.space, list(cell.starts)]
+        parts += [spreads(cell.space, cell.trials), list(cell.teachers)]
         key = hashlib.sha256((json.dumps(parts) + self._defaults[1]).encode()).hexdigest()[:32]
         if key not in self._proposed:
             known = Proposed()
             if stored := self._stored["searches"].get(key):
-                trials = [(dict(zip(cell["space"], values, strict=True)), run) for values, run in stored["trials"]]
+                trials = [(dict(zip(cell.space, values, strict=True)), run) for values, run in stored["trials"]]
                 known = Proposed(trials, list(stored["evidence"]), dict(stored["seeds"]))
-            self._proposed[key] = list(cell["space"]), known
+            self._proposed[key] = list(cell.space), known
         return self._proposed[key][1]
 
 
@@ -104,7 +105,7 @@ def _summary(record: Record) -> dict[str, Any]:
     found = {name: record[name] for name in ("status", "selection") if name in record}
     if record.get("pruned"):
         found["pruned"] = True
-    if prunes(record.get("specification", {})):
+    if prunes(record.get("specification", {}).get("settings", {})):
         found["curve"] = [{"selection": score} for score in curve(record)]
     return found
 
@@ -112,6 +113,6 @@ def _summary(record: Record) -> dict[str, Any]:
 @functools.cache
 def _code() -> str:
     """What the contents depend on besides the ledger: the code that makes them, and what proposes."""
-    files = ("files.py", "ledger.py", "search/progress.py", "search/proposals.py", "search/index.py")
+    files = ("files.py", "ledger.py", "runs.py", "search/progress.py", "search/proposals.py", "search/index.py")
     source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in files)
     return " ".join((hashlib.sha256(source).hexdigest()[:16], version("optuna"), version("numpy")))

@@ -8,53 +8,50 @@ from typing import Any
 from harness import pairing
 from harness.contracts import Row, Task, Want
 from harness.modeling import combine
-from harness.search.choices import MULTI_TASK, Choice, Choices
+from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun, RunId
+from harness.search.choices import Choice, Choices
 from harness.search.making import Making
 from harness.search.request import Asked
 
-Specification = dict[str, Any]
-
 
 class Jointly:
-    """Specifications of joint runs. wants: the teacher signals that they ask for, by task."""
+    """Plans joint runs. wants: the teacher signals that they ask for, by task."""
 
     def __init__(self, asked: Asked, making: Making, choices: Choices, tasks: Mapping[str, Task]):
         self.asked, self.making, self.choices, self.tasks = asked, making, choices, tasks
         self.wants: dict[str, Want] = {}
 
-    def specification(self, choice: Choice, objective: str, settings: Mapping[str, Any]) -> tuple[Specification, str]:
+    def run(self, choice: Choice, objective: str, settings: Mapping[str, Any]) -> tuple[JointStudentRun | None, str]:
         """(a joint run of the choice's student without its seed, why there can be none)."""
         tasks, refused = self._tasks(choice.row)
         if refused:
-            return {}, refused
+            return None, refused
         base, by_content = choice.init, choice.by_content
         if choice.kind == MULTI_TASK:
             _, base, by_content = self.choices.spelled(choice.student, choice.init.partition(":")[2] or "random")
             refused = choice.student.refuse_init(base, choice.own) or self.choices.refused_teacher(choice, base)
             if refused:
-                return {}, refused
+                return None, refused
         objective = combine.canonical(objective)
         wants: dict[str, Want] = {}
         for name, task in tasks.items():
             described, teacher = choice.describe(task), self.asked.info(task)
-            if refused := pairing.refusal(objective, "one_stage", described, teacher, task):
-                return {}, f"{refused} (task {name} of the joint training)"
+            if refused := pairing.refusal(objective, ONE_STAGE, described, teacher, task):
+                return None, f"{refused} (task {name} of the joint training)"
             layers = choice.student.layer_map(base, described, teacher)
             wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
         self.wants = {name: self.wants.get(name, Want()) | wants.get(name, Want()) for name in {*self.wants, *wants}}
         metrics = self._metrics(tasks)
-        return choice.encoding(
-            {
-                "kind": MULTI_TASK,
-                "tasks": {name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
-                "teacher": self.making.joint_teacher(tasks, metrics, {"train_fraction": settings["train_fraction"]}),
-                "student": choice.student.name,
-                "init": by_content,
-                "objective": objective,
-                "procedure": "one_stage",
-                "metrics": metrics,
-                "settings": dict(settings),
-            }
+        return JointStudentRun(
+            tasks={name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
+            teacher=self.making.joint_teacher(tasks, metrics, {"train_fraction": settings["train_fraction"]}),
+            student=choice.student.name,
+            init=by_content,
+            objective=objective,
+            procedure=ONE_STAGE,
+            metrics=metrics,
+            settings=dict(settings),
+            pair_encoding=choice.only_encoding,
         ), ""
 
     def settings(self, choice: Choice) -> dict[str, Any]:
@@ -62,12 +59,12 @@ class Jointly:
         own = {name: value for name, value in choice.settings.items() if "." in name}
         return {**self.making.joint_settings(choice.elsewhere("multi_task."), choice.settings), **own}
 
-    def teacher(self, row: Row, own: Mapping[str, Any]) -> tuple[Specification, list[str], str]:
+    def teacher(self, row: Row, own: Mapping[str, Any]) -> tuple[JointTeacherRun | None, list[RunId], str]:
         """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
         tasks, refused = self._tasks(row)
         if refused:
-            return {}, [], refused
-        return *self.making.joint_teacher_specification(tasks, self._metrics(tasks), own), ""
+            return None, [], refused
+        return *self.making.joint_teacher_run(tasks, self._metrics(tasks), own), ""
 
     def _tasks(self, row: Row) -> tuple[dict[str, Task], str]:
         """(the tasks that the row's joint run trains on, why there are too few)."""

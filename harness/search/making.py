@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from harness.contracts import Hyperparameter, Profile, Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
-from harness.ledger import identity
+from harness.runs import (
+    BaseTeacher,
+    GeneralRun,
+    JointStudentRun,
+    JointTeacherRun,
+    MaskedTeacherRun,
+    PretrainingRun,
+    Run,
+    RunId,
+    StudentRun,
+    Teacher,
+    TeacherRun,
+)
 from harness.search import settings as merging
 from harness.search.contents import Contents
+from harness.search.planned import First
 from harness.training.code_versions import identified
 from harness.training.settings import (
     ADAM,
@@ -22,7 +36,7 @@ from harness.training.settings import (
     refused_rate,
 )
 
-Specification = dict[str, Any]
+Augmented = TypeVar("Augmented", StudentRun, JointStudentRun)
 SHARED = (
     "max_length",
     "protocol",
@@ -44,9 +58,9 @@ OF_STUDENT = (
 
 
 class Making:
-    """Specifications of what must exist before a cell can run.
+    """The runs that must exist before those of a cell, in `first`.
 
-    `first` maps a run to its specification and the runs that it waits for in turn; used are the overrides that
+    used are the overrides that
     reached one of them. teachers: how many of a task there are, one for each seed of its cells where it is not 1.
     """
 
@@ -61,45 +75,45 @@ class Making:
     ):
         self.teacher, self.profile, self.overrides = teacher, profile, overrides
         self.contents, self.defaults, self.teachers = contents, defaults, teachers
-        self.first: dict[str, dict[str, Any]] = {}
+        self.first: dict[RunId, First] = {}
         self.used: set[str] = set()
 
-    def of_task(self, task: Task, metric: str, own: Mapping[str, Any] | None = None) -> list[str]:
+    def of_task(self, task: Task, metric: str, own: Mapping[str, Any] | None = None) -> list[RunId]:
         """The runs, by seed, that fine-tune the teacher for a task; or one that scores it where its weights answer it.
 
         own: settings that a cell shares with its teacher, in place of the profile's. Raises UserError where there can
         be no more than one.
         """
-        specification, after = self.teacher_specification(task, metric, own or {})
-        if self.teachers > 1 and specification.get("evaluate_only"):
+        run, after = self.teacher_run(task, metric, own or {})
+        if self.teachers > 1 and run.evaluate_only:
             raise UserError(
                 f"setting 'teacher.seeds' has no effect on {task.name}: the teacher's weights answer it as they are"
             )
-        return [self._add({**specification, "seed": seed}, after) for seed in range(self.teachers)]
+        return [self._add(replace(run, seed=seed), after) for seed in range(self.teachers)]
 
-    def teacher_specification(self, task: Task, metric: str, own: Mapping[str, Any]) -> tuple[Specification, list[str]]:
+    def teacher_run(self, task: Task, metric: str, own: Mapping[str, Any]) -> tuple[TeacherRun, list[RunId]]:
         """(`of_task`'s run without its seed, the runs that it waits for)."""
         who, after = self.who()
         answers = self._ask(lambda: self.teacher.answers(task), otherwise=False)
         shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
-        specification = {
-            "kind": "teacher",
-            "task": task.name,
-            "teacher": who,
-            "metric": metric,
-            "data": self.contents.data(task),
-            "settings": self._teaching(shared, self.teacher.recipe(task), answers),
-        }
-        return specification | ({"evaluate_only": True} if answers else {}), after
+        run = TeacherRun(
+            task=task.name,
+            teacher=who,
+            metric=metric,
+            data=self.contents.data(task),
+            settings=self._teaching(shared, self.teacher.recipe(task), answers),
+            evaluate_only=answers,
+        )
+        return run, after
 
-    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]) -> str:
+    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]) -> RunId:
         """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
-        specification, after = self.joint_teacher_specification(tasks, metrics, own)
-        return self._add({**specification, "seed": 0}, after)
+        run, after = self.joint_teacher_run(tasks, metrics, own)
+        return self._add(replace(run, seed=0), after)
 
-    def joint_teacher_specification(
+    def joint_teacher_run(
         self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]
-    ) -> tuple[Specification, list[str]]:
+    ) -> tuple[JointTeacherRun, list[RunId]]:
         """(`joint_teacher`'s run without its seed, the runs that it waits for).
 
         own: settings that a cell shares with its teacher, in place of the profile's. Its recipe is that of the task
@@ -110,18 +124,17 @@ class Making:
         who, after = self.who()
         recipes = [self.teacher.recipe(tasks[name]) for name in sorted(tasks)]
         recipe = max(recipes, key=lambda found: found.get("epochs", 0))
-        specification = {
-            "kind": "multi_task_teacher",
-            "tasks": {name: self.contents.data(tasks[name]) for name in sorted(tasks)},
-            "teacher": who,
-            "metrics": {name: metrics[name] for name in sorted(tasks)},
-            "settings": self._teaching({**self.profile.settings, **own, **self.overrides}, recipe, False),
-        }
-        return specification, after
+        run = JointTeacherRun(
+            tasks={name: self.contents.data(tasks[name]) for name in sorted(tasks)},
+            teacher=who,
+            metrics={name: metrics[name] for name in sorted(tasks)},
+            settings=self._teaching({**self.profile.settings, **own, **self.overrides}, recipe, False),
+        )
+        return run, after
 
-    def joint(self, specification: Specification, after: list[str], seeds: int) -> list[str]:
+    def joint(self, run: JointStudentRun, after: list[RunId], seeds: int) -> list[RunId]:
         """The runs, by seed, that distil a student on several tasks together."""
-        return [self._add({**specification, "seed": seed}, after) for seed in range(seeds)]
+        return [self._add(replace(run, seed=seed), after) for seed in range(seeds)]
 
     def joint_settings(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
@@ -149,11 +162,11 @@ class Making:
         self.used |= set() if answers else {f"teacher.{name}" for name in own.keys() - nothing} & set(self.overrides)
         return settings | {name: TRAINING[name].default for name in nothing}
 
-    def augmented(self, specification: Specification) -> list[str]:
-        """Write into the specification what its augmentation is, vectors and all, by content; the runs it waits for."""
+    def augmented(self, run: Augmented) -> tuple[Augmented, list[RunId]]:
+        """(the run with its augmentation as one setting, vectors and all, by content; the runs it waits for)."""
         from harness.training.augmented import check  # loads torch, which early refusals must not wait for
 
-        settings = specification["settings"]
+        settings = dict(run.settings)
         vectors = settings.pop("augmentation_vectors")
         if settings["augmentation"] == MASKED and vectors != "none":
             settings["augmentation"] = f"{MASKED}:{vectors}"
@@ -161,11 +174,11 @@ class Making:
         if ":" in settings["augmentation"]:
             settings["augmentation"] = self.contents.by_content(settings["augmentation"])
         if not settings["augmentation"].startswith(MASKED):
-            return []
-        specification["masked_teacher"], after = self.masked()
-        return after
+            return replace(run, settings=settings), []
+        who, after = self.masked()
+        return replace(run, settings=settings, masked_teacher=who), after
 
-    def masked(self) -> tuple[Any, list[str]]:
+    def masked(self) -> tuple[Teacher, list[RunId]]:
         """The teacher as a masked language model, as specifications name it, and the runs that make it.
 
         Where its weights hold no head for that, it is first trained on the corpus.
@@ -177,20 +190,19 @@ class Making:
         given |= dict(self.teacher.recipe(CORPUS))
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
         settings["micro_batch"] = 0 if settings["micro_batch"] >= settings["batch_size"] else settings["micro_batch"]
-        specification = {
-            "kind": "masked_teacher",
-            "teacher": who,
-            "corpus": self.contents.corpus(),
-            "objective": "mlm",
-            "settings": settings | {"stored_top_k": 0, "text": "masked", "fraction": 1.0},
-            "seed": 0,
-        }
-        run = self._add(specification, after)
+        head = MaskedTeacherRun(
+            teacher=who,
+            corpus=self.contents.corpus(),
+            objective="mlm",
+            settings=settings | {"stored_top_k": 0, "text": "masked", "fraction": 1.0},
+            seed=0,
+        )
+        run = self._add(head, after)
         return run, [run]
 
     def general(
         self, student: Any, init: str, objective: str, own: Mapping[str, Any], elsewhere: Mapping[str, Any]
-    ) -> str:
+    ) -> RunId:
         """The run that distils the teacher into a student on the corpus.
 
         own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
@@ -208,17 +220,16 @@ class Making:
                 f"general.stored_top_k must be at most {vocabulary}, the teacher's vocabulary, "
                 f"not {settings['stored_top_k']}"
             )
-        specification = {
-            "kind": "general",
-            "corpus": self.contents.corpus(),
-            "teacher": teacher,
-            "student": student.name,
-            "init": init,
-            "objective": objective,
-            "settings": {**settings, **own},
-            "seed": 0,
-        }
-        return self._add(specification, after)
+        run = GeneralRun(
+            corpus=self.contents.corpus(),
+            teacher=teacher,
+            student=student.name,
+            init=init,
+            objective=objective,
+            settings={**settings, **own},
+            seed=0,
+        )
+        return self._add(run, after)
 
     def general_settings(
         self, elsewhere: Mapping[str, Any], without: Sequence[str] = (), idle: Sequence[str] = ()
@@ -251,14 +262,14 @@ class Making:
         self.used |= {f"{prefix}{key}" for key in _of_prefix(self.overrides, prefix) if own_name(student, key) in known}
         return found
 
-    def who(self) -> tuple[dict[str, Any], list[str]]:
-        """The teacher's base weights, as specifications name them, and the run that pre-trains them if there is one."""
-        who: dict[str, Any] = {"name": self.teacher.name, "content": self.contents.teacher(self.teacher)}
+    def who(self) -> tuple[BaseTeacher, list[RunId]]:
+        """The teacher's base weights, and the run that pre-trains them if there is one."""
+        who = BaseTeacher(name=self.teacher.name, content=self.contents.teacher(self.teacher))
         pretraining = self.teacher.pretraining()
         if pretraining is None:
             return who, []
-        run = self._add({"kind": "pretraining", "teacher": who, "settings": dict(pretraining), "seed": 0}, [])
-        return {**who, "pretrained": run}, [run]
+        run = self._add(PretrainingRun(teacher=who, settings=dict(pretraining), seed=0), [])
+        return replace(who, pretrained=run), [run]
 
     def _ask(self, question: Callable[[], bool], otherwise: bool) -> bool:
         """The teacher's answer; `otherwise` in a lenient plan where it cannot be read."""
@@ -269,13 +280,13 @@ class Making:
                 raise
             return otherwise
 
-    def _add(self, specification: Specification, after: list[str]) -> str:
-        if refused := refused_rate(specification["settings"]):
-            raise UserError(f"{refused} (of {specification['kind']})")
-        specification = identified(specification)
-        run = identity(specification, self.defaults)
-        self.first[run] = {"specification": specification, "after": after}
-        return run
+    def _add(self, run: Run, after: Sequence[RunId]) -> RunId:
+        if refused := refused_rate(run.settings):
+            raise UserError(f"{refused} (of {run.kind})")
+        run = identified(run)
+        name = run.identity(self.defaults)
+        self.first[name] = First(run, after)
+        return name
 
 
 def own_name(student: Any, key: str) -> str:

@@ -1,36 +1,33 @@
-"""A study and a command line, worked out: every cell, what it trains, and why some cells cannot exist.
-
-A plan is plain JSON: the driver follows it, and tables are made from it and the ledger without loading a plugin.
-"""
+"""A study and a command line, worked out: every cell, what it trains, and why some cells cannot exist."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import registry
 from harness.contracts import Hyperparameter, Row, Task, Want
 from harness.errors import UserError
+from harness.runs import JointTeacherRun, Run
 from harness.search import settings as merging
 from harness.search.making import Making, apart, own_name
-from harness.search.progress import PLAN_FORMAT, distinct, trials_of
+from harness.search.planned import Plan
+from harness.search.progress import distinct, trials_of
 from harness.search.request import Asked, Request
 from harness.training.code_versions import ROOT, plugins
 from harness.training.settings import (
     GENERAL_TRAINING,
     JOINT_TRAINING,
     MASKING,
-    SPEED_SETTINGS,
     TEACHER_TRAINING,
     TRAINING,
-    UNTUNED,
 )
 
 
-def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> dict[str, Any]:
+def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> Plan:
     """The plan of a request; with `lenient` even where data or teacher cannot be read, and nothing is written.
 
     cache: the folder that keeps what was found out of teachers.
@@ -51,51 +48,50 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     known = _check_settings(asked, rows, students)
     defaults = {name: h.default for name, h in known.items()}
     making = Making(asked.teacher, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers())
-    cells = Cells(asked, making, tasks, checkpoints, defaults)
+    cells = Cells(asked, making, tasks, checkpoints)
     for row in rows:
         for task in tasks:
-            cells.add(row, task)
+            cells.of_row(row, task)
     teachers = _teachers(asked, making, tasks, rows)
-    possible = {cell["row"] for cell in cells.found}
+    possible = {cell.row for cell in cells.found}
     named = [row.name for row in rows if row.name in (asked.request.objectives or ()) and row.name not in possible]
     if named or not cells.found:
         which = f"row {named[0]} has" if named else "there is"
         raise UserError(f"{which} no cell for these tasks, students and initialisations in study {asked.study.name}")
     # Where every cell is refused, the reasons say more than that no setting acts.
-    acting = any(not cell["refused"] for cell in cells.found)
+    acting = any(not cell.refused for cell in cells.found)
     if not (acting or lenient):
-        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0]['refused']}")
+        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0].refused}")
     for key in sorted(set(asked.overrides) - cells.used - making.used if acting else ()):
         raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
     if request.corpus and "corpus" not in asked.contents.read():
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
-    return {
-        "format": PLAN_FORMAT,
-        "study": asked.study.name,
-        "profile": request.profile,
-        "procedure": asked.study.procedure,
-        "teacher": asked.teacher.name,
-        "argument": asked.teacher.argument,
-        "label": asked.label,
-        "source": asked.contents.source,
-        "corpus": asked.contents.corpus_source,
-        "checkpoints": cells.sources,
-        "files": asked.contents.files,
-        "plugins": [str(Path(p).resolve()) for p in request.plugins],
-        "tasks": [task.name for task in tasks],
-        "students": [student.name for student in students],
-        "inits": cells.inits,
-        "examples": {} if asked.measured else {task.name: asked.contents.examples(task) for task in tasks},
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "defaults": defaults,
-        "shown": {name: [h.alias, h.complement] for name, h in known.items() if h.alias},
-        "first": making.first,
-        "teachers": teachers,
-        "outputs": _outputs(cells.wants, cells.jointly.wants),
-        "cells": cells.found,
-        "notices": asked.contents.notices,
-        "origins": _origins(run["specification"] for run in (*making.first.values(), *cells.found)),
-    }
+    return Plan(
+        study=asked.study.name,
+        profile=request.profile,
+        procedure=asked.study.procedure,
+        teacher=asked.teacher.name,
+        argument=asked.teacher.argument,
+        label=asked.label,
+        source=asked.contents.source,
+        corpus=asked.contents.corpus_source,
+        checkpoints=cells.sources,
+        files=asked.contents.files,
+        plugins=[str(Path(p).resolve()) for p in request.plugins],
+        tasks=[task.name for task in tasks],
+        students=[student.name for student in students],
+        inits=cells.inits,
+        examples={task.name: asked.contents.examples(task) for task in tasks} if asked.procedure.trains else {},
+        rows=[dataclasses.asdict(row) for row in rows],
+        defaults=defaults,
+        shown={name: [h.alias, h.complement] for name, h in known.items() if h.alias},
+        first=making.first,
+        teachers=teachers,
+        outputs=_outputs(cells.wants, cells.jointly.wants),
+        cells=cells.found,
+        notices=asked.contents.notices,
+        origins=_origins([*(first.run for first in making.first.values()), *(cell.run for cell in cells.found)]),
+    )
 
 
 def _outputs(*wants: dict[str, Want]) -> dict[str, Any]:
@@ -108,44 +104,41 @@ def _outputs(*wants: dict[str, Want]) -> dict[str, Any]:
 
 def _teachers(asked: Asked, making: Making, tasks: Sequence[Task], rows: Sequence[Row]) -> dict[str, str]:
     """The runs whose scores stand above the table, by task: of the teacher refined on all tasks where one is."""
-    if asked.measured or asked.study.procedure == "untuned":
+    if not (asked.procedure.trains and asked.procedure.tunes):
         return {}
-    joint = [run for run, first in making.first.items() if first["specification"]["kind"] == "multi_task_teacher"]
+    firsts = ((run, first.run) for run, first in making.first.items())
+    joint = {run: first.tasks for run, first in firsts if isinstance(first, JointTeacherRun)}
     found: dict[str, str] = {}
     for task in tasks:
-        trained = [run for run in joint if task.name in making.first[run]["specification"]["tasks"]]
-        widest = max(trained, key=lambda run: len(making.first[run]["specification"]["tasks"]), default="")
+        trained = [run for run, of in joint.items() if task.name in of]
+        widest = max(trained, key=lambda run: len(joint[run]), default="")
         found[task.name] = widest or making.of_task(task, asked.study.shown(task)[0])[0]
     return found
 
 
-def _origins(specifications: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _origins(runs: Iterable[Run]) -> dict[str, str]:
     """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders."""
     return {
         name: str(Path(origin).relative_to(ROOT)) if registry.ships(name) else origin
-        for specification in specifications
-        for registry, name in plugins(specification)
+        for run in runs
+        for registry, name in plugins(run)
         for origin in [registry.origin(name)]
     }
 
 
 def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Hyperparameter]:
     """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
-    from harness.search.choices import declared_by
-
     known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
-    own: dict[str, Any] = SPEED_SETTINGS if asked.study.procedure == "speed" else {} if asked.measured else TRAINING
-    own = own | {f"multi_task.{name}": h for name, h in JOINT_TRAINING.items() if not asked.measured}
-    own = own | (UNTUNED if asked.study.procedure == "untuned" else {})
+    own: dict[str, Any] = dict(asked.procedure.settings)
+    own |= {f"multi_task.{name}": h for name, h in JOINT_TRAINING.items() if asked.procedure.trains}
     for student in students:
         known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}
         for name, h in apart(student).items():
             known |= {f"general.{name}": h, f"general.student.{name.partition('.')[2]}": h}
         for row in rows:
             if not (row.checkpoint or row.improves):
-                procedure = row.procedure or asked.study.procedure
-                own = own | declared_by(student, row.objective, procedure, asked.study.general)
+                own |= asked.procedure_of(row).declared(student, row.objective, asked.study.general)
     for row in rows:
         ways = {own_name(student, key) for key in row.settings for student in (None, *asked.students_of(row))}
         for key in sorted(ways & set(asked.overrides)):
@@ -154,7 +147,7 @@ def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) 
             raise UserError(f"{what}: choose by --objectives {names}")
     for key, value in asked.overrides.items():
         checked = merging.check(key, value, known | own)
-        if key.rpartition(".")[2] == "max_length" and not asked.measured and checked > (limit := _positions(asked)):
+        if key.rpartition(".")[2] == "max_length" and asked.procedure.trains and checked > (limit := _positions(asked)):
             raise UserError(f"{key} must be at most {limit}, the tokens that teacher {asked.label} reads, not {value}")
     return MASKING | TRAINING | own
 
@@ -171,6 +164,6 @@ def _positions(asked: Asked) -> float:
     return positions if positions > 0 else math.inf
 
 
-def runs_of(plan: dict[str, Any]) -> int:
+def runs_of(plan: Plan) -> int:
     """How many runs a plan's cells ask for at most: trials, then the remaining seeds."""
-    return sum(trials_of(c) + c["seeds"] - 1 for c in distinct(plan["cells"]))
+    return sum(trials_of(cell) + cell.seeds - 1 for cell in distinct(plan.cells))

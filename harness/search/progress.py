@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.ledger import identity
+from harness.runs import PRETRAINED, Run, RunId
+from harness.search.planned import Cell
 from harness.search.proposals import propose, size
 
-PLAN_FORMAT = 3  # of plan.json, which this module and the reports read
 Record = Mapping[str, Any]
 Lookup = Callable[[str], "Record | None"]
 
@@ -18,8 +18,8 @@ Lookup = Callable[[str], "Record | None"]
 class Finished:
     """A run of a cell with its record."""
 
-    run: str
-    specification: dict[str, Any]
+    run: RunId
+    made: Run
     hyperparameters: dict[str, Any]
     record: Record
 
@@ -36,7 +36,7 @@ class Progress:
     trials: list[Finished] = field(default_factory=list)
     best: Finished | None = None
     seeds: list[Finished] = field(default_factory=list)
-    missing: list[dict[str, Any]] = field(default_factory=list)
+    missing: list[Run] = field(default_factory=list)
     wanted_trials: int = 0
 
 
@@ -66,14 +66,12 @@ def best_of(trials: Sequence[Finished]) -> Finished | None:
     return max(scored, key=lambda t: t.score or 0.0, default=None)
 
 
-def trials_of(cell: Mapping[str, Any]) -> int:
+def trials_of(cell: Cell) -> int:
     """How many trials the search of a cell makes: no more than its grid has settings."""
-    return min(cell["trials"], size(cell["space"]) or cell["trials"])
+    return min(cell.trials, size(cell.space) or cell.trials)
 
 
-def progress(
-    cell: Mapping[str, Any], defaults: Mapping[str, Any], lookup: Lookup, proposed: Proposed | None = None
-) -> Progress:
+def progress(cell: Cell, defaults: Mapping[str, Any], lookup: Lookup, proposed: Proposed | None = None) -> Progress:
     """Replay the search of one cell of a plan against the records that `lookup` finds.
 
     Trials run strictly one after another (each is proposed from those before); then the best setting runs over the
@@ -83,36 +81,36 @@ def progress(
     found = Progress(wanted_trials=trials_of(cell))
     known = Proposed() if proposed is None else proposed
 
-    def finished(run: str, hyperparameters: dict[str, Any], seed: int) -> Finished | None:
-        specification = specify(cell, hyperparameters, seed, found.trials if seed == 0 else ())
+    def finished(run: RunId, hyperparameters: dict[str, Any], seed: int) -> Finished | None:
+        made = specify(cell, hyperparameters, seed, found.trials if seed == 0 else ())
         record = lookup(run)
         if record is None:
-            found.missing.append(specification)
+            found.missing.append(made)
             return None
-        return Finished(run, specification, hyperparameters, _part(record, cell["task"]))
+        return Finished(run, made, hyperparameters, _part(record, cell.task))
 
-    def run_of(hyperparameters: dict[str, Any], seed: int) -> str:
-        return identity(specify(cell, hyperparameters, seed, found.trials if seed == 0 else ()), defaults)
+    def run_of(hyperparameters: dict[str, Any], seed: int) -> RunId:
+        return specify(cell, hyperparameters, seed, found.trials if seed == 0 else ()).identity(defaults)
 
     for number in range(found.wanted_trials):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
-            hyperparameters = propose(cell["search"], cell["space"], cell["trials"], number, before)
+            hyperparameters = propose(cell.search, cell.space, cell.trials, number, before)
             known.trials.append((hyperparameters, run_of(hyperparameters, 0)))
         hyperparameters, run = known.trials[number]
         trial = finished(run, hyperparameters, seed=0)
         if trial is None:
             return found
         found.trials.append(trial)
-        known.learn(number, [trial.score, curve(trial.record)] if prunes(trial.specification) else trial.score)
+        known.learn(number, [trial.score, curve(trial.record)] if prunes(trial.made.settings) else trial.score)
     found.best = best_of(found.trials)
     if found.best is not None:
         found.seeds = [found.best]
         best = found.best.hyperparameters
         runs = known.seeds.get(found.best.run, [])
-        runs = runs + [run_of(best, seed) for seed in range(len(runs) + 1, cell["seeds"])]
+        runs = runs + [run_of(best, seed) for seed in range(len(runs) + 1, cell.seeds)]
         known.seeds = {found.best.run: runs}
-        for seed in range(1, cell["seeds"]):
+        for seed in range(1, cell.seeds):
             one = finished(runs[seed - 1], best, seed)
             if one is not None:
                 found.seeds.append(one)
@@ -126,31 +124,26 @@ def _part(record: Record, task: str) -> Record:
     return {**record, **record["by_task"][task], "selection": record["selection"]}
 
 
-def distinct(cells: Sequence[Mapping[str, Any]]) -> list[Any]:
+def distinct(cells: Sequence[Cell]) -> list[Cell]:
     """The cells that can exist, one for all those that share their runs."""
-    return list({cell["search"]: cell for cell in cells if not cell["refused"]}.values())
+    return list({cell.search: cell for cell in cells if not cell.refused}.values())
 
 
-def specify(
-    cell: Mapping[str, Any], hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]
-) -> dict[str, Any]:
-    """The specification of one run of a cell. With a pruner, the curves it is compared with are part of what it is."""
-    starts, teachers = cell["starts"], cell.get("teachers")
-    specification = {
-        **cell["specification"],
-        **({"teacher": teachers[seed]} if teachers else {}),
-        **({"init": f"pretrained:{starts[seed]}"} if starts else {}),
-        "seed": seed,
-        "settings": {**cell["specification"]["settings"], **hyperparameters},
-    }
-    if prunes(specification) and before:
-        specification["before"] = [curve(t.record) for t in before if t.score is not None]
-    return specification
+def specify(cell: Cell, hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]) -> Run:
+    """One run of a cell. With a pruner, the curves it is compared with are part of what it is."""
+    changes: dict[str, Any] = {"seed": seed, "settings": {**cell.run.settings, **hyperparameters}}
+    if cell.teachers:
+        changes["teacher"] = cell.teachers[seed]
+    if cell.starts:
+        changes["init"] = f"{PRETRAINED}:{cell.starts[seed]}"
+    if prunes(changes["settings"]) and before:
+        changes["before"] = [curve(t.record) for t in before if t.score is not None]
+    return replace(cell.run, **changes)
 
 
-def prunes(specification: Mapping[str, Any]) -> bool:
-    """True if a run is compared with the curves of the trials before it."""
-    return bool(specification.get("settings", {}).get("pruner", "none") != "none")
+def prunes(settings: Mapping[str, Any]) -> bool:
+    """True if a run with these settings is compared with the curves of the trials before it."""
+    return bool(settings.get("pruner", "none") != "none")
 
 
 def curve(record: Record) -> list[float]:

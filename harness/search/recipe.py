@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.hyperparameters import complement
+from harness.runs import GeneralRun, JointStudentRun
 from harness.search import settings as merging
+from harness.search.planned import Cell, Plan
 from harness.search.progress import trials_of
 from harness.search.proposals import is_grid, size
 from harness.training.settings import ON_MASKED_TEXT
 
-Plan = Mapping[str, Any]
+Where = Mapping[str, str]  # the task, student and row that a setting is of
 
 
 def protocol(plan: Plan) -> str:
@@ -27,9 +29,9 @@ def budget(plan: Plan) -> str:
     if _measures(plan):
         return ""
     cells = _cells(plan)
-    spaces = [{shared_name(c, name): v for name, v in as_known(plan, c["space"]).items()} for c in cells]
+    spaces = [{shared_name(c.student, name): v for name, v in as_known(plan, c.space).items()} for c in cells]
     space = max(spaces, key=len)
-    seeds, count = cells[0]["seeds"], size(space)
+    seeds, count = cells[0].seeds, size(space)
     budgets = sorted({trials_of(cell) for cell in cells})
     trials = budgets[-1]
     over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
@@ -53,20 +55,20 @@ def recipe(plan: Plan) -> str:
     """The training settings that all cells share, and those that differ by task; "" where nothing is trained."""
     if _measures(plan):
         return ""
-    rows = {row["name"]: row for row in plan["rows"]}
-    searched = {shared_name(cell, name) for cell in _cells(plan) for name in as_known(plan, cell["space"])}
-    values: dict[str, list[tuple[Plan, Any]]] = {}
+    rows = {row["name"]: row for row in plan.rows}
+    searched = {shared_name(cell.student, name) for cell in _cells(plan) for name in as_known(plan, cell.space)}
+    values: dict[str, list[tuple[Where, Any]]] = {}
     for cell in _cells(plan):
-        settings, row = as_known(plan, cell["specification"]["settings"]), rows[cell["row"]]
+        settings, row = as_known(plan, cell.run.settings), rows[cell.row]
         silent = saying_nothing(settings)
         for key, value in settings.items():
-            name = shared_name(cell, key)
+            name = shared_name(cell.student, key)
             elsewhere = name in searched or name in as_known(plan, row["settings"]) or key in ("protocol", "cache_gib")
             if not (key in silent or elsewhere or (name == "epochs" and row["equal_epochs"])):
-                values.setdefault(name, []).append((cell, value))
+                values.setdefault(name, []).append((where_of(cell), value))
     shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
     differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
-    procedures = dict.fromkeys(row["procedure"] or plan["procedure"] for row in rows.values())
+    procedures = dict.fromkeys(row["procedure"] or plan.procedure for row in rows.values())
     return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
 
 
@@ -75,16 +77,16 @@ def saying_nothing(settings: Mapping[str, Any]) -> set[str]:
     return merging.idle(settings) | ({"augmentation"} if settings.get("augmentation") == "none" else set())
 
 
-def _constant(found: Sequence[tuple[Plan, Any]]) -> bool:
+def _constant(found: Sequence[tuple[Any, Any]]) -> bool:
     return len({value for _, value in found}) == 1
 
 
-def varied(found: Sequence[tuple[Plan, Any]]) -> str:
+def varied(found: Sequence[tuple[Where, Any]]) -> str:
     """The values of a setting with what decides them: the task, the student or the row."""
     for axis in ("task", "student", "row"):
         values: dict[str, set[Any]] = {}
-        for cell, value in found:
-            values.setdefault(cell[axis], set()).add(value)
+        for where, value in found:
+            values.setdefault(where[axis], set()).add(value)
         if all(len(own) == 1 for own in values.values()):
             named: dict[Any, list[str]] = {}
             for key, own in values.items():
@@ -93,35 +95,35 @@ def varied(found: Sequence[tuple[Plan, Any]]) -> str:
     return " or ".join(map(number, dict.fromkeys(value for _, value in found)))
 
 
-def shared_name(cell: Plan, key: str) -> str:
+def where_of(cell: Cell) -> Where:
+    return {"task": cell.task, "student": cell.student, "row": cell.row}
+
+
+def shared_name(student: str, key: str) -> str:
     """A setting's name without whose it is: "hybrid.head" and "cmow.head" are "student.head"."""
-    own = f"{cell['student']}."
-    return f"student.{key.removeprefix(own)}" if cell["student"] and key.startswith(own) else key
+    own = f"{student}."
+    return f"student.{key.removeprefix(own)}" if student and key.startswith(own) else key
 
 
 def general_recipe(plan: Plan) -> tuple[str, ...]:
     """Sentences on the distillations, on a corpus or on several tasks, that cells start from."""
     said: dict[str, None] = {}
-    for first in plan["first"].values():
-        specification = first["specification"]
-        if specification["kind"] == "multi_task":  # one for each seed
-            found = as_known(plan, specification["settings"])
+    alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
+    for run in (first.run for first in plan.first.values()):
+        found = as_known(plan, run.settings)
+        if isinstance(run, JointStudentRun):  # one for each seed
             silent = saying_nothing(found)
             settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
             said[
-                f"Joint distillation of {specification['student']} by {specification['objective']}, init "
-                f"{specification['init']}, once a seed, on {', '.join(specification['tasks'])}: {settings}."
+                f"Joint distillation of {run.student} by {run.objective}, init {run.init}, once a seed, on "
+                f"{', '.join(run.tasks)}: {settings}."
             ] = None
-    alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
-    for specification in (first["specification"] for first in plan["first"].values()):
-        if specification["kind"] == "general":
-            found = as_known(plan, specification["settings"])
+        elif isinstance(run, GeneralRun):
             settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
-            key = specification["student"], specification["init"], settings
-            alike.setdefault(key, {})[specification["objective"]] = None
+            alike.setdefault((run.student, run.init, settings), {})[run.objective] = None
     general = (
         f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
-        f"{Path(plan['corpus']).name}: {settings}."
+        f"{Path(plan.corpus).name}: {settings}."
         for (student, init, settings), objectives in alike.items()
     )
     return (*said, *general)
@@ -139,7 +141,7 @@ def as_known(plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings, or the dimensions of a space, by the names that people know where records have older ones."""
     found = {}
     for key, value in settings.items():
-        name, complements = plan.get("shown", {}).get(key, (key, False))
+        name, complements = plan.shown.get(key, (key, False))
         found[name] = _complement(value) if complements else value
     return found
 
@@ -157,13 +159,12 @@ def number(value: Any) -> str:
 
 
 def _measures(plan: Plan) -> bool:
-    return plan["procedure"] in ("count", "speed")
+    return not plan.trains
 
 
-def _cells(plan: Plan) -> list[dict[str, Any]]:
-    return [c for c in plan["cells"] if not c["refused"]] or list(plan["cells"])
+def _cells(plan: Plan) -> list[Cell]:
+    return [cell for cell in plan.cells if not cell.refused] or list(plan.cells)
 
 
-def _settings(plan: Plan) -> dict[str, Any]:
-    settings: dict[str, Any] = _cells(plan)[0]["specification"]["settings"]
-    return settings
+def _settings(plan: Plan) -> Mapping[str, Any]:
+    return _cells(plan)[0].run.settings

@@ -11,12 +11,12 @@ from typing import Any
 from harness import registry
 from harness.contracts import ModelInfo, Profile, Row, Study, Task
 from harness.errors import UserError
+from harness.runs import MULTI_TASK, PRETRAINED
 from harness.search import settings as merging
 from harness.search.contents import Contents
 from harness.training.settings import TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
-MEASURED = ("count", "speed")  # procedures that train nothing
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Asked:
         self.request = request
         self.study: Study = registry.STUDIES.get(request.study)
         self.profile = _recorded(self.study.profile(request.profile))
-        self.measured = self.study.procedure in MEASURED
+        self.procedure = registry.PROCEDURES.get(self.study.procedure)
+        self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self.profile.trials
         typed = merging.parse_set(request.overrides)
         self.overrides = combine.recorded(typed)
         self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
@@ -114,9 +115,9 @@ class Asked:
         key = (source.name, source.argument, task.name)
         if key not in self._infos:
             info = source.info(task)
-            content = "unknown" if self.measured else self.contents.teacher(source)
+            content = self.contents.teacher(source) if self.procedure.trains else "unknown"
             if content != "unknown":
-                masked, lenient = task.corpus or self.study.procedure == "untuned", self.contents.lenient
+                masked, lenient = task.corpus or not self.procedure.tunes, self.contents.lenient
                 info = examined.narrowed(info, source, task, masked, content, self._cache, lenient)
             self._infos[key] = info
         return self._infos[key]
@@ -126,12 +127,15 @@ class Asked:
         key = "teacher.seeds"
         given = self.overrides.get(key, self.profile.settings.get(key, 1))
         number = int(merging.check(key, given, {key: TEACHER_TRAINING["seeds"]}))
-        seeds = self.request.seeds or self.profile.seeds
-        if number not in (1, seeds):
+        if number not in (1, self.seeds):
             raise UserError(
-                f"{key} must be 1, one teacher for all, or {seeds}, one for each seed of a cell, not {number}"
+                f"{key} must be 1, one teacher for all, or {self.seeds}, one for each seed of a cell, not {number}"
             )
         return number
+
+    def procedure_of(self, row: Row) -> Any:
+        """The procedure that a row's cells are made by."""
+        return registry.PROCEDURES.get(row.procedure) if row.procedure else self.procedure
 
     def students_of(self, row: Row) -> list[Any]:
         """The students that a row has cells for."""
@@ -149,12 +153,12 @@ class Asked:
         kind = row.init.partition(":")[0]
         same = [init for init in asked or () if init.partition(":")[0] == kind]
         # A start from another run of ours is no alternative to what the command line asks for.
-        return same if same or (asked and kind not in ("pretrained", "multi_task")) else [row.init]
+        return same if same or (asked and kind not in (PRETRAINED, MULTI_TASK)) else [row.init]
 
     def checkpoints(self) -> dict[str, str]:
         """Row -> the model that --checkpoints gives for it, a hub name or a folder; where only shapes count, all."""
         declared = {row.name: row.checkpoint for row in self.study.rows if row.checkpoint}
-        if self.measured:
+        if not self.procedure.trains:
             if self.request.checkpoints:
                 raise UserError(f"--checkpoints has no effect: study {self.study.name} reads no weights")
             chosen = self.request.objectives

@@ -5,26 +5,18 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.contracts import CellResult, Row, RunResult
 from harness.files import digest
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
+from harness.runs import GeneralRun
 from harness.search.index import Index
+from harness.search.planned import Plan
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.recipe import as_known
 from harness.training.code_versions import changed, engine
-
-Plan = Mapping[str, Any]
-NAMES = {
-    "pretraining": "the teacher's pre-training",
-    "teacher": "its teacher",
-    "masked_teacher": "the teacher's masked-language-model head",
-    "general": "its general distillation",
-    "multi_task_teacher": "the teacher of several tasks",
-    "multi_task": "its distillation on several tasks",
-}
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -35,39 +27,39 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
     # Models that are only counted have no ledger, so nothing has an index of them.
     replay = Index(ledger).progress if isinstance(ledger, Ledger) else progress
     lookup: Lookup = (ledger.whole if whole else ledger.read) if ledger else lambda run: None
-    cells = plan["cells"]
-    return [Progress() if c["refused"] else replay(c, plan["defaults"], lookup) for c in cells]
+    cells = plan.cells
+    return [Progress() if cell.refused else replay(cell, plan.defaults, lookup) for cell in cells]
 
 
 def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
     """The runs that cells start from and that are not those of a cell, as a teacher with a row of its own is."""
     own = {done.run for found in replays for done in (*found.trials, *found.seeds)}
-    own |= {identity(specification, plan["defaults"]) for found in replays for specification in found.missing}
-    return [run for run in plan["first"] if run not in own]
+    own |= {run.identity(plan.defaults) for found in replays for run in found.missing}
+    return [run for run in plan.first if run not in own]
 
 
 def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[CellResult]:
     """Every cell of the plan with the finished runs that the ledger holds of it. replays: as `replayed` gives them."""
-    rows = {row["name"]: Row(**row) for row in plan["rows"]}
+    rows = {row["name"]: Row(**row) for row in plan.rows}
     results = []
-    for cell, found in zip(plan["cells"], replayed(plan, ledger) if replays is None else replays, strict=True):
-        common = {
-            "cell": cell["id"],
-            "row": rows[cell["row"]],
-            "student": cell["student"],
-            "init": cell["init"],
-            "task": cell["task"],
-            "metric": cell["metric"],
-            "refused": cell["refused"],
+    for cell, found in zip(plan.cells, replayed(plan, ledger) if replays is None else replays, strict=True):
+        common: dict[str, Any] = {
+            "cell": cell.id,
+            "row": rows[cell.row],
+            "student": cell.student,
+            "init": cell.init,
+            "task": cell.task,
+            "metric": cell.metric,
+            "refused": cell.refused,
         }
-        if cell["refused"]:
+        if cell.refused:
             results.append(CellResult(**common))
             continue
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
-        failures |= _failed_first(plan, ledger, cell["after"])
-        distilled = _distilled(plan, ledger, cell["after"])
+        failures |= _failed_first(plan, ledger, cell.after)
+        distilled = _distilled(plan, ledger, cell.after)
         seeds, trials = (
-            tuple(_result(plan, f, cell["task"], distilled, ledger) for f in runs if f.score is not None)
+            tuple(_result(plan, f, cell.task, distilled, ledger) for f in runs if f.score is not None)
             for runs in (found.seeds, found.trials)
         )
         results.append(
@@ -75,7 +67,7 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
                 **common,
                 seeds=seeds,
                 trials=trials,
-                wanted_seeds=cell["seeds"],
+                wanted_seeds=cell.seeds,
                 wanted_trials=found.wanted_trials,
                 failures=failures,
             )
@@ -86,7 +78,7 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
     """What the general distillation among these runs scored on held-out text."""
     for run in runs:
-        if plan["first"][run]["specification"]["kind"] == "general":
+        if isinstance(plan.first[run].run, GeneralRun):
             metrics: Mapping[str, float] = (ledger.read(run) or {}).get("metrics", {})
             return metrics
     return {}
@@ -96,9 +88,9 @@ def _result(plan: Plan, finished: Finished, task: str, distilled: Mapping[str, f
     record = {**finished.record, "predictions": _Predictions(ledger, finished.run, task)}
     return RunResult(
         finished.run,
-        finished.specification["seed"],
+        finished.made.seed or 0,
         as_known(plan, finished.hyperparameters),
-        {**_derived(finished.record, finished.specification["settings"]), **distilled, **finished.record["metrics"]},
+        {**_derived(finished.record, finished.made.settings), **distilled, **finished.record["metrics"]},
         float(finished.record["selection"]),
         record,
     )
@@ -141,18 +133,18 @@ def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, 
     """run -> error, of the runs that a cell starts from and that could not be made."""
     failed: dict[str, str] = {}
     for run in runs:
-        first = plan["first"][run]
+        first = plan.first[run]
         record = ledger.read(run)
         if record is not None and record["status"] == "failed":
-            failed[run] = f"{NAMES[first['specification']['kind']]} failed: {record['error']}"
-        failed |= _failed_first(plan, ledger, first["after"])
+            failed[run] = f"{first.run.role} failed: {record['error']}"
+        failed |= _failed_first(plan, ledger, first.after)
     return failed
 
 
 def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, list[Mapping[str, float]]]:
     """task -> the scores on the dev split of the teacher, by its seeds, where all of them are finished."""
     scores = {}
-    for task, run in plan["teachers"].items():
+    for task, run in plan.teachers.items():
         records = [ledger.read(each) or {"status": "waiting"} for each in _same_but_seed(plan, run)]
         if all(record["status"] == "finished" for record in records):
             scores[task] = [record.get("by_task", {}).get(task, record)["metrics"] for record in records]
@@ -160,28 +152,27 @@ def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, list[Mapping[str, fl
 
 
 def _same_but_seed(plan: Plan, run: str) -> list[str]:
-    """The runs that differ from one of plan["first"] in the seed alone, by seed, that one among them."""
-    wanted = {**plan["first"][run]["specification"], "seed": 0}
-    found = {name: first["specification"] for name, first in plan["first"].items()}
-    alike = [name for name, specification in found.items() if {**specification, "seed": 0} == wanted]
-    return sorted(alike, key=lambda name: int(found[name]["seed"]))
+    """The runs that differ from one of plan.first in the seed alone, by seed, that one among them."""
+    wanted = replace(plan.first[run].run, seed=0)
+    alike = [name for name, first in plan.first.items() if replace(first.run, seed=0) == wanted]
+    return sorted(alike, key=lambda name: plan.first[name].run.seed or 0)
 
 
 def teachers(plan: Plan) -> int:
     """How many teachers the seeds of a cell learn from: one for each or 1 for all; 0 where none learns from any."""
-    runs = [cell for cell in plan["cells"] if isinstance(cell["specification"].get("teacher"), str)]
-    return max((len(cell.get("teachers", [0])) for cell in runs if not cell["refused"]), default=0)
+    runs = [cell for cell in plan.cells if isinstance(cell.run.learns_from, str)]
+    return max((len(cell.teachers) or 1 for cell in runs if not cell.refused), default=0)
 
 
 def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """Sentences on how much of the vocabulary the files of vectors cover that students start from."""
     said: dict[str, None] = {}
-    for cell, found in zip(plan["cells"], replays, strict=True):
+    for cell, found in zip(plan.cells, replays, strict=True):
         for run in found.trials:
             started = run.record.get("initialisation", {})
             if "coverage" in started:
                 share = f"{100 * started['coverage']:.1f}% of the vocabulary"
-                said[f"Init {cell['init']} gives {cell['student']} the {started['filled']} of {share}."] = None
+                said[f"Init {cell.init} gives {cell.student} the {started['filled']} of {share}."] = None
     return tuple(said)
 
 
@@ -191,7 +182,7 @@ def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
     stopped: Counter[str] = Counter()
     trials = {trial.run: trial for found in replays for trial in found.trials}  # cells may share runs
     for trial in trials.values():
-        name = trial.specification["settings"].get("pruner", "none")
+        name = trial.made.settings.get("pruner", "none")
         made[name] += 1
         stopped[name] += bool(trial.record.get("pruned"))
     del made["none"]
@@ -213,7 +204,7 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
         names: set[str] = set()
         for run in (*found.trials, *found.seeds):
             if run.run not in of_run:
-                of_run[run.run] = changed(run.record, read, plan.get("origins", {}))
+                of_run[run.run] = changed(run.record, read, plan.origins)
             names |= of_run[run.run]
         if names:
             made[_listed(names)] += 1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import nn
@@ -14,6 +12,7 @@ from harness.data.sources import Split
 from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
 from harness.modeling.bases import Teacher
+from harness.runs import Run, as_json
 from harness.training import machine
 from harness.training.place import Place
 from harness.training.settings import MASKED, VECTORS
@@ -30,25 +29,23 @@ def check(value: str) -> None:
         raise UserError(f"augmentation is {ways}, not {value!r}")
 
 
-def augmented(split: Split, specification: Mapping[str, Any], place: Place, source: Teacher) -> Split:
-    """The examples of `split`, then those made of them as the specification's settings say."""
-    settings = specification["settings"]
+def augmented(split: Split, run: Run, place: Place, source: Teacher) -> Split:
+    """The examples of `split`, then those made of them as the run's settings say."""
+    settings = run.settings
     value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
     texts = [split.text_a, split.text_b, split.labels.tolist()]
-    key = digest([value, copies, probability, specification.get("masked_teacher"), digest(texts)])
+    key = digest([value, copies, probability, as_json(run.replaces_words), digest(texts)])
     path = place.cache / "augmented" / key[:16] / "texts.json"
     with place.once(path.parent):
         if not (stored := read_sealed(path)):
-            replacer = _replacer(value, split, specification, place, source)
+            replacer = _replacer(value, split, run, place, source)
             made = augment(split, replacer, copies, probability, 0, masking=value in (MASKING, WITH_TAGS))
             stored = {"first": made.text_a, "second": made.text_b, "labels": made.labels.tolist()}
             write_sealed(path, stored)
     return Split(split.name, stored["first"], stored["second"], np.array(stored["labels"], split.labels.dtype))
 
 
-def _replacer(
-    value: str, split: Split, specification: Mapping[str, Any], place: Place, source: Teacher
-) -> Replacer | None:
+def _replacer(value: str, split: Split, run: Run, place: Place, source: Teacher) -> Replacer | None:
     from harness.training.masked_teacher import load_masked_teacher
 
     if value in (MASKING, WITH_TAGS):
@@ -57,6 +54,6 @@ def _replacer(
     vectors = VectorNeighbours(Path(place.files[file]), words_of(split)) if file else None
     if kind == VECTORS and vectors is not None:
         return vectors
-    model = load_masked_teacher({"teacher": specification["masked_teacher"]}, place)
+    model = load_masked_teacher(run.replaces_words, place)
     nn.Module.to(model, machine.device())
     return MaskedProposals(model, source.tokenizer(), others=vectors)

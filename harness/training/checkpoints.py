@@ -8,7 +8,7 @@ import hashlib
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +17,7 @@ import torch
 
 from harness.files import atomic_file, digest
 from harness.ledger import CHECKPOINT
+from harness.runs import Run
 from harness.training.code_versions import of_run
 from harness.training.place import Place
 
@@ -90,6 +91,6 @@ class Checkpoint:
         return None
 
 
-def checkpoint_of(specification: Mapping[str, Any], place: Place) -> Checkpoint:
+def checkpoint_of(run: Run, place: Place) -> Checkpoint:
     """The checkpoint of a run, which whoever trains it reads and writes."""
-    return Checkpoint(place.run / CHECKPOINT, digest(of_run(specification)))
+    return Checkpoint(place.run / CHECKPOINT, digest(of_run(run)))

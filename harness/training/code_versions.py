@@ -11,18 +11,18 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
 from harness.files import digest
-from harness.registry import ALL, OBJECTIVES, STUDENTS, TEACHERS, Registry
-from harness.training.settings import LABELS, PREDICTION
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS, Registry
+from harness.runs import BaseTeacher, Run
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
-CONTRACTS = ("contracts.py", "hyperparameters.py", "seeds.py")
-LABELLED = ("teacher", "checkpoint", "multi_task_teacher")  # kinds of runs that fine-tune on labels
+CONTRACTS = ("contracts.py", "hyperparameters.py", "runs.py", "seeds.py")
 OURS = {"harness", "reports", *ALL}  # packages of this distribution
 
 
@@ -112,28 +112,25 @@ def _imported(path: Path) -> frozenset[Path]:
 # ---------------------------------------------------------------- of a run
 
 
-def plugins(specification: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]:
+def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
     """The plugins whose code takes part in a run, not counting those in the runs that it starts from."""
     from harness.modeling import combine
 
     found: list[tuple[Registry[Any], str]] = []
-    if specification.get("student"):
-        found.append((STUDENTS, specification["student"]))
-    if specification.get("objective"):
-        terms = combine.parse(specification["objective"])
-        found += [(OBJECTIVES, name) for _, name in terms]
-        if specification.get("procedure") == "two_stage" and combine.stage(terms) == "intermediate":
-            found.append((OBJECTIVES, PREDICTION))
-    if isinstance(specification.get("teacher"), dict):
-        found.append((TEACHERS, specification["teacher"]["name"]))
-        found += [(OBJECTIVES, LABELS)] if specification.get("kind") in LABELLED else []
-    return found
+    if run.student_name:
+        found.append((STUDENTS, run.student_name))
+    if isinstance(run.learns_from, BaseTeacher):
+        found.append((TEACHERS, run.learns_from.name))
+    if run.by_procedure:
+        found.append((PROCEDURES, run.by_procedure))
+    names = (name for expression in run.expressions() for _, name in combine.parse(expression))
+    return [*found, *((OBJECTIVES, name) for name in names)]
 
 
-def outside(specification: Mapping[str, Any]) -> dict[str, str]:
+def outside(run: Run) -> dict[str, str]:
     """Plugin -> fingerprint, of those that are no part of this distribution: their code belongs to what a run is."""
     found = {}
-    for registry, name in plugins(specification):
+    for registry, name in plugins(run):
         if not registry.ships(name):
             _check_loaded(registry.origin(name))
             found[f"{registry.kind} {name}"] = fingerprint(registry.origin(name))
@@ -154,23 +151,22 @@ def _check_loaded(path: str) -> None:
                 raise UserError(f"plugin {path} imports {file}, but {loaded}, of the same name, is loaded: rename one")
 
 
-def identified(specification: dict[str, Any]) -> dict[str, Any]:
-    """The specification with the code of its plugins, where that belongs to what the run is."""
-    found = outside(specification)
-    return {**specification, "plugins": found} if found else specification
+def identified(run: Run) -> Run:
+    """The run with the code of its plugins, where that belongs to what it is."""
+    return replace(run, plugins=outside(run) or None)
 
 
-def check_plugins(specification: Mapping[str, Any]) -> None:
+def check_plugins(run: Run) -> None:
     """Raise UserError if a plugin is another than when its run was planned."""
-    planned, found = specification.get("plugins", {}), outside(specification)
+    planned, found = run.plugins or {}, outside(run)
     for name in sorted({*planned, *found}):
         if planned.get(name) != found.get(name):
             raise UserError(f"the code of {name} changed since the study was planned; give the command again")
 
 
-def of_run(specification: Mapping[str, Any]) -> dict[str, str]:
+def of_run(run: Run) -> dict[str, str]:
     """{part of the engine or plugin: fingerprint} of the code behind a run."""
-    return engine() | {name: fingerprint(registry.origin(name)) for registry, name in plugins(specification)}
+    return engine() | {name: fingerprint(registry.origin(name)) for registry, name in plugins(run)}
 
 
 def of_stored(teacher: str) -> str:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from harness.modeling.combine import Sum
 from harness.seeds import derive_seed
 from harness.training import machine, processes
-from harness.training.checkpoints import Checkpoint
-from harness.training.loop import Clock, Data, TeacherOutputs, Tell, TrainingFailure, in_float32, precision
+from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
 
 STAGE = "general"
@@ -48,22 +47,18 @@ def train_on_corpus(
     objective: Sum,
     data: Data,
     teacher: TeacherOutputs,
-    settings: Mapping[str, Any],
-    seed: int,
-    checkpoint: Checkpoint,
-    clock: Clock,
-    tell: Tell,
+    regime: Regime,
 ) -> dict[str, Any]:
     """Train `model` and the objective's own parameters in place; every process ends with the same weights.
 
     Returns the curve and the throughput. checkpoint is written every two minutes and read at the start. Raises
     TrainingFailure when a loss is not finite.
     """
-    device, course = machine.device(), Course()
+    settings, device, checkpoint, course = regime.settings, regime.device, regime.checkpoint, Course()
     steps, per_epoch = steps_of(len(data), settings)
     objective.to(device)
     optimisation = Optimisation(model, objective, settings, steps)
-    saved = processes.from_leader(checkpoint.read(tell) if processes.leads() else None)
+    saved = processes.from_leader(checkpoint.read(regime.tell) if processes.leads() else None)
     if saved is not None:
         model.load_state_dict(saved["model"])
         objective.load_state_dict(saved["objective"])
@@ -74,10 +69,10 @@ def train_on_corpus(
     for step in range(course.step, steps):
         if step // per_epoch != epoch:
             epoch = step // per_epoch
-            batches = data.batches(settings["batch_size"], derive_seed("order", seed, 0), epoch)
+            batches = data.batches(settings["batch_size"], derive_seed("order", regime.seed, 0), epoch)
         index = batches[step % per_epoch]
         model.train()
-        loss = _update(model, objective, data, index, epoch, step, teacher, settings, seed, optimisation, clock)
+        loss = _update(model, objective, _Pieces(data, index, epoch, step), teacher, optimisation, regime)
         course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
         if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
             point = {"stage": STAGE, "epoch": epoch + 1, "loss": course.total / course.since, "selection": None}
@@ -94,10 +89,10 @@ def train_on_corpus(
                 "optimisation": optimisation.state_dict(),
             }
             checkpoint.write(state)
-            tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
+            regime.tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
         if watch.told.due(TELL_SECONDS):
             where = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}
-            tell(where | watch.report())
+            regime.tell(where | watch.report())
     return {
         "curve": course.curve,
         "steps": steps,
@@ -107,30 +102,36 @@ def train_on_corpus(
     } | watch.throughput()
 
 
+@dataclass(frozen=True)
+class _Pieces:
+    """Those of one update: at `index`, (B,), as they are in an epoch."""
+
+    data: Data
+    index: Tensor
+    epoch: int
+    step: int
+
+
 def _update(
     model: nn.Module,
     objective: Sum,
-    data: Data,
-    index: Tensor,
-    epoch: int,
-    step: int,
+    pieces: _Pieces,
     teacher: TeacherOutputs,
-    settings: Mapping[str, Any],
-    seed: int,
     optimisation: Optimisation,
-    clock: Clock,
+    regime: Regime,
 ) -> float:
-    """One update by the pieces at `index`, (B,). Returns the loss: the mean over pieces of their micro-batch's loss."""
-    device, ours, theirs = machine.device(), *objective.wants()
+    """One update. Returns the loss: the mean over pieces of their micro-batch's loss."""
+    settings, device, (ours, theirs) = regime.settings, regime.device, objective.wants()
+    index, clock = pieces.index, regime.clock
     parts = index.split(settings["micro_batch"] or len(index))
     names = [name for _, name in objective.terms]
     told = torch.zeros(1 + len(names), device=device)  # the loss and its terms
     optimisation.clear()
     for number in range(processes.state().process_index, len(parts), processes.number()):
-        batch = data.batch(parts[number], device, epoch)
+        batch = pieces.data.batch(parts[number], device, pieces.epoch)
         imitated = teacher(batch, theirs)
         began = time.perf_counter()
-        torch.manual_seed(derive_seed("micro_batch", seed, step, number))  # of dropout
+        torch.manual_seed(derive_seed("micro_batch", regime.seed, pieces.step, number))  # of dropout
         with precision(settings, device):
             outputs = model(batch, ours)
         loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
@@ -142,7 +143,7 @@ def _update(
     if not torch.isfinite(torch.tensor(loss)):
         bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
         raise TrainingFailure(
-            f"the loss became {loss} at step {step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
+            f"the loss became {loss} at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
         )
     began = time.perf_counter()
     optimisation.update()

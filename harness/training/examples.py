@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.files import digest
+from harness.runs import Run, TaskRun
 from harness.training.augmented import augmented
 from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
 
@@ -36,42 +37,38 @@ class Examples:
     dev: tuple[Encoded, ...]
 
 
-def own_settings(specification: Mapping[str, Any]) -> dict[str, Any]:
+def own_settings(run: Run) -> dict[str, Any]:
     """The student's own settings of a run, without its name before them."""
-    plugin = registry.STUDENTS.get(specification["student"])
-    settings = specification["settings"]
+    plugin, settings = registry.STUDENTS.get(run.student_name), run.settings
     return {name: settings.get(f"{plugin.name}.{name}", h.default) for name, h in plugin.hyperparameters.items()}
 
 
-def reader_of(specification: Mapping[str, Any], place: Place) -> PreTrainedTokenizerBase:
+def reader_of(run: Run, place: Place) -> PreTrainedTokenizerBase:
     """The tokenizer that the run's model reads with: the teacher's, that of the run it starts from, or its own.
 
     A vocabulary of the student's own is made of the texts it is trained on, before they are augmented.
     """
     theirs = teacher_tokenizer(place)
-    if not specification.get("student"):
+    if not run.student_name:
         return theirs
-    kind, _, run = specification["init"].partition(":")
-    if kind == "pretrained":
-        folder = place.runs / run / "weights"
+    if run.starts_from:
+        folder = place.runs / run.starts_from / "weights"
         if (folder / "tokenizer.json").is_file():
             return PreTrainedTokenizerFast.from_pretrained(folder, trust_remote_code=False)
         return theirs
-    plugin = registry.STUDENTS.get(specification["student"])
-    return plugin.tokenizer(own_settings(specification), theirs, _training_texts(specification, place))
+    plugin = registry.STUDENTS.get(run.student_name)
+    return plugin.tokenizer(own_settings(run), theirs, _training_texts(run, place))
 
 
-def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrainedTokenizerBase) -> Examples:
-    """The examples that the specification's data, protocol and limits give. The ids of train are 0..size-1.
+def examples_of(run: TaskRun, place: Place, reader: PreTrainedTokenizerBase) -> Examples:
+    """The examples that the run's data, protocol and limits give. The ids of train are 0..size-1.
 
     reader: the tokenizer of the model that is trained. Raises UserError if the data cannot be read or is not what the
     study was planned with.
     """
-    settings, content = specification["settings"], specification["data"]
-    chosen_encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
-    pair_encoding = specification.get("pair_encoding", chosen_encoding)
+    settings, content, pair_encoding = run.settings, run.data, encoding_of(run)
     theirs = teacher_tokenizer(place)
-    task, length = get_task(specification["task"]), settings["max_length"]
+    task, length = get_task(run.task), settings["max_length"]
     _check_content(task, place.source, content)
     if reader is theirs:
         train, *dev = _read_by_teacher(task, place, content, pair_encoding, length)
@@ -79,12 +76,12 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
         data = _loaded(task.name, place.source, content)
         splits = (data.train, *data.dev)
         train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
-    index, held_out = _indices(specification, len(train), train.groups)
+    index, held_out = _indices(run, content, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
     if settings.get("augmentation", "none") != "none":
         data = _loaded(task.name, place.source, content)
-        made = augmented(_part(data.train, index), specification, place, teacher_source(place.teacher, place.argument))
+        made = augmented(_part(data.train, index), run, place, teacher_source(place.teacher, place.argument))
         ours = encode(made, reader, pair_encoding, length, task.ranking)
         return Examples(ours, ours if alike else encode(made, theirs, "joint", length), selection, tuple(dev))
     chosen = train.subset(index)
@@ -93,28 +90,32 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
     return Examples(chosen, imitated, selection, tuple(dev))
 
 
+def encoding_of(run: TaskRun) -> str:
+    """How the run's model reads a pair."""
+    return run.pair_encoding or str(run.settings.get(f"{run.student_name}.pair_encoding", "joint"))
+
+
 def _indices(
-    specification: Mapping[str, Any], size: int, groups: torch.Tensor | None
+    run: Run, content: str, size: int, groups: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """(positions to train on, positions held out; None where dev chooses). groups: of examples that are ranked."""
-    settings, content = specification["settings"], specification["data"]
+    settings = run.settings
     index, held_out = hold_out(size, content, groups=groups)
     if settings["protocol"] == "published":
         index = torch.arange(size)
     if settings.get("train_fraction", 1.0) < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
-    if settings["train_examples"] and specification["kind"] not in ("teacher", "multi_task_teacher"):
+    if settings["train_examples"] and not run.takes_all:
         index = subset_index(index, settings["train_examples"], content, groups)
     return index, None if settings["protocol"] == "published" else held_out
 
 
-def _training_texts(specification: Mapping[str, Any], place: Place) -> Iterator[str]:
+def _training_texts(run: Run, place: Place) -> Iterator[str]:
     """The texts that a run is trained on, of all its tasks."""
-    tasks = specification.get("tasks") or {specification["task"]: specification["data"]}
-    for task in sorted(tasks):
-        whole = _loaded(task, place.source, tasks[task]).train
+    for task, content in sorted(run.data_of.items()):
+        whole = _loaded(task, place.source, content).train
         groups = groups_of(whole) if get_task(task).ranking else None
-        part = _part(whole, _indices({**specification, "data": tasks[task]}, len(whole.text_a), groups)[0])
+        part = _part(whole, _indices(run, content, len(whole.text_a), groups)[0])
         yield from part.text_a
         yield from part.text_b or ()
 

@@ -23,21 +23,21 @@ from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation.parameters import count
 from harness.modeling import combine
+from harness.runs import CorpusRun, GeneralRun, MaskedTeacherRun
 from harness.seeds import derive_seed
 from harness.training import machine, processes
-from harness.training.checkpoints import checkpoint_of
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.examples import own_settings
-from harness.training.loop import Clock, Tell, in_float32, precision
+from harness.training.loop import in_float32, precision
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of, rows_of
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, NoTeacher
 from harness.training.weights import save
+from harness.training.work import Performed, Work
 
 HELD_OUT, MOST_HELD_OUT = 0.02, 500  # share and number of the corpus' pieces that nothing is trained on
-Record = tuple[dict[str, Any], None]
 
 
 @dataclass(frozen=True)
@@ -62,37 +62,35 @@ class Part:
         return replace(self.text.batch(self.index[index], device or torch.device("cpu"), epoch), epoch=epoch)
 
 
-def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
+def general(run: GeneralRun, work: Work) -> Performed:
     """Distil the teacher into a student on the corpus (galke2022, section III-B; wang2023, Table 2); keep its weights.
 
     Of masked pieces the masked tokens may be predicted; sentences are read as they are (wu2020, section 3.1). Raises
     UserError if the corpus cannot be read or changed since the study was planned.
     """
-    settings, seed = specification["settings"], specification["seed"]
+    settings, place = run.settings, work.place
     source, reader, theirs = teacher_source(place.teacher, place.argument), teacher_tokenizer(place), None
-    plugin = registry.STUDENTS.get(specification["student"])
+    plugin = registry.STUDENTS.get(run.student)
     teacher: Any
     if settings["text"] == "sentences":
-        reader = _reader(plugin, specification, place)
-        trained, held_out = _sentences(specification, place, reader)
-        theirs = SentenceText(_store(specification, place, teacher_tokenizer(place)), teacher_tokenizer(place))
+        reader = _reader(plugin, run, place)
+        trained, held_out = _sentences(run, place, reader)
+        theirs = SentenceText(_store(run, place, teacher_tokenizer(place)), teacher_tokenizer(place))
         rows = rows_of(trained.index, held_out.index)
-        teacher = SentenceTeacher(specification, place, theirs, rows, machine.device())
+        teacher = SentenceTeacher(run, place, theirs, rows, machine.device())
     else:
-        trained, held_out = _parts(specification, place)
-        teacher = MaskedTeacher(specification, place, trained, machine.device())
+        trained, held_out = _parts(run, place)
+        teacher = MaskedTeacher(run, place, trained, machine.device())
     info = source.info(CORPUS)
-    described = plugin.describe(own_settings(specification), info, CORPUS)
-    layers = plugin.layer_map(specification["init"], described, info)
+    described = plugin.describe(own_settings(run), info, CORPUS)
+    layers = plugin.layer_map(run.init, described, info)
     if settings["transferred_layers"] == "last":
         layers = LayerMap(((described.layers, info.layers),))
-    torch.manual_seed(derive_seed("weights", seed))
-    student, started = start(specification, place, CORPUS, teacher, reader)
+    torch.manual_seed(derive_seed("weights", run.seed))
+    student, started = start(run, place, CORPUS, teacher, reader)
     nn.Module.to(student, machine.device())
-    objective = combine.Sum(combine.parse(specification["objective"]), described, info, layers, settings)
-    record = train_on_corpus(
-        student, objective, trained, teacher, settings, seed, checkpoint_of(specification, place), clock, tell
-    )
+    objective = combine.Sum(combine.parse(run.objective), described, info, layers, settings)
+    record = train_on_corpus(student, objective, trained, teacher, work.regime(run))
     if not processes.leads():
         return record, None
     save(student, place.run / "weights", reader if reader is not teacher_tokenizer(place) else None)
@@ -109,67 +107,65 @@ def general(specification: Mapping[str, Any], place: Place, clock: Clock, tell: 
     }, None
 
 
-def masked_teacher(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Record:
+def masked_teacher(run: MaskedTeacherRun, work: Work) -> Performed:
     """Train the masked-language-model head of a teacher that has none, with its encoder, on the corpus."""
-    settings, seed = specification["settings"], specification["seed"]
-    trained, held_out = _parts(specification, place)
-    torch.manual_seed(derive_seed("weights", seed))
-    encoder = Encoder(load_masked_teacher(specification, place)).to(machine.device())
+    settings, place = run.settings, work.place
+    trained, held_out = _parts(run, place)
+    torch.manual_seed(derive_seed("weights", run.seed))
+    encoder = Encoder(load_masked_teacher(run.teacher, place)).to(machine.device())
     info = teacher_source(place.teacher, place.argument).info(CORPUS)
-    objective = combine.Sum(combine.parse(specification["objective"]), info, info, LayerMap(()), settings)
-    record = train_on_corpus(
-        encoder, objective, trained, NoTeacher(), settings, seed, checkpoint_of(specification, place), clock, tell
-    )
+    objective = combine.Sum(combine.parse(run.objective), info, info, LayerMap(()), settings)
+    record = train_on_corpus(encoder, objective, trained, NoTeacher(), work.regime(run))
     if not processes.leads():
         return record, None
     save(encoder.model, place.run / "weights")
     return record | {"metrics": {"masked_cross_entropy": _cross_entropy(encoder, held_out, settings)}}, None
 
 
-def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
+def _parts(run: CorpusRun, place: Place) -> tuple[Part, Part]:
     """(the masked pieces to train on, those held out): the same for every run on the same corpus."""
-    settings, content = specification["settings"], specification["corpus"]
-    corpora.check_unchanged(place.corpus, specification["corpus"])
+    settings, content = run.settings, run.corpus
+    corpora.check_unchanged(place.corpus, run.corpus)
     tokenizer = teacher_tokenizer(place)
     length, packed = settings["max_length"], settings.get("pack", False)  # older settings do not say
     corpus = corpora.tokenised(place.corpus, content, tokenizer, length, place.cache / "corpora", packed)
     text = MaskedText(corpus, tokenizer, settings["mask_probability"])
-    index, held_out = _indices(len(text), specification, place)
+    index, held_out = _indices(len(text), run, place)
     return Part(text, index), Part(text, held_out)
 
 
-def _sentences(specification: Mapping[str, Any], place: Place, reader: PreTrainedTokenizerBase) -> tuple[Part, Part]:
+def _sentences(run: CorpusRun, place: Place, reader: PreTrainedTokenizerBase) -> tuple[Part, Part]:
     """(the sentences to train on, those held out), as the student reads them."""
-    text = SentenceText(_store(specification, place, reader), reader)
-    index, held_out = _indices(len(text), specification, place)
+    text = SentenceText(_store(run, place, reader), reader)
+    index, held_out = _indices(len(text), run, place)
     return Part(text, index), Part(text, held_out)
 
 
-def _store(specification: Mapping[str, Any], place: Place, tokenizer: PreTrainedTokenizerBase) -> corpora.Corpus:
-    length, folder = specification["settings"]["max_length"], place.cache / "corpora"
-    return tokenised_sentences(place.corpus, specification["corpus"], tokenizer, length, folder)
+def _store(run: CorpusRun, place: Place, tokenizer: PreTrainedTokenizerBase) -> corpora.Corpus:
+    length, folder = run.settings["max_length"], place.cache / "corpora"
+    return tokenised_sentences(place.corpus, run.corpus, tokenizer, length, folder)
 
 
-def _reader(plugin: Any, specification: Mapping[str, Any], place: Place) -> PreTrainedTokenizerBase:
+def _reader(plugin: Any, run: CorpusRun, place: Place) -> PreTrainedTokenizerBase:
     """The student's tokenizer; a vocabulary of its own is made of the sentences that it is trained on."""
-    corpora.check_unchanged(place.corpus, specification["corpus"])
-    own = own_settings(specification)
+    corpora.check_unchanged(place.corpus, run.corpus)
+    own = own_settings(run)
 
     def texts() -> Iterator[str]:
         folder = place.cache / "corpora"
-        store = sentences(place.corpus, specification["corpus"], folder)
-        chosen = set(_indices(sum(1 for _ in read(store)), specification, place)[0].tolist())
+        store = sentences(place.corpus, run.corpus, folder)
+        chosen = set(_indices(sum(1 for _ in read(store)), run, place)[0].tolist())
         yield from (text for i, text in enumerate(read(store)) if i in chosen)
 
     reader: PreTrainedTokenizerBase = plugin.tokenizer(own, teacher_tokenizer(place), texts())
     return reader
 
 
-def _indices(size: int, specification: Mapping[str, Any], place: Place) -> tuple[Tensor, Tensor]:
+def _indices(size: int, run: CorpusRun, place: Place) -> tuple[Tensor, Tensor]:
     """(places of what is trained on, of what is held out) among `size` pieces or sentences."""
-    content = specification["corpus"]
+    content = run.corpus
     index, held_out = hold_out(size, content, HELD_OUT, MOST_HELD_OUT)
-    index = subset_index(index, part_of(len(index), specification["settings"]), content)
+    index = subset_index(index, part_of(len(index), run.settings), content)
     if not len(index):
         raise UserError(f"corpus {place.corpus} has a single piece of text: too little to train on and hold out from")
     return index, held_out

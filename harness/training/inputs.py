@@ -11,40 +11,29 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.files import canonical, checksum, digest, trouble_with, unsealed
+from harness.runs import BaseTeacher, Run
 from harness.training.place import Place, teacher_source
 
-Specification = Mapping[str, Any]
 
-
-def started_from(specification: Specification) -> list[str]:
-    """The runs whose weights a run reads."""
-    found: list[str] = []
-    for who in (specification.get("teacher"), specification.get("masked_teacher")):
-        run = who.get("pretrained") if isinstance(who, Mapping) else who
-        found += [run] if run else []
-    kind, _, run = str(specification.get("init", "")).partition(":")
-    return list(dict.fromkeys([*found, *([run] if kind == "pretrained" else [])]))
-
-
-def files_of(specification: Specification, files: Mapping[str, str]) -> list[str]:
-    """The contents, of those in `files`, that a specification names."""
-    text = canonical(specification)
+def files_of(run: Run, files: Mapping[str, str]) -> list[str]:
+    """The contents, of those in `files`, that a run names."""
+    text = canonical(run.specification())
     return [content for content in files if content in text]
 
 
-def check(specification: Specification, place: Place) -> dict[str, str]:
+def check(run: Run, place: Place) -> dict[str, str]:
     """Compare what the run rests on with what it was planned with. Returns run -> hash of the weights it reads.
 
     Raises UserError for the first thing that is not what it was.
     """
-    found = {run: _checked_weights(run, place) for run in started_from(specification)}
-    who = _base_teacher(specification, place)
-    if who and teacher_source(place.teacher, place.argument).content() != who["content"]:
+    found = {before: _checked_weights(before, place) for before in run.depends_on}
+    who = _base_teacher(run, place)
+    if who and teacher_source(place.teacher, place.argument).content() != who.content:
         raise UserError(
             f"teacher {place.argument or place.teacher} is not the one that the study was planned with: its files "
             "changed meanwhile, or the hub has a newer one; give the command again"
         )
-    for content in files_of(specification, place.files):
+    for content in files_of(run, place.files):
         if content_of_file(Path(place.files[content])) != content:
             raise UserError(f"{place.files[content]} changed since the study was planned; give the command again")
     return found
@@ -65,12 +54,12 @@ def _checked_weights(run: str, place: Place) -> str:
     return digest(recorded)[:16]
 
 
-def _base_teacher(specification: Specification, place: Place) -> Mapping[str, Any] | None:
-    """The base weights that the run's teacher is made of, as specifications name them."""
-    who = specification.get("teacher")
-    while isinstance(who, str) and who:  # a run, made of the teacher or of another run
-        who = _record(who, place)["specification"].get("teacher")
-    return who or None
+def _base_teacher(run: Run, place: Place) -> BaseTeacher | None:
+    """The base weights that the run's teacher is made of."""
+    who = run.learns_from
+    while isinstance(who, str):  # a run, made of the teacher or of another run
+        who = Run.read(_record(who, place)["specification"]).learns_from
+    return who
 
 
 def _record(run: str, place: Place) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -80,110 +80,21 @@ TeacherOutputs = Callable[[Batch, Want], Outputs]
 Tell = Callable[[dict[str, Any]], None]
 
 
-def train(
-    model: nn.Module,
-    stages: Sequence[Stage],
-    data: Data,
-    teacher: TeacherOutputs,
-    settings: Mapping[str, Any],
-    seed: int,
-    device: torch.device,
-    select: Callable[[nn.Module], float],
-    checkpoint: Checkpoint,
-    clock: Clock,
-    should_prune: Callable[[list[float]], bool],
-    tell: Tell,
-) -> History:
-    """Train `model` in place through the stages and leave it with the weights of the best epoch.
+@dataclass(frozen=True)
+class Regime:
+    """What a training goes by, whatever is trained. clock: takes the model's own seconds.
 
-    data: the training examples, whose ids are 0..size-1. select scores the model on what epochs are chosen by (higher
-    is better). checkpoint is written after an epoch, once CHECKPOINT_STEPS steps are at stake, and within a long one;
-    it is read at the start: a killed run goes on from it with the same result. Raises TrainingFailure when a loss is
-    not finite.
+    checkpoint is written as it goes on, and read at the start: a killed run ends with the same result. tell is called
+    after each epoch, and now and then within one. should_prune: of the selection scores so far.
     """
-    history = History()
-    state = checkpoint.read(tell)
-    if state:
-        history = History(state["curve"], state["best"])
-        model.load_state_dict(state["model"])
-    else:
-        torch.manual_seed(derive_seed("training", seed))
-    unsaved = 0  # steps since the last checkpoint
-    for number, stage in enumerate(stages):
-        if state and number < state["stage"]:
-            continue
-        best_weights: dict[str, Tensor] | None = None
-        stage.objective.to(device)
-        per_epoch = len(data.batches(settings["batch_size"], 0, 0))
-        optimisation = Optimisation(model, stage.objective, settings, stage.epochs * per_epoch)
-        begin, epoch_state = 0, EpochState()
-        if state and number == state["stage"]:
-            begin, epoch_state = state["epoch"], EpochState(**state["within"])
-            stage.objective.load_state_dict(state["objective"])
-            optimisation.load_state_dict(state["optimisation"])
-            best_weights = state["best_weights"]
-            _set_random_state(state["random"], device)
-        else:
-            history.best = {}
 
-        def save(epoch: int, within: EpochState) -> None:
-            """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""
-            checkpoint.write(
-                {
-                    "stage": number,  # noqa: B023 - called before the next stage begins
-                    "epoch": epoch,
-                    "within": vars(within),
-                    "curve": history.curve,
-                    "best": history.best,
-                    "model": model.state_dict(),
-                    "objective": stage.objective.state_dict(),  # noqa: B023
-                    "optimisation": optimisation.state_dict(),  # noqa: B023
-                    "best_weights": best_weights,  # noqa: B023
-                    "random": _random_state(device),
-                }
-            )
-
-        for epoch in range(begin, stage.epochs):
-            if _stopped_early(history, stage, settings.get("patience", 0)):
-                break
-            for within in _epoch(
-                model,
-                stage,
-                data,
-                teacher,
-                settings,
-                derive_seed("order", seed, number),
-                epoch,
-                device,
-                optimisation,
-                clock,
-                epoch_state,
-                tell,
-            ):
-                unsaved += 1
-                if unsaved >= CHECKPOINT_STEPS_WITHIN and within.step < per_epoch:
-                    unsaved = 0
-                    save(epoch, within)
-                    tell({"stage": stage.name, "epoch": epoch + 1, "loss": within.total / within.step, "saved": True})
-            loss, epoch_state = epoch_state.total / per_epoch, EpochState()
-            entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
-            if stage.selects:
-                entry["selection"] = select(model)
-                if not history.best or entry["selection"] > history.best["selection"]:
-                    history.best = dict(entry)
-                    best_weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
-            history.curve.append(entry)
-            if stage.selects and should_prune([e["selection"] for e in history.curve if e["selection"] is not None]):
-                history.pruned = True
-            elif unsaved >= CHECKPOINT_STEPS and (number, epoch + 1) != (len(stages) - 1, stage.epochs):
-                unsaved = 0
-                save(epoch + 1, epoch_state)
-            tell(entry)  # what is told is saved: whoever listens may take the checkpoint away
-            if history.pruned:
-                break
-        if best_weights is not None:
-            model.load_state_dict(best_weights)
-    return history
+    settings: Mapping[str, Any]
+    seed: int
+    device: torch.device
+    checkpoint: Checkpoint
+    clock: Clock
+    tell: Tell
+    should_prune: Callable[[list[float]], bool] = lambda scores: False
 
 
 @dataclass
@@ -194,57 +105,153 @@ class EpochState:
     total: float = 0.0
 
 
-def _epoch(
+def train(
     model: nn.Module,
-    stage: Stage,
+    stages: Sequence[Stage],
     data: Data,
     teacher: TeacherOutputs,
-    settings: Mapping[str, Any],
-    order_seed: int,
-    epoch: int,
-    device: torch.device,
-    optimisation: Optimisation,
-    clock: Clock,
-    state: EpochState,
-    tell: Tell,
-) -> Iterator[EpochState]:
-    """One pass over the data from `state` on, which it advances and yields after each step."""
-    model.train()
-    batches = data.batches(settings["batch_size"], order_seed, epoch)
-    told, tokens = time.perf_counter(), 0
-    for index in batches[state.step :]:
-        batch = data.batch(index, device, epoch)
-        imitated = teacher(batch, stage.wants[1])
+    select: Callable[[nn.Module], float],
+    regime: Regime,
+) -> History:
+    """Train `model` in place through the stages and leave it with the weights of the best epoch.
+
+    data: the training examples, whose ids are 0..size-1. select scores the model on what epochs are chosen by (higher
+    is better). Raises TrainingFailure when a loss is not finite.
+    """
+    return _Training(model, stages, data, teacher, select, regime).run()
+
+
+@dataclass
+class _Training:
+    """A training under way. The checkpoint is written after an epoch, once CHECKPOINT_STEPS steps are at stake, and
+    within a long one."""
+
+    model: nn.Module
+    stages: Sequence[Stage]
+    data: Data
+    teacher: TeacherOutputs
+    select: Callable[[nn.Module], float]
+    regime: Regime
+    history: History = field(default_factory=History)
+    number: int = 0  # of the stage
+    best_weights: dict[str, Tensor] | None = None  # of the stage
+    unsaved: int = 0  # steps since the last checkpoint
+
+    def run(self) -> History:
+        state = self.regime.checkpoint.read(self.regime.tell)
+        if state:
+            self.history = History(state["curve"], state["best"])
+            self.model.load_state_dict(state["model"])
+        else:
+            torch.manual_seed(derive_seed("training", self.regime.seed))
+        for number, stage in enumerate(self.stages):
+            self.number = number
+            if state and number < state["stage"]:
+                continue
+            self._stage(stage, state if state and number == state["stage"] else None)
+            if self.best_weights is not None:
+                self.model.load_state_dict(self.best_weights)
+        return self.history
+
+    def _stage(self, stage: Stage, state: dict[str, Any] | None) -> None:
+        """Train a stage, from its beginning or from where a checkpoint left it."""
+        settings, device = self.regime.settings, self.regime.device
+        stage.objective.to(device)
+        self.per_epoch = len(self.data.batches(settings["batch_size"], 0, 0))
+        self.optimisation = Optimisation(self.model, stage.objective, settings, stage.epochs * self.per_epoch)
+        self.best_weights = None
+        begin, within = 0, EpochState()
+        if state:
+            begin, within = state["epoch"], EpochState(**state["within"])
+            stage.objective.load_state_dict(state["objective"])
+            self.optimisation.load_state_dict(state["optimisation"])
+            self.best_weights = state["best_weights"]
+            _set_random_state(state["random"], device)
+        else:
+            self.history.best = {}
+        for epoch in range(begin, stage.epochs):
+            if _stopped_early(self.history, stage, settings["patience"]):
+                break
+            self._epoch(stage, epoch, within)
+            self._ended(stage, epoch, within.total / self.per_epoch)
+            within = EpochState()
+            if self.history.pruned:
+                break
+
+    def _epoch(self, stage: Stage, epoch: int, within: EpochState) -> None:
+        """One pass over the data from `within` on, which it advances."""
+        self.model.train()
+        regime, order = self.regime, derive_seed("order", self.regime.seed, self.number)
+        batches = self.data.batches(regime.settings["batch_size"], order, epoch)
+        told, tokens = time.perf_counter(), 0
+        for index in batches[within.step :]:
+            within.total += self._step(stage, epoch, index, epoch * len(batches) + within.step + 1)
+            within.step += 1
+            tokens += int(self.data.lengths[index].sum())
+            where = {"stage": stage.name, "epoch": epoch + 1}
+            if (now := time.perf_counter()) - told > TELL_SECONDS:
+                speed = {"loss": self.loss, "tokens_per_second": tokens / (now - told)}
+                regime.tell({**where, "step": within.step, "steps": len(batches), **speed})
+                told, tokens = now, 0
+            self.unsaved += 1
+            if self.unsaved >= CHECKPOINT_STEPS_WITHIN and within.step < len(batches):
+                self._save(stage, epoch, within)
+                regime.tell({**where, "loss": within.total / within.step, "saved": True})
+
+    def _step(self, stage: Stage, epoch: int, index: Tensor, number: int) -> float:
+        """One update by the examples at `index`, (B,). Returns the loss before it."""
+        regime = self.regime
+        batch = self.data.batch(index, regime.device, epoch)
+        imitated = self.teacher(batch, stage.wants[1])
         began = time.perf_counter()
-        with precision(settings, device):
-            outputs = model(batch, stage.wants[0])
+        with precision(regime.settings, regime.device):
+            outputs = self.model(batch, stage.wants[0])
         loss, terms = stage.objective(in_float32(outputs), imitated, batch)
-        value = loss.item()
+        self.loss = float(loss.item())
         if not torch.isfinite(loss):
             bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
             raise TrainingFailure(
-                f"the loss became {value} at step {epoch * len(batches) + state.step + 1} of stage {stage.name} "
+                f"the loss became {self.loss} at step {number} of stage {stage.name} "
                 f"in term {' and '.join(bad or terms)}"
             )
-        optimisation.step(loss)
-        clock.add(began)
-        state.step += 1
-        state.total += value
-        tokens += int(data.lengths[index].sum())
-        now = time.perf_counter()
-        if now - told > TELL_SECONDS:
-            tell(
-                {
-                    "stage": stage.name,
-                    "epoch": epoch + 1,
-                    "step": state.step,
-                    "steps": len(batches),
-                    "loss": value,
-                    "tokens_per_second": tokens / (now - told),
-                }
-            )
-            told, tokens = now, 0
-        yield state
+        self.optimisation.step(loss)
+        regime.clock.add(began)
+        return self.loss
+
+    def _ended(self, stage: Stage, epoch: int, loss: float) -> None:
+        """Note how an epoch ended, and write the checkpoint if it is time."""
+        history, entry = self.history, {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
+        if stage.selects:
+            entry["selection"] = self.select(self.model)
+            if not history.best or entry["selection"] > history.best["selection"]:
+                history.best = dict(entry)
+                self.best_weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        history.curve.append(entry)
+        scores = [e["selection"] for e in history.curve if e["selection"] is not None]
+        last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.epochs)
+        if stage.selects and self.regime.should_prune(scores):
+            history.pruned = True
+        elif self.unsaved >= CHECKPOINT_STEPS and not last:
+            self._save(stage, epoch + 1, EpochState())
+        self.regime.tell(entry)  # what is told is saved: whoever listens may take the checkpoint away
+
+    def _save(self, stage: Stage, epoch: int, within: EpochState) -> None:
+        """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""
+        self.unsaved = 0
+        self.regime.checkpoint.write(
+            {
+                "stage": self.number,
+                "epoch": epoch,
+                "within": vars(within),
+                "curve": self.history.curve,
+                "best": self.history.best,
+                "model": self.model.state_dict(),
+                "objective": stage.objective.state_dict(),
+                "optimisation": self.optimisation.state_dict(),
+                "best_weights": self.best_weights,
+                "random": _random_state(self.regime.device),
+            }
+        )
 
 
 def precision(settings: Mapping[str, Any], device: torch.device) -> torch.autocast:

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.errors import UserError
+from harness.runs import CorpusRun, Run
 from harness.training import processes
 
 SLOWER = 15  # times: bfloat16 against float32, a step of the MiniLM student on MRPC on a processor with AVX2 alone
@@ -45,13 +46,12 @@ def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     return flags is None or not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags[1].split())
 
 
-def slow_precision(plan: Mapping[str, Any]) -> str:
-    """A sentence where runs of the plan would compute in bfloat16 on this processor, which lacks it; otherwise ""."""
-    runs = [*plan["first"].values(), *(cell for cell in plan["cells"] if not cell["refused"])]
+def slow_precision(runs: Iterable[Run]) -> str:
+    """A sentence where these runs would compute in bfloat16 on this processor, which lacks it; otherwise ""."""
     asked = {
-        "general.precision" if run["specification"]["kind"] in ("general", "masked_teacher") else "precision"
+        "general.precision" if isinstance(run, CorpusRun) else "precision"
         for run in runs
-        if run["specification"]["settings"].get("precision") == "bfloat16"
+        if run.settings.get("precision") == "bfloat16"
     }
     if not asked or has_bfloat16() or torch.accelerator.is_available():
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.tasks import CORPUS
 from harness.files import atomic_file, checksum, digest, read_sealed, write_sealed
+from harness.runs import CorpusRun, Teacher, as_json, base_weights
 from harness.training.loop import precision
 from harness.training.place import Once, Place, alone, teacher_source
 from harness.training.teacher_outputs import Encoder, weights_hash
@@ -25,34 +25,34 @@ FILES = ("tokens.i32", "logs.f32")
 BATCH = 64  # pieces a teacher call when its targets are stored
 
 
-def load_masked_teacher(specification: Mapping[str, Any], place: Place) -> PreTrainedModel:
-    """The teacher as a masked language model: from the run that the specification names, or its base weights."""
-    return teacher_source(place.teacher, place.argument).masked_language_model(_folder(specification["teacher"], place))
+def load_masked_teacher(who: Teacher | None, place: Place) -> PreTrainedModel:
+    """A teacher as a masked language model: as a run left it, or its base weights."""
+    return teacher_source(place.teacher, place.argument).masked_language_model(_folder(who, place))
 
 
-def _folder(teacher: Any, place: Place) -> Path | None:
-    run = teacher if isinstance(teacher, str) else teacher.get("pretrained")
+def _folder(who: Teacher | None, place: Place) -> Path | None:
+    run = who and base_weights(who)
     return place.runs / run / "weights" if run else None
 
 
-def weights_of(teacher: Any, place: Place) -> str:
-    """A hash of the weights that a specification names: of a run's, or the content of base weights."""
-    folder = _folder(teacher, place)
-    return weights_hash(folder) if folder else str(teacher["content"])
+def weights_of(who: Teacher, place: Place) -> str:
+    """A hash of a teacher's weights: of a run's, or the content of base weights."""
+    folder = _folder(who, place)
+    return weights_hash(folder) if folder else str(as_json(who)["content"])
 
 
 class CorpusTeacher:
     """A teacher of unlabelled text. how says of each signal that was asked: stored or computed."""
 
-    def __init__(self, specification: Mapping[str, Any], place: Place, device: torch.device):
-        self.specification, self.place, self.device = specification, place, device
+    def __init__(self, run: CorpusRun, place: Place, device: torch.device):
+        self.run, self.place, self.device = run, place, device
         self.how: dict[str, str] = {}
         self._encoder: Encoder | None = None
 
     def encoder(self) -> Encoder:
         """The teacher's model, loaded when it is first needed."""
         if self._encoder is None:
-            model = load_masked_teacher(self.specification, self.place).requires_grad_(False)
+            model = load_masked_teacher(self.run.teacher, self.place).requires_grad_(False)
             self._encoder = Encoder(model).to(self.device).eval()
         return self._encoder
 
@@ -63,16 +63,16 @@ class CorpusTeacher:
 class MaskedTeacher(CorpusTeacher):
     """Called with (batch, want) of pieces of the corpus."""
 
-    def __init__(self, specification: Mapping[str, Any], place: Place, data: Any, device: torch.device):
+    def __init__(self, run: CorpusRun, place: Place, data: Any, device: torch.device):
         """data: the pieces that are trained on (general.Part)."""
-        super().__init__(specification, place, device)
+        super().__init__(run, place, device)
         self.data = data
         self.vocabulary = teacher_source(place.teacher, place.argument).info(CORPUS).vocabulary
         self.divergence: float | None = None  # of what is stored for the last epoch, see StoredTargets
         self._stored: dict[int, StoredTargets] = {}  # by epoch
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
-        number = self.specification["settings"]["stored_top_k"]
+        number = self.run.settings["stored_top_k"]
         parts = [p for p in want.parts() if not (number and p[0] == "mlm_logits")]
         self.how |= {name: "computed" for name, _ in parts}
         outputs = self._compute(batch, Want.of_parts(parts)) if parts else Outputs()
@@ -83,19 +83,19 @@ class MaskedTeacher(CorpusTeacher):
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
-        with precision(self.specification["settings"], self.device):
+        with precision(self.run.settings, self.device):
             outputs: Outputs = self.encoder()(batch, want)
         return outputs
 
     def _targets(self, epoch: int, number: int) -> StoredTargets:
         if epoch not in self._stored:
-            name = weights_of(self.specification["teacher"], self.place)
-            settings = self.specification["settings"]
+            name = weights_of(self.run.teacher, self.place)
+            settings = self.run.settings
             index = hashlib.sha256(self.data.index.numpy().tobytes()).hexdigest()
             key = digest(
                 [
                     name,
-                    self.specification["corpus"],
+                    self.run.corpus,
                     settings["max_length"],
                     settings["mask_probability"],
                     index,

@@ -12,35 +12,33 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from harness.data.tasks import get_task
 from harness.evaluation import speed
 from harness.evaluation.parameters import build_student, count
+from harness.runs import CountRun, MeasuredRun, SpeedRun
 from harness.seeds import derive_seed
 from harness.training import machine
-from harness.training.loop import Clock, Tell
-from harness.training.place import Place
-
-Measured = tuple[dict[str, Any], None]
+from harness.training.work import Performed, Work
 
 
-def count_parameters(specification: Mapping[str, Any], *work: Any) -> Measured:
+def count_parameters(run: CountRun, work: Work | None = None) -> Performed:
     """Parameters of a model that is described and never filled with numbers; nothing of the work is needed."""
     with torch.device("meta"):
-        model = _model(specification)
+        model = _model(run)
     return _record(count(model)), None
 
 
-def measure_speed(specification: Mapping[str, Any], place: Place, clock: Clock, tell: Tell) -> Measured:
+def measure_speed(run: SpeedRun, work: Work) -> Performed:
     """Sentences a second of a model of random weights, and its ratio to the reference, run in turn with it."""
-    settings = specification["settings"]
-    torch.manual_seed(derive_seed("weights", specification["seed"]))
-    model, reference = _model(specification), _plain(specification["reference"], 2)
+    settings = run.settings
+    torch.manual_seed(derive_seed("weights", run.seed))
+    model, reference = _model(run), _plain(run.reference, 2)
     measured = speed.measure(
         nn.Module.to(model, machine.device()),
         nn.Module.to(reference, machine.device()),
-        vocabulary=min(m["vocab_size"] for m in (specification["configuration"], specification["reference"])),
+        vocabulary=min(m["vocab_size"] for m in (run.configuration, run.reference)),
         batch=settings["batch_size"],
         length=settings["max_length"],
         rounds=settings["rounds"],
         threads=settings["threads"],
-        pairs=get_task(specification["task"]).pair,
+        pairs=get_task(run.task).pair,
     )
     counts = count(model)
     return _record(
@@ -52,14 +50,13 @@ def _record(metrics: Mapping[str, float]) -> dict[str, Any]:
     return {"metrics": dict(metrics), "selection": 0.0, "best": {"epoch": 0}, "curve": []}
 
 
-def _model(specification: Mapping[str, Any]) -> PreTrainedModel:
-    task = get_task(specification["task"])
+def _model(run: MeasuredRun) -> PreTrainedModel:
+    task = get_task(run.task)
     outputs = max(task.outputs, 2)
-    if not specification["student"]:
-        return _plain(specification["configuration"], outputs)
-    name = specification["student"]
-    own = {k.partition(".")[2]: v for k, v in specification["settings"].items() if k.startswith(f"{name}.")}
-    return build_student(name, own, specification["configuration"], outputs, task.pair)
+    if not run.student:
+        return _plain(run.configuration, outputs)
+    own = {k.partition(".")[2]: v for k, v in run.settings.items() if k.startswith(f"{run.student}.")}
+    return build_student(run.student, own, run.configuration, outputs, task.pair)
 
 
 def _plain(configuration: Mapping[str, Any], outputs: int) -> PreTrainedModel:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, get_scheduler
+from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from harness.data import embedded
-from harness.training.loop import Clock, Tell, TrainingFailure
+from harness.runs import PretrainingRun
+from harness.seeds import derive_seed
+from harness.training import machine
+from harness.training.loop import TrainingFailure
+from harness.training.place import teacher_source
+from harness.training.weights import save
+from harness.training.work import Performed, Work
 
 
 def mask_tokens(
@@ -30,15 +36,49 @@ def mask_tokens(
     return inputs, tokens.masked_fill(~chosen, -100)
 
 
-def pretrain(
-    source: Any, settings: Mapping[str, Any], seed: int, device: torch.device, clock: Clock, tell: Tell
-) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """Train the source's masked language model on the grammar's corpus for settings["steps"] steps.
+def pretraining(run: PretrainingRun, work: Work) -> Performed:
+    """Train the teacher's masked language model on the grammar's corpus for settings["steps"] steps; keep its weights.
 
-    Returns the model and a record with the curve of its loss. Raises TrainingFailure when a loss is not finite.
+    Raises TrainingFailure when a loss is not finite.
     """
-    model = source.masked_language_model().to(device)
-    tokenizer = source.tokenizer()
+    torch.manual_seed(derive_seed("weights", run.seed))
+    settings, source = run.settings, teacher_source(work.place.teacher, work.place.argument)
+    model = source.masked_language_model()
+    nn.Module.to(model, machine.device())
+    generator = torch.Generator().manual_seed(run.seed or 0)
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=settings["learning_rate"], fused=True, weight_decay=settings["weight_decay"]
+    )
+    steps = settings["steps"]
+    scheduler = get_scheduler("linear", optimiser, int(settings["warmup_ratio"] * steps), steps)
+    curve: list[dict[str, Any]] = []
+    total = 0.0
+    model.train()
+    for step, (part, targets) in enumerate(_batches(source.tokenizer(), settings, generator), start=1):
+        began = time.perf_counter()
+        logits = model(**{name: tensor.to(model.device) for name, tensor in part.items()}).logits
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().to(model.device))  # (B L, V), (B L)
+        if not torch.isfinite(loss):
+            raise TrainingFailure(f"the masked-language-model loss became {loss.item()} at step {step}")
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        work.clock.add(began)
+        scheduler.step()
+        total += loss.item()
+        if step % 100 == 0 or step == steps:
+            since = step - (curve[-1]["epoch"] if curve else 0)
+            curve.append({"stage": "pretraining", "epoch": step, "loss": total / since, "selection": None})
+            total = 0.0
+            work.tell(curve[-1])
+    save(model, work.place.run / "weights")
+    return {"curve": curve}, None
+
+
+def _batches(
+    tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any], generator: torch.Generator
+) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """(the model's inputs, its targets) of every step; what a batch draws is drawn when it is asked for."""
     texts = embedded.corpus(settings["examples"])
     encoded = tokenizer(
         [text if len(text) == 2 else text[0] for text in texts],
@@ -49,16 +89,7 @@ def pretrain(
         return_tensors="pt",
         return_special_tokens_mask=True,
     )
-    generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=settings["learning_rate"], fused=True, weight_decay=settings["weight_decay"]
-    )
-    steps = settings["steps"]
-    scheduler = get_scheduler("linear", optimiser, int(settings["warmup_ratio"] * steps), steps)
-    curve: list[dict[str, Any]] = []
-    total = 0.0
-    model.train()
-    for step in range(1, steps + 1):
+    for _ in range(settings["steps"]):
         rows = torch.randint(len(texts), (settings["batch_size"],), generator=generator)
         longest = int(encoded["attention_mask"][rows].sum(1).max())
         part = {name: tensor[rows, :longest] for name, tensor in encoded.items()}
@@ -66,20 +97,4 @@ def pretrain(
         part["input_ids"], targets = mask_tokens(
             part["input_ids"], special, tokenizer.mask_token_id, len(tokenizer), settings["mask_probability"], generator
         )
-        began = time.perf_counter()
-        logits = model(**{name: tensor.to(device) for name, tensor in part.items()}).logits
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().to(device))  # (B L, V), (B L)
-        if not torch.isfinite(loss):
-            raise TrainingFailure(f"the masked-language-model loss became {loss.item()} at step {step}")
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        clock.add(began)
-        scheduler.step()
-        total += loss.item()
-        if step % 100 == 0 or step == steps:
-            since = step - (curve[-1]["epoch"] if curve else 0)
-            curve.append({"stage": "pretraining", "epoch": step, "loss": total / since, "selection": None})
-            total = 0.0
-            tell(curve[-1])
-    return model, {"curve": curve}
+        yield part, targets

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from harness.runs import Run
 
 if TYPE_CHECKING:
     import optuna
 
 
-def pruner(specification: Mapping[str, Any]) -> Callable[[Sequence[float]], bool]:
+def pruner(run: Run) -> Callable[[Sequence[float]], bool]:
     """should_prune(the selection scores of all epochs so far) of a run, by the pruner that its settings name.
 
-    specification["before"] holds the curves of the cell's earlier trials in order. They are replayed, so that the
+    `curves_before` holds the curves of the cell's earlier trials in order. They are replayed, so that the
     decision follows from what the run is: wherever, whenever and in however many pieces it is trained. A trial that
     has all its epochs is never stopped: it stays a candidate.
     """
-    settings, before = specification["settings"], specification.get("before", ())
+    settings, before = run.settings, run.curves_before
     if settings.get("pruner", "none") == "none" or not before:
         return lambda scores: False
     import optuna

@@ -16,8 +16,9 @@ from harness.data.sources import Split
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.evaluation.metrics import predictions_of, score
+from harness.runs import TaskRun
 from harness.training import machine
-from harness.training.examples import Examples
+from harness.training.examples import Examples, encoding_of
 from harness.training.loop import Clock, predict
 from harness.training.place import Place
 
@@ -25,11 +26,9 @@ EVALUATION_BATCH = 64
 Predictions = dict[str, np.ndarray]
 
 
-def selector(
-    task: Task, specification: Mapping[str, Any], examples: Examples, clock: Clock
-) -> Callable[[nn.Module], float]:
+def selector(task: Task, run: TaskRun, examples: Examples, clock: Clock) -> Callable[[nn.Module], float]:
     """What epochs are chosen by: the metric on the selection examples."""
-    settings, metric = specification["settings"], specification["metric"]
+    settings, metric = run.settings, run.metric
 
     def select(model: nn.Module) -> float:
         logits = predict(model, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
@@ -63,35 +62,34 @@ def evaluate(
 
 
 def further(
-    specification: Mapping[str, Any],
+    run: TaskRun,
     place: Place,
     model: nn.Module,
     reader: PreTrainedTokenizerBase,
     task: Task,
     clock: Clock,
 ) -> tuple[dict[str, Any], Predictions]:
-    """What a specification asks for beyond the scores: (more of the record, more predictions).
+    """What a run tells beyond the scores: (more of the record, more predictions).
 
-    "analysis": "masked_word_entropy" gives record["masked_word_entropy"], see `masked_words.masked_word_entropy`, of
-    some dev sentences. "test", a mapping from tasks to the content of their test splits, gives
+    analysis "masked_word_entropy" gives record["masked_word_entropy"], see `masked_words.masked_word_entropy`, of
+    some dev sentences. test, a mapping from tasks to the content of their test splits, gives
     predictions["test/predictions"], (N,) in the order of that file, or "test_matched/predictions" and
     "test_mismatched/predictions". reader: the model's tokenizer. Raises UserError if the test splits are missing or are
     not those that were asked for.
     """
-    settings = specification["settings"]
-    encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
+    settings = run.settings
 
     def logits_of(split: Split) -> Tensor:
-        data = encode(split, reader, specification.get("pair_encoding", encoding), settings["max_length"])
+        data = encode(split, reader, encoding_of(run), settings["max_length"])
         return predict(model, data, EVALUATION_BATCH, settings, machine.device(), clock)
 
     record: dict[str, Any] = {}
-    if specification.get("analysis") == "masked_word_entropy":
+    if run.analysis == "masked_word_entropy":
         sentences = masked_words.chosen(sources.load(task, place.source).dev[0].text_a)
         record["masked_word_entropy"] = masked_words.masked_word_entropy(
             lambda texts: logits_of(Split("masked", list(texts), None, np.zeros(len(texts), np.int64))), sentences
         )
-    asked = specification.get("test", {}).get(task.name)
+    asked = (run.test or {}).get(task.name)
     if asked is None:
         return record, {}
     tests, content = sources.load_test(task, place.source)

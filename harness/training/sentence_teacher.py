@@ -15,6 +15,7 @@ from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.data.sentences import SentenceText
 from harness.files import atomic_file, checksum, digest, read_sealed, write_sealed
+from harness.runs import CorpusRun
 from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
 
@@ -27,11 +28,9 @@ class SentenceTeacher(CorpusTeacher):
     A sentence vector takes 4 D bytes on disk.
     """
 
-    def __init__(
-        self, specification: Mapping[str, Any], place: Place, text: SentenceText, rows: Tensor, device: torch.device
-    ):
+    def __init__(self, run: CorpusRun, place: Place, text: SentenceText, rows: Tensor, device: torch.device):
         """text: the corpus as the teacher reads it; rows: (N,) int64 ids of the sentences asked for, sorted."""
-        super().__init__(specification, place, device)
+        super().__init__(run, place, device)
         self.text, self.rows = text, rows.numpy()
         self._vectors: np.ndarray | None = None
 
@@ -55,7 +54,7 @@ class SentenceTeacher(CorpusTeacher):
         """(N, D) float32, of `rows`; computed by the first process that asks, while others wait."""
         if self._vectors is None:
             asked = hashlib.sha256(self.rows.tobytes()).hexdigest()
-            teacher = weights_of(self.specification["teacher"], self.place)
+            teacher = weights_of(self.run.teacher, self.place)
             key = digest([teacher, self.text.corpus.key, asked])
             folder = self.place.cache / "sentences" / key[:16]
             file, index = folder / "vectors.f32", folder / "index.json"

@@ -14,26 +14,26 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from harness import registry
 from harness.contracts import Task
-from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
+from harness.runs import OfStudent, Run
 from harness.training.examples import own_settings
 from harness.training.loop import TrainingFailure
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 
 
 def start(
-    specification: Mapping[str, Any], place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
+    run: OfStudent, place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
 ) -> tuple[Student, dict[str, Any]]:
     """`started_student`, whose refusals concern this run alone: a TrainingFailure, which stops no other run."""
     try:
-        return started_student(specification, place, task, teacher, reader)
+        return started_student(run, place, task, teacher, reader)
     except UserError as error:
         raise TrainingFailure(str(error)) from error
 
 
 def started_student(
-    specification: Mapping[str, Any], place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
+    run: OfStudent, place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
 ) -> tuple[Student, dict[str, Any]]:
     """The student of a run, and what is recorded of how it started.
 
@@ -41,14 +41,14 @@ def started_student(
     tokenizer that the student reads with. Draws random weights from torch's global generator. Raises UserError for a
     `pretrained` run that is missing or does not fit.
     """
-    plugin = registry.STUDENTS.get(specification["student"])
-    source, own = teacher_source(place.teacher, place.argument), own_settings(specification)
+    plugin = registry.STUDENTS.get(run.student_name)
+    source, own = teacher_source(place.teacher, place.argument), own_settings(run)
     vocabulary = 0 if reader is teacher_tokenizer(place) else len(reader)
-    kind, colon, argument = specification["init"].partition(":")
     student = _built(plugin, own, source.configuration(), task, vocabulary)
-    if kind == "pretrained":
-        return student, load_pretrained(student, _weights(place.runs / argument, argument), argument, task)
-    init = f"{kind}:{place.files[argument]}" if argument in place.files else specification["init"]
+    if before := run.starts_from:
+        return student, load_pretrained(student, _weights(place.runs / before, before), before, task)
+    kind, _, file = run.init.partition(":")
+    init = f"{kind}:{place.files[file]}" if file in place.files else run.init
 
     def model() -> PreTrainedModel:
         with torch.random.fork_rng(devices=[]):  # a teacher that draws at first leaves the student's weights alone
@@ -72,17 +72,16 @@ def load_pretrained(student: Student, folder: Path, run: str, task: Task) -> dic
     return {"pretrained": run} | ({"head": task.name} if heads else {})
 
 
-def check_pretrained(specification: Mapping[str, Any], teacher: str, argument: str, folder: Path) -> None:
+def check_pretrained(run: Run, task: Task, teacher: str, argument: str, folder: Path) -> None:
     """Raise UserError if the student of a run cannot start from the weights in `folder`. Nothing is loaded."""
-    plugin = registry.STUDENTS.get(specification["student"])
+    plugin = registry.STUDENTS.get(run.student_name)
     configuration = teacher_source(teacher, argument).configuration()
     vocabulary = json.loads((folder / "config.json").read_bytes()).get("vocabulary", 0)
     with torch.device("meta"):
-        task = get_task(specification["task"])
-        student = _built(plugin, own_settings(specification), configuration, task, vocabulary)
+        student = _built(plugin, own_settings(run), configuration, task, vocabulary)
     with safe_open(folder / "model.safetensors", "pt") as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    _check_fits(student, shapes, specification["init"].partition(":")[2])
+    _check_fits(student, shapes, str(run.starts_from))
 
 
 def _check_fits(student: Student, shapes: Mapping[str, tuple[int, ...]], run: str) -> list[str]:

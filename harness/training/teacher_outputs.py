@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -16,6 +15,7 @@ from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.files import checksum, digest
 from harness.modeling import signals
+from harness.runs import BaseTeacher, StudentRun
 from harness.training.joint import Joint, check_head, heads_in, load_joint_teacher
 from harness.training.place import Place, teacher_fingerprint, teacher_source
 from harness.training.teacher_cache import TeacherCache
@@ -46,29 +46,27 @@ class NoTeacher:
         return Outputs()
 
 
-def teacher_of(
-    specification: Mapping[str, Any], place: Place, imitated: Encoded, device: torch.device
-) -> TeacherOutputs | NoTeacher:
-    """The teacher of a student's run; none where the specification names base weights alone."""
-    if not isinstance(specification["teacher"], str):
+def teacher_of(run: StudentRun, place: Place, imitated: Encoded, device: torch.device) -> TeacherOutputs | NoTeacher:
+    """The teacher of a student's run; none where it names base weights alone."""
+    if isinstance(run.teacher, BaseTeacher):
         return NoTeacher()
-    return TeacherOutputs(specification, place, imitated, device)
+    return TeacherOutputs(run, place, imitated, device)
 
 
 class TeacherOutputs:
     """Called with (batch, want) of the run's training examples."""
 
-    def __init__(self, specification: Mapping[str, Any], place: Place, train: Encoded, device: torch.device):
+    def __init__(self, run: StudentRun, place: Place, train: Encoded, device: torch.device):
         """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it."""
         self.train = train
-        self.folder = place.runs / specification["teacher"] / "weights"
-        self.task, self.place, self.device = get_task(specification["task"]), place, device
+        self.folder = place.runs / str(run.teacher) / "weights"
+        self.task, self.place, self.device = get_task(run.task), place, device
         self.heads = heads_in(self.folder)
         if self.heads:
             check_head(self.task.name, self.folder)
         # Texts are told apart by their hash alone, and two tasks may have the same: each head's outputs are apart.
         head = self.task.name if self.heads else ""
-        self.cache = _cache(place, self.folder, head, specification["settings"]["max_length"], train)
+        self.cache = _cache(place, self.folder, head, run.settings["max_length"], train)
         self.rows = self.cache.rows(train.keys)
         info = teacher_source(place.teacher, place.argument).info(self.task)
         numbers = {
@@ -77,9 +75,9 @@ class TeacherOutputs:
             Signal.MLM_LOGITS: info.vocabulary,
             Signal.ATTENTION_SCORES: info.heads,
         }
-        gib = specification["settings"]["cache_gib"]
+        gib = run.settings["cache_gib"]
         self.keeps = {s.value: self.cache.fits(s.value, numbers.get(s, 1), gib) for s in Signal}
-        union = Want.of_parts(place.outputs.get(specification["task"], ()))
+        union = Want.of_parts(place.outputs.get(run.task, ()))
         self.cache.fill([p for p in union.parts() if self._stored(p)], self._compute, BATCH, device)
 
     def how(self, want: Want) -> dict[str, str]:

@@ -6,7 +6,6 @@ which is chosen on the training examples: their labels serve for nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -23,19 +22,20 @@ from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.files import digest
 from harness.modeling import combine
+from harness.runs import UntunedRun
 from harness.seeds import derive_seed
 from harness.training import machine
-from harness.training.checkpoints import checkpoint_of
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
-from harness.training.loop import Clock, Stage, Tell, predict, train
+from harness.training.loop import Stage, predict, train
 from harness.training.masked_teacher import load_masked_teacher, weights_of
 from harness.training.place import Place, teacher_source, teacher_tokenizer
-from harness.training.scoring import EVALUATION_BATCH, Predictions, evaluate, further, scores
+from harness.training.scoring import EVALUATION_BATCH, evaluate, further, scores
+from harness.training.settings import UNTUNED
 from harness.training.starting import start
 from harness.training.teacher_cache import TeacherCache
 from harness.training.teacher_outputs import BATCH, Encoder
+from harness.training.work import Performed, Work
 
-Specification = Mapping[str, Any]
 APART = "compare"  # a pair encoding that reads each sentence alone
 
 
@@ -108,9 +108,9 @@ class UntunedTeacher:
     how says of each signal: stored.
     """
 
-    def __init__(self, specification: Specification, place: Place):
-        self.specification, self.place = specification, place
-        self.pooling = specification["settings"].get("untuned.pooling", "first")
+    def __init__(self, run: UntunedRun, place: Place):
+        self.run, self.place = run, place
+        self.pooling = run.settings.get("untuned.pooling", UNTUNED["untuned.pooling"].default)
         self.how: dict[str, str] = {}
         self._apart: Apart | None = None
         self._cache: TeacherCache | None = None
@@ -118,7 +118,7 @@ class UntunedTeacher:
     def apart(self) -> Apart:
         """The model, loaded when it is first needed."""
         if self._apart is None:
-            model = load_masked_teacher(self.specification, self.place)
+            model = load_masked_teacher(self.run.teacher, self.place)
             self._apart = Apart(Encoder(model), self.pooling).to(machine.device()).eval()
         return self._apart
 
@@ -133,9 +133,9 @@ class UntunedTeacher:
 
     def store(self, pairs: Encoded) -> None:
         """Compute the vectors of these pairs, read apart, unless they are on disk. pairs: ids are 0..size-1."""
-        teacher = digest(["apart", weights_of(self.specification["teacher"], self.place), self.pooling])
+        teacher = digest(["apart", weights_of(self.run.teacher, self.place), self.pooling])
         fingerprint = tokenizer_fingerprint(teacher_tokenizer(self.place))
-        length = self.specification["settings"]["max_length"]
+        length = self.run.settings["max_length"]
         self.keys = pairs.keys
         self._cache = TeacherCache(self.place.cache, teacher, fingerprint, length, pairs, self.place.once)
         self._cache.fill([("sentence", -1)], self._compute, BATCH, machine.device())
@@ -146,26 +146,26 @@ class UntunedTeacher:
         return self.apart()(batch, want)
 
 
-def untuned(specification: Specification, place: Place, clock: Clock, tell: Tell) -> tuple[dict[str, Any], Predictions]:
+def untuned(run: UntunedRun, work: Work) -> Performed:
     """Choose the threshold on the training pairs and score it on the dev pairs.
 
     The vectors are those of the teacher's base weights, of a student as it starts, or of a student that learns from
     the teacher's vectors of the training pairs, without their labels; its last epoch counts, for there is no better or
     worse one without labels.
     """
-    task, settings = get_task(specification["task"]), specification["settings"]
-    teacher = UntunedTeacher(specification, place)
-    reader = reader_of(specification, place)
-    alone = specification if specification["student"] else {**specification, "pair_encoding": APART}
+    task, settings, place, clock = get_task(run.task), run.settings, work.place, work.clock
+    teacher = UntunedTeacher(run, place)
+    reader = reader_of(run, place)
+    alone = run if run.student else replace(run, pair_encoding=APART)
     examples = examples_of(alone, place, reader)
     record: dict[str, Any] = {"curve": [], "best": {"epoch": 0}, "pruned": False}
-    if specification["student"]:
-        torch.manual_seed(derive_seed("weights", specification["seed"]))
-        student, started = start(specification, place, task, teacher, reader)
+    if run.student:
+        torch.manual_seed(derive_seed("weights", run.seed))
+        student, started = start(run, place, task, teacher, reader)
         model: nn.Module = nn.Module.to(student, machine.device())
         record |= {"initialisation": started, **count(student)}
-        if specification["objective"]:
-            record |= _learn(model, specification, place, examples, teacher, clock, tell)
+        if run.objective:
+            record |= _learn(model, run, work, examples, teacher)
     else:
         model = teacher.apart()
         record |= count(cast(PreTrainedModel, teacher.model().base_model))
@@ -173,7 +173,7 @@ def untuned(specification: Specification, place: Place, clock: Clock, tell: Tell
     known = predict(cosines, examples.train, EVALUATION_BATCH, settings, machine.device(), clock)[:, 0]
     judge = Judge(cosines, best_threshold(known.numpy(), examples.train.labels.numpy()))
     found = predict(judge, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
-    selection = scores(task, found, examples.selection)[specification["metric"]]
+    selection = scores(task, found, examples.selection)[run.metric]
     scored, predictions = evaluate(judge, task, settings, examples, clock)
     more, others = further(alone, place, judge, reader, task, clock)
     record["best"]["selection"] = selection
@@ -187,21 +187,19 @@ def untuned(specification: Specification, place: Place, clock: Clock, tell: Tell
 
 def _learn(
     student: nn.Module,
-    specification: Specification,
-    place: Place,
+    run: UntunedRun,
+    work: Work,
     examples: Examples,
     teacher: UntunedTeacher,
-    clock: Clock,
-    tell: Tell,
 ) -> dict[str, Any]:
     """Train the student on the teacher's vectors of the training pairs. Returns the curve, and its last entry."""
-    settings, task = specification["settings"], get_task(specification["task"])
-    theirs = {**specification, "student": "", "pair_encoding": APART}
+    settings, task, place = run.settings, get_task(run.task), work.place
+    theirs = replace(run, student="", pair_encoding=APART)
     teacher.store(examples_of(theirs, place, teacher_tokenizer(place)).train)
     info = teacher_source(place.teacher, place.argument).info(task)
-    described = registry.STUDENTS.get(specification["student"]).describe(own_settings(specification), info, task)
+    described = registry.STUDENTS.get(run.student).describe(own_settings(run), info, task)
     objective = combine.Sum(
-        combine.parse(specification["objective"]),
+        combine.parse(run.objective),
         described,
         replace(info, pair_encoding=described.pair_encoding),
         LayerMap(()),
@@ -213,13 +211,7 @@ def _learn(
         [Stage("intermediate", objective, objective.wants(), settings["epochs"], selects=False)],
         examples.train,
         teacher,
-        settings,
-        specification["seed"],
-        machine.device(),
         lambda trained: 0.0,
-        checkpoint_of(specification, place),
-        clock,
-        lambda scores: False,
-        tell,
+        work.regime(run),
     )
     return {"curve": history.curve, "best": dict(history.curve[-1])}

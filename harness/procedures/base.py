@@ -1,0 +1,86 @@
+"""What a procedure says: how the rows of a study are trained, or measured."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Row, Task
+from harness.modeling import combine
+from harness.training.settings import TRAINING
+
+if TYPE_CHECKING:
+    from harness.search.cells import Cells
+    from harness.search.choices import Choice
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A part of a run: the objective that it trains by, between which layers, and whether it chooses the best epoch."""
+
+    name: str
+    objective: str
+    layers: LayerMap
+    selects: bool
+
+
+class Procedure(ABC):
+    """A plugin that plans the cells of its rows. How their runs are performed is said by the runs (`harness.runs`)."""
+
+    name: ClassVar[str]
+    settings: ClassVar[Mapping[str, Hyperparameter]] = TRAINING  # that every row has, whatever its student
+    trains: ClassVar[bool] = True  # otherwise it measures, and reads neither data nor weights
+    tunes: ClassVar[bool] = True  # on the labels of a task; otherwise it looks at models as they are before
+    joint: ClassVar[bool] = False  # a run is of all tasks together
+
+    def declared(self, student: Any, objective: str, general: str) -> dict[str, Hyperparameter]:
+        """Every setting of a cell of this student (None: of the teacher) and objective.
+
+        general: the objective of the study's distillation on a corpus, whose settings are included.
+        """
+        own = own_settings(student)
+        if student is None:
+            return own | {name: h for name, h in self.settings.items() if not name.startswith("augmentation")}
+        declared = dict(self.settings) | own
+        for expression in (*self.objectives(objective), general):
+            declared |= combine.declared(combine.parse(expression))
+        return declared
+
+    def objectives(self, objective: str) -> tuple[str, ...]:
+        """Those that a row of this one trains by, one after another."""
+        return (objective,)
+
+    def stages(self, objective: str, layers: LayerMap) -> Sequence[PlannedStage]:
+        """The parts of a run. layers: which teacher layer each of the student's learns from."""
+        return [PlannedStage("prediction", objective, layers, selects=True)]
+
+    def refuse(self, objective: str) -> str:
+        """Why the procedure cannot train by an objective, or ""."""
+        return ""
+
+    def check_init(self, row: Row, init: str, kind: str) -> None:
+        """Raise UserError for an initialisation, of this kind, that the procedure makes itself."""
+        return
+
+    @abstractmethod
+    def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
+        """Add the cell of a student's row on a task, or of the model that a row without a student names."""
+
+    def teacher_cell(self, row: Row, task: Task, cells: Cells) -> None:
+        """Add the cell of a row that is the teacher itself."""
+        choice = cells.choices.choose(row, None, "", task, self)
+        refused = choice.refused or cells.refused_analysis(task)
+        run, after = cells.making.teacher_run(task, cells.metric(task), cells.own_of(choice))
+        cells.add_teacher(choice, task, cells.analysed(run), after, refused)
+
+
+def own_settings(student: Any) -> dict[str, Hyperparameter]:
+    """A student's own settings, with its name before them; none of no student."""
+    return {f"{student.name}.{name}": h for name, h in student.hyperparameters.items()} if student else {}
+
+
+def size_of(info: ModelInfo) -> dict[str, int]:
+    """What a cell's time is estimated by."""
+    return {"layers": info.layers, "width": info.width}

@@ -1,0 +1,47 @@
+"""The procedure of one student for several tasks (liu2020, chapter 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from harness.contracts import Row, Task
+from harness.errors import UserError
+from harness.procedures.base import Procedure, size_of
+from harness.registry import procedure
+from harness.runs import MULTI_TASK, PRETRAINED
+
+if TYPE_CHECKING:
+    from harness.search.cells import Cells
+    from harness.search.choices import Choice
+
+
+@procedure("multi_task")
+class MultiTask(Procedure):
+    """By one objective on all tasks together; the cells of a row on its tasks share their runs."""
+
+    joint: ClassVar[bool] = True
+
+    def check_init(self, row: Row, init: str, kind: str) -> None:
+        if kind in (MULTI_TASK, PRETRAINED):
+            raise UserError(f"row {row.name} is distilled on several tasks itself, so it cannot start from {init}")
+
+    def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
+        without = cells.only_general(choice.row.objective)
+        settings = {name: value for name, value in choice.settings.items() if name not in without}
+        run, refused = cells.jointly.run(choice, choice.row.objective, settings)
+        if run and task.name not in run.tasks:
+            refused = f"row {choice.row.name} trains on {', '.join(run.tasks)} alone, and is not fine-tuned"
+        if run is None or refused:
+            cells.refused(choice, task, refused)
+            return
+        run, more = cells.making.augmented(run)
+        cells.add(choice, task, run, after=[run.teacher, *more], size=size_of(choice.describe(task)))
+        cells.use(choice, None, without)
+
+    def teacher_cell(self, row: Row, task: Task, cells: Cells) -> None:
+        choice = cells.choices.choose(row, None, "", task, self)
+        run, after, refused = cells.jointly.teacher(row, cells.own_of(choice))
+        if run is None:
+            cells.refused(choice, task, refused)
+        else:
+            cells.add_teacher(choice, task, run, after, "")

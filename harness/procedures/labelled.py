@@ -1,0 +1,147 @@
+"""Procedures that train a student on the labelled examples of a task: in one stage, in two, or after a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness import pairing
+from harness.contracts import LayerMap, Row, Task, Want
+from harness.errors import UserError
+from harness.modeling import combine
+from harness.procedures.base import PlannedStage, Procedure, size_of
+from harness.registry import procedure
+from harness.runs import ONE_STAGE, PRETRAINED, StudentRun
+from harness.training.settings import LABELS, PREDICTION
+
+if TYPE_CHECKING:
+    from harness.search.cells import Cells
+    from harness.search.choices import Choice
+
+
+class Labelled(Procedure):
+    """What they have in common."""
+
+    @property
+    def on_task(self) -> Labelled:
+        """The procedure of the stages on the task, and so of the run."""
+        return self
+
+    def expressions(self, choice: Choice, general: str) -> tuple[str, str]:
+        """(the objective on the task, that of a distillation on a corpus before it)."""
+        return combine.canonical(choice.row.objective), combine.canonical(general)
+
+    def distils(self, choice: Choice) -> bool:
+        """Whether the student is distilled on the corpus before."""
+        return choice.init == PRETRAINED
+
+    def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
+        student, asked = choice.student, cells.asked
+        described, teacher = choice.describe(task), asked.info(task)
+        layers: LayerMap = student.layer_map(choice.base, described, teacher)
+        objective, on_corpus = self.expressions(choice, asked.study.general)
+        refused = pairing.refusal(objective, self.on_task.name, described, teacher, task)
+        refused = refused or cells.refused_analysis(task)
+        stages = self.on_task.stages(objective, layers)
+        self.lengthen(choice, stages)
+        want = Want()
+        for stage in stages:
+            want |= combine.wants(combine.parse(stage.objective), described, teacher, stage.layers)[1]
+        distilled = self.distils(choice)
+        start, after, starts, refused = cells.starts_of(choice, on_corpus if distilled else "", refused)
+        metric = cells.metric(task)
+        settings = cells.settings_on_task(choice, objective, on_corpus if distilled else "")
+        alone = start.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
+        teachers = [] if alone else cells.teachers_of(task, metric, choice.settings)
+        run = StudentRun(
+            task=task.name,
+            data=asked.contents.data(task),
+            teacher=teachers[0] if teachers else cells.making.who()[0],
+            student=student.name,
+            init=start,
+            objective=objective,
+            procedure=self.on_task.name,
+            metric=metric,
+            settings=settings,
+            pair_encoding=choice.only_encoding,
+            analysis=asked.study.analysis or None,
+        )
+        run, more = cells.making.augmented(run)
+        cells.add(
+            choice,
+            task,
+            run,
+            refused,
+            after=[*after, *teachers, *more],
+            stages=len(stages),
+            layers=layers,
+            size=size_of(described),
+            starts=starts,
+            teachers=teachers if len(teachers) > 1 else (),
+        )
+        if not refused:
+            idle = {setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)}
+            idle |= cells.only_general(objective) - (combine.settings_of(on_corpus) if distilled else set())
+            cells.use(choice, task, idle)
+            cells.wants[task.name] = cells.wants.get(task.name, Want()) | want
+
+    def lengthen(self, choice: Choice, stages: Sequence[PlannedStage]) -> None:
+        """Give a row the epochs that others have in more stages, where it asks for them."""
+
+
+@procedure(ONE_STAGE)
+class OneStage(Labelled):
+    """By one objective, or one sum of them."""
+
+    def refuse(self, objective: str) -> str:
+        if combine.stage(combine.parse(objective)) != "intermediate":
+            return ""
+        return (
+            f"{objective} alone never trains the layer that answers the task; add a prediction objective, as in "
+            f"{PREDICTION}+{objective}, or use two_stage"
+        )
+
+
+@procedure("two_stage")
+class TwoStage(Labelled):
+    """By an intermediate objective, then by the prediction layer's (wang2023, section 4)."""
+
+    def objectives(self, objective: str) -> tuple[str, ...]:
+        intermediate = combine.stage(combine.parse(objective)) == "intermediate"
+        return (objective, PREDICTION) if intermediate else (objective,)
+
+    def stages(self, objective: str, layers: LayerMap) -> list[PlannedStage]:
+        *first, last = self.objectives(objective)
+        before = [PlannedStage("intermediate", one, layers, selects=False) for one in first]
+        return [*before, PlannedStage("prediction", last, layers, selects=True)]
+
+    def refuse(self, objective: str) -> str:
+        if combine.stage(combine.parse(objective)) != "mixed":
+            return ""
+        return (
+            f"two_stage trains an intermediate objective first and then {PREDICTION}, but {objective} sums "
+            "objectives of both stages; name the intermediate ones only"
+        )
+
+    def lengthen(self, choice: Choice, stages: Sequence[PlannedStage]) -> None:
+        if choice.row.equal_epochs and len(stages) == 1:
+            choice.settings["epochs"] *= 2
+
+
+@procedure("general")
+class General(Labelled):
+    """By the row's objective on a corpus, then by the labels alone on the task (galke2022, section III-B)."""
+
+    @property
+    def on_task(self) -> Labelled:
+        return OneStage()
+
+    def expressions(self, choice: Choice, general: str) -> tuple[str, str]:
+        return LABELS, combine.canonical(choice.row.objective)
+
+    def distils(self, choice: Choice) -> bool:
+        return True
+
+    def check_init(self, row: Row, init: str, kind: str) -> None:
+        if kind == PRETRAINED:
+            raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")

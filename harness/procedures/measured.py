@@ -1,0 +1,57 @@
+"""Procedures that train nothing: how large models are, how fast they encode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from harness.contracts import Hyperparameter, Task
+from harness.procedures.base import Procedure, own_settings
+from harness.registry import procedure
+from harness.runs import CountRun, MeasuredRun, SpeedRun
+from harness.search.contents import shape
+from harness.training.settings import SPEED_SETTINGS
+
+if TYPE_CHECKING:
+    from harness.search.cells import Cells
+    from harness.search.choices import Choice
+
+
+class Measured(Procedure):
+    """Models of random weights, built from configurations: students, or a row's checkpoint."""
+
+    trains: ClassVar[bool] = False
+
+    def declared(self, student: Any, objective: str, general: str) -> dict[str, Hyperparameter]:
+        return own_settings(student) | dict(self.settings)
+
+    def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
+        source = cells.asked.teacher if choice.student else cells.model(choice.row.checkpoint)
+        what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
+        run = self.run(cells, **what, metric=cells.metric(task), settings=choice.settings)
+        cells.add(choice, task, run, choice.refused)
+        cells.use(choice, task, set())
+
+    def run(self, cells: Cells, **what: Any) -> MeasuredRun:
+        raise NotImplementedError
+
+
+@procedure("count")
+class Count(Measured):
+    """The number of their parameters."""
+
+    settings: ClassVar[Mapping[str, Hyperparameter]] = {}
+
+    def run(self, cells: Cells, **what: Any) -> MeasuredRun:
+        return CountRun(**what)
+
+
+@procedure("speed")
+class Speed(Measured):
+    """The speed of encoding, beside the study's first checkpoint (galke2022, section V-E)."""
+
+    settings: ClassVar[Mapping[str, Hyperparameter]] = SPEED_SETTINGS
+
+    def run(self, cells: Cells, **what: Any) -> MeasuredRun:
+        reference = next(row.checkpoint for row in cells.asked.study.rows if row.checkpoint)
+        return SpeedRun(**what, reference=shape(cells.model(reference)))

@@ -1,0 +1,88 @@
+"""Runs on the labelled examples of one task: a model fine-tuned as it is, a student distilled."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness import registry
+from harness.contracts import LayerMap, Outputs, Want
+from harness.data.tasks import get_task
+from harness.evaluation.parameters import count
+from harness.modeling import combine
+from harness.runs import CheckpointRun, StudentRun, TeacherRun
+from harness.seeds import derive_seed
+from harness.training import machine
+from harness.training.examples import examples_of, own_settings, reader_of
+from harness.training.loop import Stage, train
+from harness.training.place import teacher_source
+from harness.training.scoring import evaluate, further, selector
+from harness.training.settings import LABELS
+from harness.training.starting import start
+from harness.training.teacher_outputs import Encoder, teacher_of
+from harness.training.weights import save
+from harness.training.work import Performed, Work
+
+
+def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
+    """Fine-tune a model on the labels, or only score it, if its weights answer the task; a teacher's are kept."""
+    task, settings, place = get_task(run.task), run.settings, work.place
+    reader = reader_of(run, place)
+    examples = examples_of(run, place, reader)
+    source = teacher_source(place.teacher, place.argument)
+    pretrained = run.teacher.pretrained
+    torch.manual_seed(derive_seed("weights", run.seed))
+    model = source.model(task, place.runs / pretrained / "weights" if pretrained else None)
+    encoder = Encoder(model).to(machine.device())
+    record: dict[str, Any] = {"curve": [], "best": {}}
+    if not (isinstance(run, TeacherRun) and run.evaluate_only):
+        info = source.info(task)
+        objective = combine.Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
+        stage = Stage("fine_tuning", objective, (Want(logits=True), Want()), settings["epochs"], selects=True)
+        select = selector(task, run, examples, work.clock)
+        history = train(encoder, [stage], examples.train, lambda batch, want: Outputs(), select, work.regime(run))
+        record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
+    scores, predictions = evaluate(encoder, task, settings, examples, work.clock)
+    more, others = further(run, place, encoder, reader, task, work.clock)
+    scores, predictions = scores | more, predictions | others
+    if isinstance(run, CheckpointRun):  # a row of the table: nothing starts from it
+        return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
+    save(model, place.run / "weights")
+    return record | scores | {"selection": scores["metrics"][run.metric]}, predictions
+
+
+def distil(run: StudentRun, work: Work) -> Performed:
+    """Train a student in the stages of its procedure."""
+    task, settings, place = get_task(run.task), run.settings, work.place
+    reader = reader_of(run, place)
+    examples = examples_of(run, place, reader)
+    teacher = teacher_of(run, place, examples.imitated, machine.device())
+    plugin = registry.STUDENTS.get(run.student)
+    info = teacher_source(place.teacher, place.argument).info(task)
+    described = plugin.describe(own_settings(run), info, task)
+    layers = plugin.layer_map("random" if run.starts_from else run.init, described, info)
+    torch.manual_seed(derive_seed("weights", run.seed))
+    student, started = start(run, place, task, teacher, reader)
+    nn.Module.to(student, machine.device())
+    stages = []
+    for stage in registry.PROCEDURES.get(run.procedure).stages(run.objective, layers):
+        objective = combine.Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
+        objective.prepare(examples.train.labels, len(examples.train))
+        stages.append(Stage(stage.name, objective, objective.wants(), settings["epochs"], stage.selects))
+    select = selector(task, run, examples, work.clock)
+    history = train(student, stages, examples.train, teacher, select, work.regime(run))
+    scores, predictions = evaluate(student, task, settings, examples, work.clock)
+    more, others = further(run, place, student, reader, task, work.clock)
+    return scores | more | count(student) | {
+        "curve": history.curve,
+        "best": history.best,
+        "selection": history.best["selection"],
+        "pruned": history.pruned,
+        "initialisation": started,
+        "examples": len(examples.train),
+        "teacher_signals": teacher.how(functools.reduce(operator.or_, (stage.wants[1] for stage in stages))),
+    }, predictions | others
