@@ -126,8 +126,8 @@ def runs(out: Path) -> set[str]:
 def best(out: Path, task: str, init: str) -> str:
     """The run of the cell's best trial, by the plan and the ledger."""
     plan = json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_text())
-    (cell,) = (c for c in plan["cells"] if c["task"] == task and c["init"].endswith(init))
-    found = progress(cell, plan["defaults"], Ledger(out).read).best
+    (cell,) = (c for c in plan.cells if c.task == task and c.init.endswith(init))
+    found = progress(cell, plan.defaults, Ledger(out).read).best
     assert found is not None
     return found.run
 
@@ -278,4 +278,4 @@ def test_a_run_of_several_tasks_predicts_all_of_theirs() -> None:
     assert found["rte"]["specification"] == found["mrpc"]["specification"]
     assert found["rte"]["specification"]["test"] == {"rte": "x", "mrpc": "y"}
     assert found["sst2"]["specification"] == {**alone.specification, "test": {"sst2": "z"}}
-    assert json.dumps(found) and {cell["trials"] for cell in found.values()} == {1}
+    assert json.dumps(found) and {cell.trials for cell in found.values()} == {1}

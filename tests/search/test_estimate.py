@@ -26,12 +26,12 @@ def test_a_measurement_takes_its_rounds(processor: bool, monkeypatch: pytest.Mon
     device = type("Device", (), {"type": "cpu" if processor else "cuda"})
     monkeypatch.setattr("harness.training.machine.device", lambda: device)
     plan = resolve(Request("size_and_speed", "paper"), lenient=True)
-    nothing = [Progress() for _ in plan["cells"]]
-    text = estimate(plan, nothing, len(plan["cells"]), 1)
-    least = len(plan["cells"]) * 1024 * 2 * 0.5
+    nothing = [Progress() for _ in plan.cells]
+    text = estimate(plan, nothing, len(plan.cells), 1)
+    least = len(plan.cells) * 1024 * 2 * 0.5
     assert least == pytest.approx(said(text), rel=0.05) if not processor else said(text) > 20 * least
     assert "with 1 worker (from sizes alone" in text and "corpus" not in text
-    assert said(estimate(plan, nothing, len(plan["cells"]), 5)) == pytest.approx(said(text) / 5, rel=0.05)
+    assert said(estimate(plan, nothing, len(plan.cells), 5)) == pytest.approx(said(text) / 5, rel=0.05)
 
 
 def test_what_was_measured_goes_before_arithmetic() -> None:

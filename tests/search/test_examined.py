@@ -41,7 +41,7 @@ def plan(name: str, cache: Path | None = None, lenient: bool = False, **more: An
 
 
 def refused(found: dict[str, Any]) -> dict[tuple[str, str], str]:
-    return {(cell["row"], cell["init"]): cell["refused"] for cell in found["cells"] if cell["refused"]}
+    return {(cell.row, cell.init): cell.refused for cell in found["cells"] if cell.refused}
 
 
 def test_rows_that_need_what_it_lacks_and_no_others(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_teacher_without_hidden_states(tmp_path: Path) -> None:
     groups = dict.fromkeys(("q_groups", "k_groups", "v_groups"), 1)
     groups |= dict.fromkeys(("post_attention_groups", "intermediate_groups", "output_groups"), 1)
     found = plan(teacher(tmp_path / "squeezebert", "squeezebert", embedding_size=32, **groups))
-    open_cells = {(c["row"], c["init"]) for c in found["cells"] if not c["refused"]}
+    open_cells = {(c.row, c.init) for c in found["cells"] if not c.refused}
     assert open_cells == {("vanilla_kd", "random"), ("cosine", "random")}
     assert "no student can start from the weights of" in refused(found)["vanilla_kd", "first"]
     assert "hid_seq needs hidden_states" in refused(found)["hid_seq", "random"]
@@ -105,9 +105,9 @@ class TestMemory:
         name, cache = teacher(tmp_path / "deberta", "deberta", relative_attention=True), tmp_path / "cache"
         first = plan(name, cache)
         assert asked == ["deberta"]
-        assert plan(name, cache)["cells"] == first["cells"]
+        assert plan(name, cache).cells == first["cells"]
         monkeypatch.setattr(examined, "_found", {})  # as another process has it
-        assert plan(name, cache)["cells"] == first["cells"] and asked == ["deberta"]
+        assert plan(name, cache).cells == first["cells"] and asked == ["deberta"]
         assert refused(first)
 
     @pytest.mark.parametrize("damage", ["", "{}", '{"key": 1}', "\x00", "cut"])
@@ -120,7 +120,7 @@ class TestMemory:
         whole = file.read_text()
         file.write_text(whole[: len(whole) // 2] if damage == "cut" else damage)
         monkeypatch.setattr(examined, "_found", {})
-        assert plan(name, cache)["cells"] == first["cells"] and asked == ["deberta"] * 2
+        assert plan(name, cache).cells == first["cells"] and asked == ["deberta"] * 2
         assert file.read_text() == whole
 
     def test_other_weights_or_code_are_examined_again(

@@ -68,12 +68,12 @@ def planned(plugin: str, checkpoint: Path, glue: Path, tmp_path_factory: pytest.
 
 def general(plan: Plan) -> dict[str, str]:
     """Objective -> the run that distils by it."""
-    found = ((run, first["specification"]) for run, first in plan["first"].items())
+    found = ((run, first["specification"]) for run, first in plan.first.items())
     return {made["objective"]: run for run, made in found if made["kind"] == "general"}
 
 
 def settings_of(plan: Plan, run: str) -> dict[str, Any]:
-    settings: dict[str, Any] = plan["first"][run]["specification"]["settings"]
+    settings: dict[str, Any] = plan.first[run]["specification"]["settings"]
     return settings
 
 
@@ -148,7 +148,7 @@ def test_adam_on_the_tasks_is_set_apart_from_that_on_the_corpus(planned: Planned
     def cells(*settings: str) -> set[str]:
         plan = planned(*settings)
         assert general(plan) == plain
-        return {cell["id"] for cell in plan["cells"]}
+        return {cell.id for cell in plan.cells}
 
     before = cells()
     assert cells("adam_beta2=0.999", "adam_epsilon=1e-8") == before

@@ -81,12 +81,12 @@ def jointly() -> Plan:
 
 
 def cell(plan: Plan, row: str, task: str) -> dict[str, Any]:
-    (found,) = [c for c in plan["cells"] if (c["row"], c["task"]) == (row, task)]
+    (found,) = [c for c in plan.cells if (c.row, c.task) == (row, task)]
     return found
 
 
 def made(plan: Plan, run: str) -> dict[str, Any]:
-    specification: dict[str, Any] = plan["first"][run]["specification"]
+    specification: dict[str, Any] = plan.first[run]["specification"]
     return specification
 
 
@@ -95,7 +95,7 @@ def made(plan: Plan, run: str) -> dict[str, Any]:
 
 def test_one_task_is_too_few() -> None:
     plan = resolve(Request("multi_task", tasks=["sentiment"]))
-    refused = {c["row"]: c["refused"] for c in plan["cells"] if c["refused"]}
+    refused = {c.row: c.refused for c in plan.cells if c.refused}
     assert refused.keys() == {"teacher", "mkd_lstm", "mkd_transformer"}
     for reason in refused.values():
         assert reason == (
@@ -116,19 +116,19 @@ def test_a_task_without_its_data_is_named(glue: Path, checkpoint: Path, tmp_path
 
 def test_a_row_may_train_on_tasks_of_its_own() -> None:
     plan = resolve(Request("multi_task_tasks", tasks=["sentiment", "paraphrase", "similarity"]))
-    expected = {"sentiment": {"sentiment"}, "paraphrase": {"paraphrase"}, "all": set(plan["tasks"])}
+    expected = {"sentiment": {"sentiment"}, "paraphrase": {"paraphrase"}, "all": set(plan.tasks)}
     for row, tasks in expected.items():
-        starts = {tuple(cell(plan, row, task)["starts"]) for task in plan["tasks"]}
+        starts = {tuple(cell(plan, row, task)["starts"]) for task in plan.tasks}
         assert len(starts) == 1  # of every task's cell, trained on or not
         for run in starts.pop():
-            assert made(plan, run)["tasks"].keys() == tasks
-            assert made(plan, made(plan, run)["teacher"])["tasks"].keys() == tasks
-    for task in plan["tasks"]:
+            assert made(plan, run).tasks.keys() == tasks
+            assert made(plan, made(plan, run)["teacher"]).tasks.keys() == tasks
+    for task in plan.tasks:
         assert cell(plan, "inference", task)["refused"].endswith(
             "none of mnli, qnli, qnli_ranking, rte, entailment is selected; name more with --tasks"
         )
         # the teacher that stands above the table is that of all tasks
-        assert made(plan, plan["teachers"][task])["tasks"].keys() == expected["all"]
+        assert made(plan, plan.teachers[task]).tasks.keys() == expected["all"]
 
 
 def test_what_is_not_fine_tuned_answers_no_other_task(ours: Ours) -> None:
@@ -143,7 +143,7 @@ def test_what_is_not_fine_tuned_answers_no_other_task(ours: Ours) -> None:
 @pytest.mark.parametrize("row", ["mkd_lstm", "mkd_transformer"])
 def test_cells_start_from_the_joint_run_of_their_seed(row: str, jointly: Plan) -> None:
     cells = [cell(jointly, row, task) for task in jointly["tasks"]]
-    (starts,) = {tuple(c["starts"]) for c in cells}
+    (starts,) = {tuple(c.starts) for c in cells}
     assert [made(jointly, run)["seed"] for run in starts] == [0, 1] and len(set(starts)) == 2
     for number, run in enumerate(starts):
         joint = made(jointly, run)
@@ -151,7 +151,7 @@ def test_cells_start_from_the_joint_run_of_their_seed(row: str, jointly: Plan) -
         assert joint["tasks"].keys() == set(jointly["tasks"])
         assert jointly["first"][run]["after"] == [joint["teacher"]]
         for c in cells:
-            assert specify(c, {}, number, ())["init"] == f"pretrained:{run}" and run in c["after"]
+            assert specify(c, {}, number, ())["init"] == f"pretrained:{run}" and run in c.after
     first, second = (made(jointly, run) for run in starts)
     assert {**first, "seed": 1} == second
 
@@ -181,12 +181,12 @@ def scores_of(run: str) -> dict[str, float]:
 def test_cells_of_a_joint_run_propose_the_same_and_show_their_own(ours: Ours, tmp_path: Path) -> None:
     plan = ours("searched_jointly", objectives=["lstm"])
     one, other = (cell(plan, "lstm", task) for task in ("sentiment", "similarity"))
-    assert one["id"] != other["id"] and one["search"] == other["search"]
+    assert one.id != other["id"] and one.search == other["search"]
     ledger = Ledger(tmp_path / "out", create=True)
     for c in (one, other):
         for _ in range(6):  # four trials, one after another, then the seeds
-            for missing in progress(c, plan["defaults"], ledger.read).missing:
-                run = identity(missing, plan["defaults"])
+            for missing in progress(c, plan.defaults, ledger.read).missing:
+                run = identity(missing, plan.defaults)
                 assert c is one, "the second cell asks for a run that the first did not"
                 selection = float(int(run[4:8], 16))
                 ledger.write(run, record_of(run, scores_of(run), selection), predictions_of(run))
@@ -225,7 +225,7 @@ def predictions_of(run: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("percent", [20, 50, 100])
 def test_a_teacher_of_a_share_is_that_of_its_students(percent: int) -> None:
     plan = resolve(Request("sra_data_fraction", objectives=[f"{row}_{percent}" for row in ("teacher", "bilstm", "kd")]))
-    own = identity(specify(cell(plan, f"teacher_{percent}", "sentiment"), {}, 0, ()), plan["defaults"])
+    own = identity(specify(cell(plan, f"teacher_{percent}", "sentiment"), {}, 0, ()), plan.defaults)
     for row in ("bilstm", "kd"):
         found = cell(plan, f"{row}_{percent}", "sentiment")["specification"]
         assert found["settings"]["train_fraction"] == percent / 100 and found["teacher"] == own
@@ -234,11 +234,11 @@ def test_a_teacher_of_a_share_is_that_of_its_students(percent: int) -> None:
 
 def test_a_share_given_on_the_command_line_reaches_teacher_and_student() -> None:
     plan = resolve(Request("distilled_bilstm", overrides=["train_fraction=0.5"]))
-    for found in (c["specification"] for c in plan["cells"]):
+    for found in (c["specification"] for c in plan.cells):
         assert found["settings"]["train_fraction"] == 0.5
         if found["kind"] == "student":
             assert made(plan, found["teacher"])["settings"]["train_fraction"] == 0.5
-    assert {made(plan, run)["settings"]["train_fraction"] for run in plan["teachers"].values()} == {0.5}
+    assert {made(plan, run)["settings"]["train_fraction"] for run in plan.teachers.values()} == {0.5}
 
 
 def test_a_share_that_rows_differ_in_is_not_given() -> None:
@@ -262,17 +262,17 @@ def test_a_distillation_starts_from_the_first_plain_initialisation(
     inits: Sequence[str] | None, start: str, ours: Ours
 ) -> None:
     plan = ours("after_a_corpus", inits=inits, tasks=["sentiment"])
-    (general,) = [made(plan, run) for run in plan["first"] if made(plan, run)["kind"] == "general"]
+    (general,) = [made(plan, run) for run in plan.first if made(plan, run)["kind"] == "general"]
     assert general["init"] == start and general["seed"] == 0
-    for c in plan["cells"]:
-        if c["row"] == "distilled":
+    for c in plan.cells:
+        if c.row == "distilled":
             assert c["specification"]["init"] == f"pretrained:{identity(general, plan['defaults'])}"
 
 
 @pytest.mark.parametrize("text", ["masked", "sentences"])
 def test_objectives_and_students_that_do_not_suit_the_text(text: str, ours: Ours) -> None:
     plan = ours("on_text", overrides=[f"general.text={text}"], tasks=["sentiment"])
-    reasons = {(c["row"], c["student"]): c["refused"] for c in plan["cells"]}
+    reasons = {(c.row, c.student): c.refused for c in plan.cells}
     assert not reasons["vectors", "transformer"]
     if text == "sentences":
         assert reasons["masks", "transformer"] == "mlm_kd predicts masked tokens, but general.text is sentences"
@@ -284,7 +284,7 @@ def test_objectives_and_students_that_do_not_suit_the_text(text: str, ours: Ours
             "general.text=sentences is read by each with its own"
         )
         shared = ours("on_text", overrides=["bilstm.vocabulary=teacher"], students=["bilstm"], objectives=["vectors"])
-        assert not any(c["refused"] for c in shared["cells"])
+        assert not any(c.refused for c in shared["cells"])
 
 
 # ---------------------------------------------------------------- settings that have no effect
@@ -324,7 +324,7 @@ def test_a_setting_of_the_joint_training_acts_there_alone() -> None:
 def test_masks_act_on_masked_text(ours: Ours) -> None:
     overrides = ["general.mask_probability=0.3"]
     plan = ours("on_text", overrides=overrides, students=["transformer"], tasks=["sentiment"])
-    kinds = [made(plan, run) for run in plan["first"] if made(plan, run)["kind"] == "general"]
+    kinds = [made(plan, run) for run in plan.first if made(plan, run)["kind"] == "general"]
     assert len(kinds) == 2 and {found["settings"]["mask_probability"] for found in kinds} == {0.3}
 
 
@@ -334,8 +334,8 @@ def test_masks_act_on_masked_text(ours: Ours) -> None:
 @pytest.mark.parametrize("task", ["sentiment", "similarity", "entailment"])
 def test_a_cosine_judges_paraphrase_alone(task: str) -> None:
     plan = resolve(Request("untuned_representations", tasks=[task, "paraphrase"]))
-    for c in plan["cells"]:
-        if c["task"] == task:
-            assert c["refused"] == (f"a cosine tells paraphrases from other pairs, which is not what task {task} asks")
+    for c in plan.cells:
+        if c.task == task:
+            assert c.refused == (f"a cosine tells paraphrases from other pairs, which is not what task {task} asks")
         else:
-            assert not c["refused"] and c["specification"]["kind"] == "untuned"
+            assert not c.refused and c["specification"]["kind"] == "untuned"

@@ -30,19 +30,19 @@ def planned(*overrides: str, study: str = "objectives_vs_init", **asked: Any) ->
 
 def runs(plan: dict[str, Any], cell: dict[str, Any]) -> list[str]:
     settings = {"learning_rate": 1e-3}
-    return [identity(specify(cell, settings, seed, ()), plan["defaults"]) for seed in range(cell["seeds"])]
+    return [identity(specify(cell, settings, seed, ()), plan.defaults) for seed in range(cell.seeds)]
 
 
 def test_each_seed_learns_from_its_own_teacher_and_trials_from_the_first() -> None:
     one, each = planned(), planned("teacher.seeds=3")
     assert one["teachers"] == each["teachers"] and teachers(one) == 1 and teachers(each) == 3
-    assert planned("teacher.seeds=1")["cells"] == one["cells"]
+    assert planned("teacher.seeds=1").cells == one["cells"]
     for before, cell in zip(one["cells"], each["cells"], strict=True):
         made = [each["first"][run]["specification"] for run in cell["teachers"]]
         assert [m["seed"] for m in made] == [0, 1, 2] and len({str({**m, "seed": 0}) for m in made}) == 1
         learned = [specify(cell, {}, seed, ())["teacher"] for seed in range(3)]
-        assert learned == cell["teachers"] and set(cell["teachers"]) <= set(cell["after"])
-        assert cell["id"] == before["id"] and "teachers" not in before
+        assert learned == cell["teachers"] and set(cell["teachers"]) <= set(cell.after)
+        assert cell.id == before["id"] and "teachers" not in before
         assert runs(one, before)[0] == runs(each, cell)[0] and not set(runs(one, before)[1:]) & set(runs(each, cell))
 
 
@@ -51,7 +51,7 @@ def test_what_is_trained_and_what_the_teachers_row_shows(tmp_path: Path) -> None
     ledger = Ledger(out, create=True)
     assert Driver(plan, ledger, AtOnce(), Silent()).run() == 1 + 3 + 2 * (2 + 2)  # pre-training, teachers, cells
     (scores,) = teacher_scores(plan, ledger).values()
-    by_seed = [ledger.read(run) or {} for run in plan["cells"][0]["teachers"]]
+    by_seed = [ledger.read(run) or {} for run in plan.cells[0]["teachers"]]
     assert scores == [record["metrics"] for record in by_seed] and len(scores) == 3
     assert Driver(plan, Ledger(out), AtOnce(), Silent()).run() == 0
     assert Driver(planned(), Ledger(out), AtOnce(), Silent()).run() == 2 * 2  # the further seeds of one teacher

@@ -41,17 +41,17 @@ each = pytest.mark.parametrize("name", NAMES)
 def test_is_planned_in_every_profile(name: str, profile: str) -> None:
     """Data, teachers and corpora need not be at hand: what they are is then unknown."""
     plan = planned(name, profile)
-    assert plan["cells"] and (profile != "quick" or not plan["notices"])
-    rows = {cell["row"] for cell in plan["cells"]}
+    assert plan.cells and (profile != "quick" or not plan.notices)
+    rows = {cell.row for cell in plan.cells}
     study = STUDIES.get(name)
     expected = [r for r in study.rows if not r.improves and (not r.checkpoint or study.procedure == "speed")]
-    assert rows == {row.name for row in expected if not row.tasks or set(row.tasks) & set(plan["tasks"])}
-    for cell in plan["cells"]:
-        assert not cell["refused"], (cell["row"], cell["refused"])
-        assert set(cell["after"]) <= set(plan["first"])
-    for first in plan["first"].values():
-        assert set(first["after"]) <= set(plan["first"])
-    runs = [*plan["first"].values(), *plan["cells"]]
+    assert rows == {row.name for row in expected if not row.tasks or set(row.tasks) & set(plan.tasks)}
+    for cell in plan.cells:
+        assert not cell.refused, (cell.row, cell.refused)
+        assert set(cell.after) <= set(plan.first)
+    for first in plan.first.values():
+        assert set(first["after"]) <= set(plan.first)
+    runs = [*plan.first.values(), *plan.cells]
     protocols = {run["specification"]["settings"].get("protocol") for run in runs} - {None}
     assert protocols <= {"published" if profile == "paper" else "held_out"}, "paper chooses on dev, as the works did"
     if profile == "paper":

@@ -40,12 +40,12 @@ def paper(study: str) -> dict[str, Any]:
 
 def cells(plan: dict[str, Any], task: str) -> dict[str, dict[str, Any]]:
     """The task's cells by row."""
-    return {cell["row"]: cell for cell in plan["cells"] if cell["task"] == task}
+    return {cell.row: cell for cell in plan.cells if cell.task == task}
 
 
 def first(plan: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
     """The specifications of the runs of a kind that cells wait for."""
-    found = {run: made["specification"] for run, made in plan["first"].items()}
+    found = {run: made["specification"] for run, made in plan.first.items()}
     return {run: made for run, made in found.items() if made["kind"] == kind}
 
 
@@ -70,12 +70,12 @@ def test_the_rows_of_sra_share_one_distillation_as_published() -> None:
     plan = paper("sra")
     ((run, made),) = first(plan, "general").items()
     sst2 = cells(plan, "sst2")
-    assert {row for row, cell in sst2.items() if run in cell["after"]} == {"sra", "sra_kd", "sra_kd_ts"}
+    assert {row for row, cell in sst2.items() if run in cell.after} == {"sra", "sra_kd", "sra_kd_ts"}
     assert made["objective"] == "cosine" and made["init"].startswith("vectors:")
     settings = {name: made["settings"][name] for name in ("text", "pieces", "batch_size", "learning_rate")}
     assert settings == {"text": "sentences", "pieces": 4_000_000, "batch_size": 1024, "learning_rate": 1e-3}
     assert made["settings"]["bilstm.hidden_units"] == 512
-    assert {row: cell["specification"]["objective"] for row, cell in sst2.items() if run in cell["after"]} == {
+    assert {row: cell["specification"]["objective"] for row, cell in sst2.items() if run in cell.after} == {
         "sra": "labels_only",
         "sra_kd": "logit_mse",
         "sra_kd_ts": "logit_mse",
@@ -124,7 +124,7 @@ def test_chapter_3_trains_as_published() -> None:
         assert (settings["batch_size"], settings["augmentation_copies"]) == (batch, copies)
         assert (settings["optimiser"], settings["learning_rate"]) == ("adadelta", 1.0)
         assert settings["bilstm.channels"] == "frozen_and_trained"
-        assert cell["space"] == {"bilstm.hidden_units": [150, 300], "bilstm.head_units": [200, 400]}
+        assert cell.space == {"bilstm.hidden_units": [150, 300], "bilstm.head_units": [200, 400]}
 
 
 def test_a_recipe_leaves_out_what_has_no_effect() -> None:
@@ -145,7 +145,7 @@ def test_lines_of_a_figure_differ_in_one_setting() -> None:
 def test_joint_distillations_learn_from_their_groups_of_tasks() -> None:
     plan = paper("multi_task_tasks")
     joint = first(plan, "multi_task")
-    groups = {row: {tuple(joint[run]["tasks"]) for run in cell["starts"]} for row, cell in cells(plan, "stsb").items()}
+    groups = {row: {tuple(joint[run]["tasks"]) for run in cell.starts} for row, cell in cells(plan, "stsb").items()}
     assert groups == {
         "sentiment": {("sst2",)},
         "paraphrase": {("mrpc", "qqp")},
@@ -258,7 +258,7 @@ def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_pat
     run("multi_task", *words, *joint, "student.projection_units=4")
     (made,) = records(tmp_path / "out", "multi_task")
     assert set(made["by_task"]) == {"sst2", "mrpc"}
-    assert all(count > 2 * 32 for count in made["examples"].values())  # masked texts join them
+    assert all(count > 2 * 32 for count in made.examples.values())  # masked texts join them
     assert len(records(tmp_path / "out", "student")) == 2
 
 

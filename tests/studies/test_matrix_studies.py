@@ -46,12 +46,12 @@ def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(study: A
 def test_the_search_tries_joint_encoding_and_every_head_in_a_few_trials(profile: str, task: str) -> None:
     plan = resolve(Request("matrix_search", profile, tasks=[task]), lenient=True)
     tried = set()
-    for cell in plan["cells"]:
-        own = cell["student"]
-        walk = [propose("", cell["space"], cell["trials"], number, []) or {} for number in range(cell["trials"])]
+    for cell in plan.cells:
+        own = cell.student
+        walk = [propose("", cell.space, cell.trials, number, []) or {} for number in range(cell.trials)]
         assert {s[f"{own}.pair_encoding"] for s in walk} == {"diffcat", "joint"}
         assert {s[f"{own}.head"] for s in walk} == {"mlp", "linear", "cnn", "bilstm"}
-        assert {s["learning_rate"] for s in walk} == set(cell["space"]["learning_rate"])
+        assert {s["learning_rate"] for s in walk} == set(cell.space["learning_rate"])
         tried.add(str([[*setting.values()] for setting in walk]))
     assert len(tried) == 1  # the same settings of every student and start
 
@@ -126,7 +126,7 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     found = shown["runs"][0]["metrics"]
     assert shown["value"] == 37.831402
     assert found["seconds"] * found["sentences_per_second"] == pytest.approx(2, rel=0.02)  # one round of 2
-    cell = json.loads((folder / "plan.json").read_text())["cells"][0]["id"]
+    cell = json.loads((folder / "plan.json").read_text()).cells[0].id
     assert call("show", cell, "--out", tmp_path / "out").returncode == 0
     done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
     assert done.returncode == 2 and "reads no weights" in done.stderr

@@ -34,7 +34,7 @@ def planned(study: str, *settings: str, profile: str = "paper", **asked: Any) ->
 
 def first(plan: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
     """The settings of the runs of a kind that cells wait for."""
-    found = {run: made["specification"] for run, made in plan["first"].items()}
+    found = {run: made["specification"] for run, made in plan.first.items()}
     return {run: made["settings"] for run, made in found.items() if made["kind"] == kind}
 
 
@@ -45,10 +45,10 @@ def test_students_of_wang2023_are_trained_as_roberta_is() -> None:
     """Section 4 names Liu et al. (2019); QQP warms up over a quarter, as released."""
     plan = planned("objectives_vs_init", inits=["every"])
     liu = {"weight_decay": 0.1, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "gradient_clip": 0.0, "max_length": 512}
-    for cell in plan["cells"]:
+    for cell in plan.cells:
         settings = cell["specification"]["settings"]
         assert liu.items() <= settings.items()
-        assert settings["warmup_ratio"] == (0.25 if cell["task"] == "qqp" else 0.06)
+        assert settings["warmup_ratio"] == (0.25 if cell.task == "qqp" else 0.06)
     teachers = first(plan, "teacher")
     assert len(teachers) == 7 and all(liu.items() <= settings.items() for settings in teachers.values())
 
@@ -70,10 +70,10 @@ def test_dropout_of_a_distillation_is_set_apart() -> None:
     ((run, settings),) = first(after, "general").items()
     assert settings[own] == 0.4 and run not in first(before, "general")
     assert {cell["specification"]["settings"][own] for cell in after["cells"]} == {0.1}
-    ids = [{cell["row"]: cell["id"] for cell in made["cells"]} for made in (before, after)]
+    ids = [{cell.row: cell.id for cell in made.cells} for made in (before, after)]
     assert {row for row in ids[0] if ids[0][row] == ids[1][row]} == {"task_specific"}
     assert first(plan(f"{name}=0.1"), "general") == first(before, "general")
-    assert plan(f"general.{own}=0.4")["first"] == after["first"]
+    assert plan(f"general.{own}=0.4").first == after["first"]
     for wrong, said in (
         ("general.student.matrix_size=4", "unknown setting 'general.student.matrix_size'"),
         (f"{name}=2", f"{name} must be between 0.0 and 0.9, not 2.0"),
@@ -90,8 +90,8 @@ def test_word_vectors_join_the_augmentation_of_rows_that_have_it(tmp_path: Path)
     vectors.write_text("good 1 0\nfine 1 0.1\n")
 
     def augmentations(study: str, *settings: str) -> dict[str, tuple[str, str]]:
-        cells = planned(study, *settings, profile="quick", tasks=["sentiment"])["cells"]
-        return {cell["row"]: (cell["id"], cell["specification"]["settings"]["augmentation"]) for cell in cells}
+        cells = planned(study, *settings, profile="quick", tasks=["sentiment"]).cells
+        return {cell.row: (cell.id, cell["specification"]["settings"]["augmentation"]) for cell in cells}
 
     before = augmentations("matrix_literature")
     after = augmentations("matrix_literature", f"augmentation_vectors={vectors}")

@@ -38,7 +38,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def general(plan: Plan) -> dict[str, dict[str, Any]]:
     """Run -> specification of every distillation on the corpus."""
-    made = {run: first["specification"] for run, first in plan["first"].items()}
+    made = {run: first["specification"] for run, first in plan.first.items()}
     return {run: specification for run, specification in made.items() if specification["kind"] == "general"}
 
 
@@ -75,11 +75,11 @@ def test_every_row_is_distilled_once_from_the_last_layer(profile: str) -> None:
         expected = "mapped" if made["objective"] == "mlm_kd" else "last"  # which has no layers to compare
         assert made["settings"]["transferred_layers"] == expected
         assert made["init"] == "random"
-    assert {cell["row"] for cell in plan["cells"]} == set(OBJECTIVES)
-    for cell in plan["cells"]:
-        assert not cell["refused"] and cell["init"] == "random"
-        (run,) = set(cell["after"]) & set(found)
-        assert found[run]["objective"] == OBJECTIVES[cell["row"]][0]
+    assert {cell.row for cell in plan.cells} == set(OBJECTIVES)
+    for cell in plan.cells:
+        assert not cell.refused and cell.init == "random"
+        (run,) = set(cell.after) & set(found)
+        assert found[run]["objective"] == OBJECTIVES[cell.row][0]
 
 
 def test_the_published_settings(paper: Plan) -> None:
@@ -102,8 +102,8 @@ def test_the_published_settings(paper: Plan) -> None:
     assert set(paper["tasks"]) == {"qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"}
     assert paper["corpus"] == "hub:wikipedia+hub:bookcorpus"
     for cell in paper["cells"]:
-        assert cell["trials"] == 8  # the whole grid
-        assert {key: sorted(values) for key, values in cell["space"].items()} == {
+        assert cell.trials == 8  # the whole grid
+        assert {key: sorted(values) for key, values in cell.space.items()} == {
             "batch_size": [16, 32],
             "learning_rate": [1e-5, 3e-5, 5e-5, 8e-5],
         }
@@ -146,14 +146,14 @@ def test_the_last_layer_learns_from_the_last(
 
 def test_published_students_join_when_they_are_named(checkpoint: Path) -> None:
     tasks = ["sentiment"]
-    assert not {c["row"] for c in resolve(Request(NAME, tasks=tasks))["cells"]} & set(CHECKPOINTS)
+    assert not {c.row for c in resolve(Request(NAME, tasks=tasks)).cells} & set(CHECKPOINTS)
     named = [f"distilbert={checkpoint}", f"minilm={checkpoint}", f"mine={checkpoint}"]
     plan = resolve(Request(NAME, tasks=tasks, checkpoints=named))
-    found = {cell["row"]: cell for cell in plan["cells"] if cell["row"] not in OBJECTIVES}
+    found = {cell.row: cell for cell in plan.cells if cell.row not in OBJECTIVES}
     assert found.keys() == {"distilbert", "minilm", "mine"}
     for cell in found.values():
-        assert cell["specification"]["kind"] == "checkpoint" and not cell["refused"] and not cell["after"]
-    assert {cell["row"] for cell in plan["cells"]} > set(OBJECTIVES)
+        assert cell["specification"]["kind"] == "checkpoint" and not cell.refused and not cell.after
+    assert {cell.row for cell in plan.cells} > set(OBJECTIVES)
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
@@ -161,6 +161,6 @@ def test_both_protocols_share_the_distillations(profile: str) -> None:
     held_out = resolve(Request(NAME, profile, overrides=["protocol=held_out"], seeds=4), lenient=True)
     published = resolve(Request(NAME, profile, overrides=["protocol=published"], seeds=1), lenient=True)
     assert general(published) == general(held_out)
-    ours, theirs = ({cell["id"] for cell in plan["cells"]} for plan in (held_out, published))
+    ours, theirs = ({cell.id for cell in plan.cells} for plan in (held_out, published))
     assert ours.isdisjoint(theirs)
     assert {c["specification"]["settings"]["protocol"] for c in published["cells"]} == {"published"}

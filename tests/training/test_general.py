@@ -93,7 +93,7 @@ def plan_of(out: Path) -> dict[str, Any]:
 
 
 def cells(out: Path) -> dict[str, dict[str, Any]]:
-    return {cell["row"]: cell for cell in plan_of(out)["cells"]}
+    return {cell.row: cell for cell in plan_of(out).cells}
 
 
 TRANSFORMERS = """
@@ -157,7 +157,7 @@ def test_every_row_is_complete_and_one_distillation_serves_two(study: Path) -> N
 def test_after_general_distillation_the_teacher_is_gone(study: Path) -> None:
     cell = cells(study)["general"]
     assert cell["specification"]["teacher"].keys() == {"name", "content"}  # base weights, of which nothing is read
-    assert cell["after"] == [only(study, "general")[0]] and cell["specification"]["objective"] == "labels_only"
+    assert cell.after == [only(study, "general")[0]] and cell["specification"]["objective"] == "labels_only"
     (record,) = (r for r in records(study, "student").values() if r["specification"]["objective"] == "labels_only")
     assert record["specification"]["teacher"] == cell["specification"]["teacher"]
     assert record["teacher_signals"] == {}
@@ -339,7 +339,7 @@ def test_a_transformer_distils_generally_by_any_objective_without_logits(
     out = tmp_path / "out"
     settings = (*TASK, *CORPUS, "general.learning_rate=0.001", "general.epochs=2")
     finished(run(out, *transformers, settings=settings))
-    refusals = {row: cell["refused"] for row, cell in cells(out).items()}
+    refusals = {row: cell.refused for row, cell in cells(out).items()}
     assert [row for row, reason in refusals.items() if reason] == ["vanilla_kd", "hid_cls_contrast"]
     assert "logits" in refusals["vanilla_kd"] and "labels" in refusals["hid_cls_contrast"]
     general = {r["specification"]["objective"]: r for r in records(out, "general").values()}
