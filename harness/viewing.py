@@ -13,12 +13,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import reports
 from harness import registry
 from harness.contracts import Study
+from harness.data.tasks import get_task
 from harness.errors import UserError, near, plain, sentence, unknown
+from harness.evaluation import server_scores
 from harness.ledger import LOG, Held, Ledger, identity
+from harness.search import recipe, results
 from harness.search.index import Index
+from harness.search.plan import resolve
 from harness.search.progress import PLAN_FORMAT, distinct, progress
+from harness.search.recipe import as_known
+from harness.search.request import Request
 
 Plan = dict[str, Any]
 # What is read of a plan; one that lacks any was not written by us, or not whole.
@@ -28,8 +35,6 @@ PARTS = ("study", "profile", "procedure", "label", "tasks", "students", "inits",
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    import reports
-
     if options.format not in reports.FORMATS:
         raise unknown("report format", options.format, reports.FORMATS)
     study = _study(options)
@@ -115,11 +120,7 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def table_of(plan: Plan, ledger: Ledger) -> Any:
-    import reports
-    from harness.data.tasks import get_task
-    from harness.evaluation import server_scores
     from harness.evaluation.metrics import score
-    from harness.search import recipe, results
 
     study = registry.STUDIES.get(plan["study"])
     replays = results.replayed(plan, ledger)
@@ -186,8 +187,6 @@ class _Counted:
 
 
 def _counted(options: Namespace) -> tuple[Plan, Any]:
-    from harness.search.plan import resolve
-    from harness.search.request import Request
     from harness.training.measuring import count_parameters
 
     plan, ledger = resolve(Request(options.study, options.profile)), _Counted()
@@ -248,7 +247,6 @@ def _show_cell(plan: Plan, cell: dict[str, Any], ledger: Ledger) -> None:
     if cell["refused"]:
         tell(f"impossible: {cell['refused']}")
         return
-    from harness.search.recipe import as_known
 
     found = Index(ledger).progress(cell, plan["defaults"], ledger.read)
     tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell['layers'])}")

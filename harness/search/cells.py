@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness import pairing, registry
+from harness import combine, pairing, registry
 from harness.contracts import LayerMap, Row, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.files import digest
 from harness.ledger import identity
-from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.choices import MULTI_TASK, PRETRAINED, Choice, Choices
 from harness.search.contents import shape

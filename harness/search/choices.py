@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness import combine
 from harness.contracts import Hyperparameter, ModelInfo, Row, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.modeling import combine
 from harness.search import settings as merging
 from harness.search.making import SHARED, own_name
 from harness.search.request import Asked

@@ -14,6 +14,7 @@ from harness.ledger import Ledger, identity
 from harness.search.index import Index
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed
+from harness.training.place import Place
 
 Record = Mapping[str, Any]
 
@@ -206,8 +207,6 @@ class Driver:
 
 def place(plan: Mapping[str, Any], out: Path, run: str, content: str = "") -> Any:
     """Where a run of the plan finds what it needs. content: of the checkpoint that the run fine-tunes, if it does."""
-    from harness.training.place import Place
-
     teacher, argument = plan["checkpoints"].get(content, (plan["teacher"], plan["argument"]))
 
     return Place(

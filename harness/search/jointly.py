@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness import pairing
+from harness import combine, pairing
 from harness.contracts import Row, Task, Want
-from harness.modeling import combine
 from harness.search.choices import MULTI_TASK, Choice, Choices
 from harness.search.making import Making
 from harness.search.request import Asked

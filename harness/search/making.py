@@ -195,7 +195,7 @@ class Making:
 
         own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
         """
-        from harness.modeling import combine  # loads torch, which early refusals must not wait for
+        from harness import combine  # loads torch, which early refusals must not wait for
 
         idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
         idle += [] if combine.masks(objective) else ["stored_top_k"]

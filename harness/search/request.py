@@ -10,7 +10,8 @@ from typing import Any
 
 from harness import registry
 from harness.contracts import ModelInfo, Profile, Row, Study, Task
-from harness.errors import UserError
+from harness.data.tasks import get_task
+from harness.errors import UserError, near
 from harness.search import settings as merging
 from harness.search.contents import Contents
 from harness.training.settings import TEACHER_TRAINING
@@ -48,8 +49,6 @@ class Request:
 
 def check_early(request: Request) -> None:
     """Raise UserError for whatever can be refused before torch is loaded: study, profile, tasks, plain settings."""
-    from harness.data.tasks import get_task
-
     if request.plugins and request.study not in registry.STUDIES.names():
         return  # a plugin file may bring the study; it is loaded next
     registry.STUDIES.get(request.study).profile(request.profile)
@@ -73,8 +72,7 @@ class Asked:
 
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
-        from harness.data.tasks import get_task
-        from harness.modeling import combine
+        from harness import combine
 
         for path in request.plugins:
             registry.load_file(path)
@@ -169,7 +167,7 @@ class Asked:
         return given
 
     def rows(self, checkpoints: dict[str, str]) -> list[Row]:
-        from harness.modeling import combine
+        from harness import combine
 
         declared = [replace(row, settings=combine.recorded(row.settings)) for row in self.study.rows]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
@@ -198,7 +196,7 @@ class Asked:
 
 def _recorded(profile: Profile) -> Profile:
     """The profile with all its settings as records name them."""
-    from harness.modeling import combine
+    from harness import combine
 
     return replace(
         profile,
@@ -209,8 +207,6 @@ def _recorded(profile: Profile) -> Profile:
 
 
 def _canonical(combine: Any, asked: str, known: Any) -> str:
-    from harness.errors import near
-
     try:
         return str(combine.canonical(asked))
     except UserError as error:

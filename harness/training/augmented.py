@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
 from harness.modeling.bases import Teacher
 from harness.training import machine
+from harness.training.masked_teacher import load_masked_teacher
 from harness.training.place import Place
 from harness.training.settings import MASKED, VECTORS
 
@@ -49,8 +50,6 @@ def augmented(split: Split, specification: Mapping[str, Any], place: Place, sour
 def _replacer(
     value: str, split: Split, specification: Mapping[str, Any], place: Place, source: Teacher
 ) -> Replacer | None:
-    from harness.training.masked_teacher import load_masked_teacher
-
     if value in (MASKING, WITH_TAGS):
         return SameTag(split) if value == WITH_TAGS else None
     kind, _, file = value.partition(":")

@@ -21,7 +21,7 @@ from harness.training.settings import LABELS, PREDICTION
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
-CONTRACTS = ("contracts.py", "hyperparameters.py", "seeds.py")
+CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "seeds.py")
 LABELLED = ("teacher", "checkpoint", "multi_task_teacher")  # kinds of runs that fine-tune on labels
 OURS = {"harness", "reports", *ALL}  # packages of this distribution
 
@@ -114,7 +114,7 @@ def _imported(path: Path) -> frozenset[Path]:
 
 def plugins(specification: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]:
     """The plugins whose code takes part in a run, not counting those in the runs that it starts from."""
-    from harness.modeling import combine
+    from harness import combine
 
     found: list[tuple[Registry[Any], str]] = []
     if specification.get("student"):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from harness import registry
+from harness import combine, registry
 from harness.contracts import IGNORED, Batch, LayerMap, Outputs, Want
 from harness.data import corpora
 from harness.data.encoding import evaluation_batches, hold_out, subset_index, training_batches
@@ -22,7 +22,6 @@ from harness.data.sentences import texts as read
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation.parameters import count
-from harness.modeling import combine
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.checkpoints import checkpoint_of

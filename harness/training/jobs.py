@@ -16,13 +16,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness import registry
+from harness import combine, registry
 from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.files import checksums, note_checksums, remove
 from harness.ledger import KNOWN
-from harness.modeling import combine
 from harness.seeds import derive_seed
 from harness.training import code_versions, inputs, machine, processes
 from harness.training.checkpoints import checkpoint_of

@@ -15,14 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from harness import pairing, registry
+from harness import combine, pairing, registry
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.data.encoding import Encoded, tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.files import digest
-from harness.modeling import combine
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.checkpoints import checkpoint_of
