@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import combine
 from harness.contracts import ModelInfo, Signal, Task
 from harness.registry import OBJECTIVES
+from harness.training.settings import PREDICTION
 
 
 def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
@@ -42,12 +43,12 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
     stage = combine.stage(terms)
     if procedure == "two_stage" and stage == "mixed":
         return (
-            f"two_stage trains an intermediate objective first and then vanilla_kd, but {objective} sums "
+            f"two_stage trains an intermediate objective first and then {PREDICTION}, but {objective} sums "
             "objectives of both stages; name the intermediate ones only"
         )
     if procedure == "one_stage" and stage == "intermediate":
         return (
             f"{objective} alone never trains the layer that answers the task; add a prediction objective, as in "
-            f"vanilla_kd+{objective}, or use two_stage"
+            f"{PREDICTION}+{objective}, or use two_stage"
         )
     return combine.refuse(terms, student, teacher, task)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from harness.modeling.bases import Objective, Student, Teacher
 
 T = TypeVar("T")
+HUB = "huggingface"  # the teacher that any name on the hub and any folder is for, and that loads checkpoints
 
 
 class Registry(Generic[T]):

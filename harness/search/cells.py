@@ -19,7 +19,7 @@ from harness.search.jointly import Jointly
 from harness.search.making import Making, own_name
 from harness.search.request import Asked
 from harness.training.code_versions import identified
-from harness.training.settings import PREDICTION
+from harness.training.settings import LABELS, PREDICTION
 from harness.training.untuned import refusal as untuned_refusal
 
 Specification = dict[str, Any]
@@ -100,7 +100,7 @@ class Cells:
         layers: LayerMap = student.layer_map(choice.base, described, teacher)
         # In the procedure `general` the row's objective trains on the corpus, and the labels alone on the task.
         general = procedure == "general"
-        objective = "labels_only" if general else combine.canonical(row.objective)
+        objective = LABELS if general else combine.canonical(row.objective)
         terms = combine.parse(objective)
         refused = pairing.refusal(objective, "one_stage" if general else procedure, described, teacher, task)
         refused = refused or self._refused_analysis(task)
@@ -282,7 +282,7 @@ class Cells:
 
     def _fine_tuned(self, row: Row, task: Task) -> None:
         """A cell of a checkpoint that is fine-tuned as it is."""
-        source = registry.TEACHERS.get("huggingface")(self.checkpoints[row.name])
+        source = registry.TEACHERS.get(registry.HUB)(self.checkpoints[row.name])
         who = {"name": source.name, "content": self.asked.contents.teacher(source)}
         self.sources[who["content"]] = [source.name, source.argument]
         choice = self.choices.choose(row, None, "", task, "one_stage")
@@ -301,7 +301,7 @@ class Cells:
     def _measured(self, student: Any, row: Row, task: Task, procedure: str) -> None:
         """A cell that builds a model of random weights, a student or (None) a checkpoint: it reads configurations."""
         choice = self.choices.choose(row, student, "", task, procedure)
-        source = self.asked.teacher if student else registry.TEACHERS.get("huggingface")(row.checkpoint)
+        source = self.asked.teacher if student else registry.TEACHERS.get(registry.HUB)(row.checkpoint)
         specification: Specification = {
             "kind": procedure,
             "task": task.name,
@@ -312,7 +312,7 @@ class Cells:
         }
         if procedure == "speed":
             reference = next(r.checkpoint for r in self.asked.study.rows if r.checkpoint)
-            specification["reference"] = shape(registry.TEACHERS.get("huggingface")(reference))
+            specification["reference"] = shape(registry.TEACHERS.get(registry.HUB)(reference))
         self._add(choice, task, specification, refused=choice.refused)
         self._use(choice, task, set())
 

@@ -17,6 +17,7 @@ from harness.training.settings import (
     GENERAL_TRAINING,
     JOINT_TRAINING,
     MASKED,
+    MASKED_LABELS,
     ON_MASKED_TEXT,
     TRAINING,
     refused_rate,
@@ -181,7 +182,7 @@ class Making:
             "kind": "masked_teacher",
             "teacher": who,
             "corpus": self.contents.corpus(),
-            "objective": "mlm",
+            "objective": MASKED_LABELS,
             "settings": settings | {"stored_top_k": 0, "text": "masked", "fraction": 1.0},
             "seed": 0,
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.ledger import identity
 from harness.search.proposals import propose, size
+from harness.training.settings import Settings
 
 PLAN_FORMAT = 3  # of plan.json, which this module and the reports read
 Record = Mapping[str, Any]
@@ -150,7 +151,7 @@ def specify(
 
 def prunes(specification: Mapping[str, Any]) -> bool:
     """True if a run is compared with the curves of the trials before it."""
-    return bool(specification.get("settings", {}).get("pruner", "none") != "none")
+    return bool(Settings(specification.get("settings", {}))["pruner"] != "none")
 
 
 def curve(record: Record) -> list[float]:

@@ -14,7 +14,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.search import settings as merging
 from harness.search.contents import Contents
-from harness.training.settings import TEACHER_TRAINING
+from harness.training.settings import LABELS, TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
 MEASURED = ("count", "speed")  # procedures that train nothing
@@ -86,7 +86,7 @@ class Asked:
         self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
         name, _, argument = (request.teacher or self.profile.teacher).partition(":")
         if name not in registry.TEACHERS.names():
-            name, argument = "huggingface", request.teacher or self.profile.teacher
+            name, argument = registry.HUB, request.teacher or self.profile.teacher
         self.teacher = registry.TEACHERS.get(name)(argument)
         self.tasks = tuple(request.tasks or self.profile.tasks)
         self._cache = cache
@@ -95,7 +95,7 @@ class Asked:
         source = request.data or ("embedded" if ours or name == "embedded" else "hub")
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
-        label = argument if name == "huggingface" else request.teacher or self.profile.teacher
+        label = argument if name == registry.HUB else request.teacher or self.profile.teacher
         self.label = folder.resolve().name if argument and folder.is_dir() else label
 
     def info(self, task: Task) -> ModelInfo:
@@ -121,9 +121,9 @@ class Asked:
 
     def teachers(self) -> int:
         """How many teachers a task has: one, or one for each seed of its cells. Raises UserError for another number."""
-        key = "teacher.seeds"
-        given = self.overrides.get(key, self.profile.settings.get(key, 1))
-        number = int(merging.check(key, given, {key: TEACHER_TRAINING["seeds"]}))
+        key, declared = "teacher.seeds", TEACHER_TRAINING["seeds"]
+        given = {key: declared.default, **self.profile.settings, **self.overrides}[key]
+        number = int(merging.check(key, given, {key: declared}))
         seeds = self.request.seeds or self.profile.seeds
         if number not in (1, seeds):
             raise UserError(
@@ -172,9 +172,7 @@ class Asked:
         declared = [replace(row, settings=combine.recorded(row.settings)) for row in self.study.rows]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
         known |= {
-            name: Row(name, "labels_only", name, checkpoint=model)
-            for name, model in checkpoints.items()
-            if name not in known
+            name: Row(name, LABELS, name, checkpoint=model) for name, model in checkpoints.items() if name not in known
         }
         if not self.request.objectives:
             return list(known.values())

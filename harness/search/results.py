@@ -15,6 +15,7 @@ from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 from harness.search.recipe import as_known
 from harness.training.code_versions import changed, engine
+from harness.training.settings import Settings
 
 Plan = Mapping[str, Any]
 NAMES = {
@@ -191,7 +192,7 @@ def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
     stopped: Counter[str] = Counter()
     trials = {trial.run: trial for found in replays for trial in found.trials}  # cells may share runs
     for trial in trials.values():
-        name = trial.specification["settings"].get("pruner", "none")
+        name = Settings(trial.specification["settings"])["pruner"]
         made[name] += 1
         stopped[name] += bool(trial.record.get("pruned"))
     del made["none"]

@@ -21,6 +21,7 @@ from harness.errors import UserError
 from harness.files import digest
 from harness.training.augmented import augmented
 from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
+from harness.training.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,14 @@ class Examples:
 def own_settings(specification: Mapping[str, Any]) -> dict[str, Any]:
     """The student's own settings of a run, without its name before them."""
     plugin = registry.STUDENTS.get(specification["student"])
-    settings = specification["settings"]
-    return {name: settings.get(f"{plugin.name}.{name}", h.default) for name, h in plugin.hyperparameters.items()}
+    given = Settings(specification["settings"]).of(plugin.name)
+    return {name: declared.default for name, declared in plugin.hyperparameters.items()} | given
+
+
+def pair_encoding_of(specification: Mapping[str, Any]) -> str:
+    """How the run's model reads the two sentences of a pair: jointly, where neither it nor its student says."""
+    own = own_settings(specification) if specification.get("student") else {}
+    return str({"pair_encoding": "joint", **own, **specification}["pair_encoding"])
 
 
 def reader_of(specification: Mapping[str, Any], place: Place) -> PreTrainedTokenizerBase:
@@ -68,8 +75,7 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
     study was planned with.
     """
     settings, content = specification["settings"], specification["data"]
-    chosen_encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
-    pair_encoding = specification.get("pair_encoding", chosen_encoding)
+    pair_encoding = pair_encoding_of(specification)
     theirs = teacher_tokenizer(place)
     task, length = get_task(specification["task"]), settings["max_length"]
     _check_content(task, place.source, content)
@@ -82,7 +88,7 @@ def examples_of(specification: Mapping[str, Any], place: Place, reader: PreTrain
     index, held_out = _indices(specification, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
-    if settings.get("augmentation", "none") != "none":
+    if settings["augmentation"] != "none":
         data = _loaded(task.name, place.source, content)
         made = augmented(_part(data.train, index), specification, place, teacher_source(place.teacher, place.argument))
         ours = encode(made, reader, pair_encoding, length, task.ranking)
@@ -101,7 +107,7 @@ def _indices(
     index, held_out = hold_out(size, content, groups=groups)
     if settings["protocol"] == "published":
         index = torch.arange(size)
-    if settings.get("train_fraction", 1.0) < 1:
+    if settings["train_fraction"] < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
     if settings["train_examples"] and specification["kind"] not in ("teacher", "multi_task_teacher"):
         index = subset_index(index, settings["train_examples"], content, groups)

@@ -130,7 +130,7 @@ def _parts(specification: Mapping[str, Any], place: Place) -> tuple[Part, Part]:
     settings, content = specification["settings"], specification["corpus"]
     corpora.check_unchanged(place.corpus, specification["corpus"])
     tokenizer = teacher_tokenizer(place)
-    length, packed = settings["max_length"], settings.get("pack", False)  # older settings do not say
+    length, packed = settings["max_length"], settings["pack"]
     corpus = corpora.tokenised(place.corpus, content, tokenizer, length, place.cache / "corpora", packed)
     text = MaskedText(corpus, tokenizer, settings["mask_probability"])
     index, held_out = _indices(len(text), specification, place)

@@ -34,7 +34,7 @@ from harness.training.place import Place, teacher_source
 from harness.training.pretraining import pretrain
 from harness.training.pruning import pruner
 from harness.training.scoring import Predictions, evaluate, further, selector
-from harness.training.settings import LABELS, PREDICTION
+from harness.training.settings import LABELS, PREDICTION, Settings
 from harness.training.starting import start
 from harness.training.teacher_outputs import Encoder, teacher_of
 from harness.training.untuned import untuned
@@ -47,11 +47,12 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
     Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.
     """
     clock, began = Clock(), time.perf_counter()
+    specification = {**specification, "settings": Settings(specification["settings"])}
     note_checksums(place.cache / KNOWN)
     for path in place.plugins:
         registry.load_file(path)
     code_versions.check_plugins(specification)
-    torch.set_num_threads(specification["settings"].get("threads", 1))
+    torch.set_num_threads(specification["settings"]["threads"])
     machine.check_precision(specification["settings"])
     for part in place.run.glob(".*.tmp") if processes.leads() else ():
         remove(part)  # left by a process that was killed while it wrote
@@ -78,7 +79,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> tuple
         record["weights"] = checksums(place.run / "weights")
     return record | {
         "status": "finished",
-        "specification": dict(specification),
+        "specification": specification,
         "started_from": rests_on,
         "seconds": time.perf_counter() - began,
         "model_seconds": clock.seconds,

@@ -144,7 +144,7 @@ def train(
             )
 
         for epoch in range(begin, stage.epochs):
-            if _stopped_early(history, stage, settings.get("patience", 0)):
+            if _stopped_early(history, stage, settings["patience"]):
                 break
             for within in _epoch(
                 model,

@@ -15,6 +15,7 @@ import torch
 
 from harness.errors import UserError
 from harness.training import processes
+from harness.training.settings import Settings
 
 SLOWER = 15  # times: bfloat16 against float32, a step of the MiniLM student on MRPC on a processor with AVX2 alone
 
@@ -28,7 +29,7 @@ def device() -> torch.device:
 
 def check_precision(settings: Mapping[str, Any]) -> None:
     """Raise UserError if a run asks for bfloat16 of an accelerator that has not got it."""
-    if settings.get("precision") != "bfloat16" or device().type != "cuda":
+    if settings["precision"] != "bfloat16" or device().type != "cuda":
         return
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name()
@@ -51,7 +52,7 @@ def slow_precision(plan: Mapping[str, Any]) -> str:
     asked = {
         "general.precision" if run["specification"]["kind"] in ("general", "masked_teacher") else "precision"
         for run in runs
-        if run["specification"]["settings"].get("precision") == "bfloat16"
+        if Settings(run["specification"]["settings"])["precision"] == "bfloat16"
     }
     if not asked or has_bfloat16() or torch.accelerator.is_available():
         return ""

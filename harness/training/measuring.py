@@ -16,6 +16,7 @@ from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.loop import Clock, Tell
 from harness.training.place import Place
+from harness.training.settings import Settings
 
 Measured = tuple[dict[str, Any], None]
 
@@ -58,7 +59,7 @@ def _model(specification: Mapping[str, Any]) -> PreTrainedModel:
     if not specification["student"]:
         return _plain(specification["configuration"], outputs)
     name = specification["student"]
-    own = {k.partition(".")[2]: v for k, v in specification["settings"].items() if k.startswith(f"{name}.")}
+    own = Settings(specification["settings"]).of(name)
     return build_student(name, own, specification["configuration"], outputs, task.pair)
 
 

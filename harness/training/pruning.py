@@ -17,7 +17,7 @@ def pruner(specification: Mapping[str, Any]) -> Callable[[Sequence[float]], bool
     has all its epochs is never stopped: it stays a candidate.
     """
     settings, before = specification["settings"], specification.get("before", ())
-    if settings.get("pruner", "none") == "none" or not before:
+    if settings["pruner"] == "none" or not before:
         return lambda scores: False
     import optuna
 

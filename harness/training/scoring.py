@@ -17,7 +17,7 @@ from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.evaluation.metrics import predictions_of, score
 from harness.training import machine
-from harness.training.examples import Examples
+from harness.training.examples import Examples, pair_encoding_of
 from harness.training.loop import Clock, predict
 from harness.training.place import Place
 
@@ -78,11 +78,10 @@ def further(
     "test_mismatched/predictions". reader: the model's tokenizer. Raises UserError if the test splits are missing or are
     not those that were asked for.
     """
-    settings = specification["settings"]
-    encoding = settings.get(f"{specification.get('student')}.pair_encoding", "joint")
+    settings, encoding = specification["settings"], pair_encoding_of(specification)
 
     def logits_of(split: Split) -> Tensor:
-        data = encode(split, reader, specification.get("pair_encoding", encoding), settings["max_length"])
+        data = encode(split, reader, encoding, settings["max_length"])
         return predict(model, data, EVALUATION_BATCH, settings, machine.device(), clock)
 
     record: dict[str, Any] = {}

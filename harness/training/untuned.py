@@ -109,7 +109,7 @@ class UntunedTeacher:
 
     def __init__(self, specification: Specification, place: Place):
         self.specification, self.place = specification, place
-        self.pooling = specification["settings"].get("untuned.pooling", "first")
+        self.pooling = specification["settings"]["untuned.pooling"]
         self.how: dict[str, str] = {}
         self._apart: Apart | None = None
         self._cache: TeacherCache | None = None
