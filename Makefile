@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test bits lint bench embedded-teacher fairseq constraints clean
+.PHONY: run test quick bits lint bench embedded-teacher fairseq constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -13,6 +13,10 @@ run: $(VENV)/installed
 # One process has a whole file: what its tests share is made once. conftest.py says which files begin.
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# All but the files of half a minute and more: what kills, launches or spreads whole studies over processes.
+quick: $(VENV)/installed-for-tests
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 # The tests that compare bits, as on a processor with AVX2 alone: other instructions round otherwise, not less surely.
 BITS := tests/students tests/modeling tests/training tests/faults/test_kills.py tests/faults/test_damage.py \
@@ -27,10 +31,10 @@ lint: $(VENV)/installed-for-tests
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-for-tests
-	$(BIN)/python -m tests.bench
-	$(BIN)/python -m tests.bench_corpus
-	$(BIN)/python -m tests.bench_ledger
-	$(BIN)/python -m tests.bench_executors
+	$(BIN)/python -m benchmarks.time_shares
+	$(BIN)/python -m benchmarks.corpus
+	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.executors
 
 # The weights that the teacher `embedded` is shipped with, made anew. The same on the same machine; the new SHA-256 goes
 # into teachers/embedded_weights.py.

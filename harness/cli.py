@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. Everything heavy is imported when a command needs it."""
+"""The command line: parses, calls, prints. Refusals of wrong names come before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from harness import commands, converting, pretraining, submitting, viewing
 from harness.errors import UserError, near, sentence
-
-# Refusals of wrong names must answer before torch is loaded, so this module imports nothing heavy at its top.
 
 KINDS = ("objectives", "students", "teachers", "tasks", "studies")
 
@@ -177,8 +176,6 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
-    from harness import commands, converting, pretraining, submitting, viewing
-
     try:
         options = parser().parse_args(arguments)
         work = {

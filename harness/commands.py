@@ -10,14 +10,25 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+import reports
 from harness import registry
+from harness.data.tasks import TASKS, get_task
 from harness.errors import UserError, near, unknown
 from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
 from harness.ledger import Ledger
 from harness.runs import Run
+from harness.search import plan as planning
+from harness.search.database import View, database
+from harness.search.display import display
+from harness.search.driver import Driver
+from harness.search.estimate import estimate
+from harness.search.explaining import VERDICTS, explained
 from harness.search.planned import Plan
+from harness.search.recipe import budget, general_recipe, protocol, recipe
+from harness.search.request import Request, check_early
+from harness.search.results import older_code, replayed, started_from
 from harness.viewing import chosen_on, plan_file, say, table_of, tell
 
 LONGEST_NAME = 100  # of an objective, and of its file
@@ -25,10 +36,6 @@ LONGEST_NAME = 100  # of an objective, and of its file
 
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
-    from harness.search import plan as planning
-    from harness.search.database import database
-    from harness.search.request import Request, check_early
-
     request = Request.of(options)
     if environment.launched() > 1:
         raise UserError(
@@ -54,7 +61,6 @@ def run(options: Namespace) -> int:
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
         files = _write_reports(plan, table, ledger)
-    import reports
 
     print(reports.render(table, "terminal"))
     print(f"{trained} run{'s' * (trained != 1)} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
@@ -65,12 +71,6 @@ def run(options: Namespace) -> int:
 
 def plan(options: Namespace) -> int:
     """Print every cell, run and refusal, and an estimate of the time. Trains and writes nothing."""
-    from harness.search import plan as planning
-    from harness.search.estimate import estimate
-    from harness.search.recipe import budget, general_recipe, protocol, recipe
-    from harness.search.request import Request, check_early
-    from harness.search.results import older_code, replayed, started_from
-
     request, out = Request.of(options), Path(options.out)
     check_early(request)
     workers = choosing.workers(options.workers)
@@ -114,8 +114,6 @@ def plan(options: Namespace) -> int:
 
 
 def _explain(plan: Plan) -> int:
-    from harness.search.explaining import VERDICTS, explained
-
     found = explained(plan, registry.STUDIES.get(plan.study))
     tell(f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them")
     for verdict, heading in VERDICTS.items():
@@ -132,8 +130,6 @@ def list_names(options: Namespace) -> int:
     for path in options.plugin:
         registry.load_file(path)
     if options.kind == "tasks":
-        from harness.data.tasks import TASKS
-
         for name, task in TASKS.items():
             print(f"{name:<18} {task.label}, {task.metric}")
         return 0
@@ -198,7 +194,6 @@ def _say_if_slow(plan: Plan) -> None:
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
-    from harness.data.tasks import get_task
     from harness.training.starting import check_pretrained
 
     for cell in plan.cells:
@@ -220,10 +215,6 @@ def _distilled(ledger: Ledger, run: str) -> bool:
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool) -> int:
-    from harness.search.database import View
-    from harness.search.display import display
-    from harness.search.driver import Driver
-
     view = View(plan.study, ledger.out, storage, refresh)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
@@ -238,8 +229,6 @@ def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: boo
 
 def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
     """Every format beside the plan; rewritten only where the text is new."""
-    import reports
-
     folder = plan_file(ledger.out, plan.study, plan.profile).parent
     names = {
         "html": "table.html",

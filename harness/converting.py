@@ -24,7 +24,7 @@ def convert(options: Namespace) -> int:
     if name not in (teachers := registry.TEACHERS.names()):
         if colon and not Path(options.teacher).exists():  # no name on the hub has one
             raise unknown("teacher", name, teachers)
-        name, argument = "huggingface", options.teacher
+        name, argument = registry.HUB, options.teacher
     source = registry.TEACHERS.get(name)(argument)
     import transformers
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness import combine
 from harness.contracts import ModelInfo, Signal, Task
-from harness.modeling import combine
 from harness.registry import OBJECTIVES, PROCEDURES
 
 

@@ -17,7 +17,11 @@ from harness.executors import environment
 from harness.files import atomic_write, check_writable
 from harness.ledger import Ledger
 from harness.runs import GeneralRun, Run
+from harness.search import plan as planning
+from harness.search.display import display
+from harness.search.driver import place
 from harness.search.planned import Plan
+from harness.search.request import Request, check_early
 from harness.viewing import plan_file
 
 
@@ -29,7 +33,6 @@ def pretrain(options: Namespace) -> int:
     """
     environment.launched()  # refuses what cannot be a launch
     environment.prepare()
-    from harness.search.request import Request, check_early
 
     request, out = Request.of(options), Path(options.out)
     if os.environ.get("RANK", "0") == "0":  # the leading process; others wait for it below, and are not told twice
@@ -59,8 +62,6 @@ def wanted(plan: Plan) -> list[str]:
 
 def _planned(request: Any, out: Path, held: ExitStack) -> Plan:
     """The plan, written down; the folder is locked until `held` ends."""
-    from harness.search import plan as planning
-
     check_writable(out)
     held.enter_context(Ledger(out, create=True).lock())
     plan = planning.resolve(request, cache=out / "cache")
@@ -94,8 +95,6 @@ def _check_shares(run: Run) -> None:
 
 def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
     """Train the run unless it is there. True in every process if it is there in the end."""
-    from harness.search.display import display
-    from harness.search.driver import place
     from harness.training import processes
 
     first = plan.first[run]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.procedures.base import Procedure
 
 T = TypeVar("T")
+HUB = "huggingface"  # the teacher that any name on the hub and any folder is for, and that loads checkpoints
 
 
 class Registry(Generic[T]):

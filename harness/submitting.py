@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import Task
+from harness.data.tasks import get_task
 from harness.errors import UserError, unknown
+from harness.evaluation import server_scores
 from harness.executors import environment
+from harness.executors.local import LocalExecutor
 from harness.ledger import Ledger
 from harness.runs import JointRun, Run
+from harness.search.display import display
+from harness.search.driver import Driver
 from harness.search.planned import Cell, Plan
 from harness.search.progress import Finished, progress
 from harness.viewing import recorded, say, tell
@@ -32,7 +37,6 @@ def submit(options: Namespace) -> int:
     if options.scores:
         return _keep_scores(options)
     from harness.data import sources
-    from harness.data.tasks import get_task
 
     environment.launched()  # refuses what cannot be a launch
     plan, ledger = recorded(options)
@@ -70,8 +74,6 @@ def submit(options: Namespace) -> int:
 
 def _keep_scores(options: Namespace) -> int:
     """Keep what the server said of the row's submitted runs, for comparisons with published test scores."""
-    from harness.evaluation import server_scores
-
     for flag in ("data", "tasks"):
         if getattr(options, flag):
             raise UserError(f"--{flag} has no effect with --scores, whose lines name their tasks")
@@ -178,10 +180,6 @@ def _check_folder(folder: Path) -> None:
 
 
 def _run(plan: Plan, ledger: Ledger) -> None:
-    from harness.executors.local import LocalExecutor
-    from harness.search.display import display
-    from harness.search.driver import Driver
-
     workers = min(os.cpu_count() or 1, len(plan.cells))
     with ledger.lock(), closing(LocalExecutor(workers)) as executor, display(plan) as listener:
         Driver(plan, ledger, executor, listener).run()

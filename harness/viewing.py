@@ -13,20 +13,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
+import reports
 from harness import registry
 from harness.contracts import Study
+from harness.data.tasks import get_task
 from harness.errors import UserError, near, plain, sentence, unknown
+from harness.evaluation import server_scores
 from harness.ledger import LOG, Held, Ledger
 from harness.runs import CountRun
+from harness.search import recipe, results
 from harness.search.index import Index
+from harness.search.plan import resolve
 from harness.search.planned import FORMAT, Cell, Plan
 from harness.search.progress import distinct, progress
+from harness.search.recipe import as_known
+from harness.search.request import Request
 
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    import reports
-
     if options.format not in reports.FORMATS:
         raise unknown("report format", options.format, reports.FORMATS)
     study = _study(options)
@@ -112,11 +117,7 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def table_of(plan: Plan, ledger: Ledger) -> Any:
-    import reports
-    from harness.data.tasks import get_task
-    from harness.evaluation import server_scores
     from harness.evaluation.metrics import score
-    from harness.search import recipe, results
 
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
@@ -183,8 +184,6 @@ class _Counted:
 
 
 def _counted(options: Namespace) -> tuple[Plan, Any]:
-    from harness.search.plan import resolve
-    from harness.search.request import Request
     from harness.training.measuring import count_parameters
 
     plan, ledger = resolve(Request(options.study, options.profile)), _Counted()
@@ -246,7 +245,6 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
     if cell.refused:
         tell(f"impossible: {cell.refused}")
         return
-    from harness.search.recipe import as_known
 
     found = Index(ledger).progress(cell, plan.defaults, ledger.read)
     tell(f"learns by layer (student, teacher): {', '.join(str(tuple(pair)) for pair in cell.layers)}")

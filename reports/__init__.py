@@ -7,6 +7,7 @@ print(render(with_published(table, study), "markdown"))
 from __future__ import annotations
 
 from harness.errors import unknown
+from reports import html, latex, writers
 from reports.compare import with_published
 from reports.model import Provenance, Table
 from reports.table import build
@@ -21,8 +22,6 @@ def render(table: Table, format: str) -> str:
 
     Raises UserError for an unknown format.
     """
-    from reports import html, latex, writers
-
     formats = {
         "terminal": writers.terminal,
         "markdown": writers.markdown,

@@ -29,11 +29,12 @@ from transformers import (
 
 from harness.contracts import ModelInfo, Task
 from harness.data.embedded import TWINS, corpus, vocabulary
+from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
 from teachers.embedded_weights import PRETRAINED, SHA256, shipped, verify
-from teachers.huggingface import describe, fingerprint_of, for_task, load_masked, load_tuned
+from teachers.huggingface import describe, for_task, load_masked, load_tuned
 
 SAMPLE = 1000  # texts that tell one grammar from another
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -86,7 +87,7 @@ class EmbeddedTeacher(Teacher):
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint_of(self.tokenizer())
+        return tokenizer_fingerprint(self.tokenizer())
 
     def content(self) -> str:
         if self.shipped:

@@ -17,14 +17,16 @@ from transformers import (
 )
 
 from harness.contracts import ModelInfo, Task
+from harness.data.encoding import tokenizer_fingerprint
 from harness.data.tasks import TASKS
 from harness.errors import UserError
 from harness.modeling import gpt2_bpe
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
+from teachers import fairseq_roberta
 from teachers.fairseq_checkpoint import Checkpoint
 from teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
-from teachers.huggingface import describe, fingerprint_of, recipe_of
+from teachers.huggingface import describe, recipe_of
 from teachers.weight_files import sha256_of
 
 
@@ -43,7 +45,7 @@ class FairseqTeacher(Teacher):
         self.checkpoint = Checkpoint(Path(argument).expanduser())
 
     def info(self, task: Task) -> ModelInfo:
-        return describe(self.argument, self.checkpoint.config, fingerprint_of(self.tokenizer()), task)
+        return describe(self.argument, self.checkpoint.config, tokenizer_fingerprint(self.tokenizer()), task)
 
     def content(self) -> str:
         files = self.checkpoint.files
@@ -63,14 +65,10 @@ class FairseqTeacher(Teacher):
         return recipe_of(self.checkpoint.config, task)
 
     def model(self, task: Task, weights: Path | None) -> PreTrainedModel:
-        from teachers.fairseq_roberta import classifier
-
-        return classifier(self.checkpoint, task, weights)
+        return fairseq_roberta.classifier(self.checkpoint, task, weights)
 
     def masked_language_model(self, weights: Path | None = None) -> PreTrainedModel:
-        from teachers.fairseq_roberta import masked_language_model
-
-        return masked_language_model(self.checkpoint, weights)
+        return fairseq_roberta.masked_language_model(self.checkpoint, weights)
 
     def predicts_masked(self) -> bool:
         return self.checkpoint.masked

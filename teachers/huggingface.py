@@ -28,6 +28,7 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from harness.contracts import ModelInfo, Signal, Task
+from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
 from harness.modeling.bases import Teacher, in_own_memory
 from harness.modeling.signals import check_encoder
@@ -82,7 +83,7 @@ class HuggingFaceTeacher(Teacher):
     @cached_property
     def fingerprint(self) -> str:
         known = self.local is None and self.argument in KNOWN
-        return f"hub:{self.argument}" if known else fingerprint_of(self.tokenizer())
+        return f"hub:{self.argument}" if known else tokenizer_fingerprint(self.tokenizer())
 
     def content(self) -> str:
         return content_of(self.weights())
@@ -198,13 +199,6 @@ def describe(name: str, config: PreTrainedConfig, tokenizer: str, task: Task) ->
         emits=EMITS,
         tokenizer=tokenizer,
     )
-
-
-def fingerprint_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    # Here, so that listing teachers does not load the data room.
-    from harness.data.encoding import tokenizer_fingerprint
-
-    return tokenizer_fingerprint(tokenizer)
 
 
 def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:

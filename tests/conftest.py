@@ -54,7 +54,8 @@ SMALL_STUDY = (
 
 Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 
-# Files of half a minute and more begin first, so that at the end no process waits for a long one of another.
+# Files of half a minute and more, marked `slow`: `make quick` leaves them out. They begin first, so that at the end no
+# process waits for a long one of another.
 LONGEST = (
     "test_embedded_default.py",
     "test_ray_faults.py",
@@ -72,6 +73,9 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    for item in items:
+        if item.path.name in order:
+            item.add_marker("slow")
 
 
 def environment() -> dict[str, str]:

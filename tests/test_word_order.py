@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 
+from harness import combine
 from harness.contracts import LayerMap, Want
 from harness.data import embedded, sources
 from harness.data.encoding import Encoded, encode
 from harness.data.tasks import get_task
 from harness.ledger import CHECKPOINT
-from harness.modeling import combine
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.training.checkpoints import Checkpoint

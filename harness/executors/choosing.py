@@ -12,6 +12,8 @@ from typing import Any
 
 from harness import registry
 from harness.errors import UserError
+from harness.executors.local import LocalExecutor
+from harness.executors.ray_cluster import RayExecutor
 
 MOST = 1024  # workers
 
@@ -25,7 +27,7 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
             if getattr(options, name) is not None:
                 raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
         processes = 1 if measures else workers(options.workers)  # what is timed shares the machine with nothing of ours
-        return lambda out: _local(processes, limit)
+        return lambda out: LocalExecutor(processes, limit)
     if measures:
         raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
     if options.workers is not None:
@@ -36,7 +38,7 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
         raise UserError("--gpus-per-run must be at most 1: a run computes on one GPU")
     if cpus == 0:
         raise UserError("--cpus-per-run must be more than 0: otherwise every run would start at once")
-    return lambda out: _ray(options.address or "", cpus, gpus, out, limit)
+    return lambda out: RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit)
 
 
 def workers(asked: int | None) -> int:
@@ -62,15 +64,3 @@ def _seconds(flag: str, asked: str | None) -> float | None:
     if not 0 < seconds < math.inf:
         raise UserError(f"{flag} is a number of seconds, or such as 30m, 2h or 1d, not {asked!r}")
     return seconds
-
-
-def _local(processes: int, limit: float | None) -> Any:
-    from harness.executors.local import LocalExecutor
-
-    return LocalExecutor(processes, limit)
-
-
-def _ray(address: str, cpus: float, gpus: float, out: Path, limit: float | None) -> Any:
-    from harness.executors.ray_cluster import RayExecutor
-
-    return RayExecutor(address, cpus, gpus, out, workers(None), limit)

@@ -18,9 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.data.tasks import TASKS
 from harness.errors import UserError
 from harness.executors import temporary
+from harness.executors.ray_depot import Depot, clear
 from harness.runs import CorpusRun, Run
+from harness.training import code_versions, inputs
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
@@ -39,7 +42,6 @@ class RayExecutor:
         """out: the driver's folder of results; here: CPUs to use if Ray is started on this machine."""
         self._ray = ray = _imported(address)
         from harness.executors import ray_node
-        from harness.executors.ray_depot import Depot, clear
 
         self._cpus, self._gpus, self._limit, self._node = cpus, gpus, limit, ray_node
         self._session, self._code = uuid.uuid4().hex[:12], ray_node.code_here()
@@ -311,8 +313,6 @@ def _absolute(place: Any) -> Any:
 def _parts(run: Run, place: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
     from harness.data import sources
-    from harness.data.tasks import TASKS
-    from harness.training import code_versions, inputs
 
     parts = [str(path) for task in run.data_of for path in sources.parts(TASKS[task], place.source)]
     named = [place.argument, *([place.corpus] if isinstance(run, CorpusRun) else [])]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness import combine
 from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Row, Task
-from harness.modeling import combine
 from harness.training.settings import TRAINING
 
 if TYPE_CHECKING:

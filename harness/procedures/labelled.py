@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness import pairing
+from harness import combine, pairing
 from harness.contracts import LayerMap, Row, Task, Want
 from harness.errors import UserError
-from harness.modeling import combine
 from harness.procedures.base import PlannedStage, Procedure, size_of
 from harness.registry import procedure
 from harness.runs import ONE_STAGE, PRETRAINED, StudentRun

@@ -10,7 +10,7 @@ from harness.procedures.base import Procedure, own_settings
 from harness.registry import procedure
 from harness.runs import CountRun, MeasuredRun, SpeedRun
 from harness.search.contents import shape
-from harness.training.settings import SPEED_SETTINGS
+from harness.training.settings import SPEED_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells
@@ -28,7 +28,7 @@ class Measured(Procedure):
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         source = cells.asked.teacher if choice.student else cells.model(choice.row.checkpoint)
         what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
-        run = self.run(cells, **what, metric=cells.metric(task), settings=choice.settings)
+        run = self.run(cells, **what, metric=cells.metric(task), settings=Settings(choice.settings))
         cells.add(choice, task, run, choice.refused)
         cells.use(choice, task, set())
 

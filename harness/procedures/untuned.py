@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness import combine
 from harness.contracts import Hyperparameter, Row, Task
-from harness.modeling import combine
 from harness.procedures.base import Procedure, own_settings, size_of
 from harness.registry import procedure
 from harness.runs import PRETRAINED, UntunedRun
-from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED
+from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
 from harness.training.untuned import refusal
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Untuned(Procedure):
             init="",
             objective="",
             metric=cells.metric(task),
-            settings=choice.settings,
+            settings=Settings(choice.settings),
         )
         cells.add(choice, task, run, refused, after=after, size=size_of(info), seeds=1)
         cells.use(choice, task, set())

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from harness import pairing, registry
+from harness import combine, pairing, registry
 from harness.contracts import LayerMap, Row, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.files import digest
-from harness.modeling import combine
 from harness.procedures.base import size_of
 from harness.runs import (
     MULTI_TASK,
@@ -33,6 +32,7 @@ from harness.search.making import Making, own_name
 from harness.search.planned import Cell
 from harness.search.request import Asked
 from harness.training.code_versions import identified
+from harness.training.settings import Settings
 
 OfTask = TypeVar("OfTask", bound=TaskRun)
 
@@ -102,7 +102,7 @@ class Cells:
             data=self.asked.contents.data(task),
             teacher=who,
             metric=self.metric(task),
-            settings=choice.settings,
+            settings=Settings(choice.settings),
         )
         self.add(choice, task, run, size=size_of(self.asked.examined(source, task)))
         self.used |= set(choice.fixed) - merging.idle(choice.settings)
@@ -115,7 +115,7 @@ class Cells:
 
     def model(self, checkpoint: str) -> Any:
         """The teacher plugin of a model that a row names."""
-        return registry.TEACHERS.get("huggingface")(checkpoint)
+        return registry.TEACHERS.get(registry.HUB)(checkpoint)
 
     def own_of(self, choice: Choice) -> dict[str, Any]:
         """The settings that a teacher's row gives."""
@@ -182,10 +182,10 @@ class Cells:
         self.used.add("teacher.seeds")
         return self.making.of_task(task, metric, {"train_fraction": settings["train_fraction"]})
 
-    def settings_on_task(self, choice: Choice, objective: str, on_corpus: str) -> dict[str, Any]:
+    def settings_on_task(self, choice: Choice, objective: str, on_corpus: str) -> Settings:
         """The settings that act on the task: those of an objective on the corpus do not."""
         only = self.only_general(objective) | (combine.settings_of(on_corpus) - combine.settings_of(objective))
-        return {name: value for name, value in choice.settings.items() if name not in only}
+        return Settings({name: value for name, value in choice.settings.items() if name not in only})
 
     def only_general(self, objective: str) -> set[str]:
         """The settings of the usual general distillation that the task's own objective has not."""
@@ -233,7 +233,7 @@ class Cells:
 
     def refused(self, choice: Choice, task: Task, reason: str) -> None:
         """Add a cell that cannot exist."""
-        self.add(choice, task, Impossible(metric=self.metric(task), settings=choice.settings), reason)
+        self.add(choice, task, Impossible(metric=self.metric(task), settings=Settings(choice.settings)), reason)
 
     def _search(self, student: str, task: Task) -> dict[str, Any]:
         """The profile's search space, "student.NAME" being the student's own, without what does nothing on the task."""

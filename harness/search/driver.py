@@ -16,6 +16,7 @@ from harness.search.index import Index
 from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed
+from harness.training.place import Place
 
 Record = Mapping[str, Any]
 
@@ -207,8 +208,6 @@ class Driver:
 
 def place(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
     """Where a run of the plan finds what it needs."""
-    from harness.training.place import Place
-
     content = what.learns_from.content if isinstance(what.learns_from, BaseTeacher) else ""
     teacher, argument = plan.checkpoints.get(content, (plan.teacher, plan.argument))
 

@@ -113,6 +113,6 @@ def _summary(record: Record) -> dict[str, Any]:
 @functools.cache
 def _code() -> str:
     """What the contents depend on besides the ledger: the code that makes them, and what proposes."""
-    files = ("files.py", "ledger.py", "runs.py", "search/progress.py", "search/proposals.py", "search/index.py")
+    files = ("files.py", "ledger.py", "runs/base.py", "search/progress.py", "search/proposals.py", "search/index.py")
     source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in files)
     return " ".join((hashlib.sha256(source).hexdigest()[:16], version("optuna"), version("numpy")))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness import pairing
+from harness import combine, pairing
 from harness.contracts import Row, Task, Want
-from harness.modeling import combine
 from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun, RunId
 from harness.search.choices import Choice, Choices
 from harness.search.making import Making
 from harness.search.request import Asked
+from harness.training.settings import Settings
 
 
 class Jointly:
@@ -50,7 +50,7 @@ class Jointly:
             objective=objective,
             procedure=ONE_STAGE,
             metrics=metrics,
-            settings=dict(settings),
+            settings=Settings(settings),
             pair_encoding=choice.only_encoding,
         ), ""
 

@@ -31,8 +31,10 @@ from harness.training.settings import (
     GENERAL_TRAINING,
     JOINT_TRAINING,
     MASKED,
+    MASKED_LABELS,
     ON_MASKED_TEXT,
     TRAINING,
+    Settings,
     refused_rate,
 )
 
@@ -149,7 +151,7 @@ class Making:
         self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
         return settings | {name: TRAINING[name].default for name in nothing}
 
-    def _teaching(self, shared: Mapping[str, Any], recipe: Mapping[str, Any], answers: bool) -> dict[str, Any]:
+    def _teaching(self, shared: Mapping[str, Any], recipe: Mapping[str, Any], answers: bool) -> Settings:
         """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
         given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
@@ -160,13 +162,13 @@ class Making:
         settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
         nothing = merging.idle(settings)
         self.used |= set() if answers else {f"teacher.{name}" for name in own.keys() - nothing} & set(self.overrides)
-        return settings | {name: TRAINING[name].default for name in nothing}
+        return Settings({**settings, **{name: TRAINING[name].default for name in nothing}})
 
     def augmented(self, run: Augmented) -> tuple[Augmented, list[RunId]]:
         """(the run with its augmentation as one setting, vectors and all, by content; the runs it waits for)."""
         from harness.training.augmented import check  # loads torch, which early refusals must not wait for
 
-        settings = dict(run.settings)
+        settings = Settings(run.settings)
         vectors = settings.pop("augmentation_vectors")
         if settings["augmentation"] == MASKED and vectors != "none":
             settings["augmentation"] = f"{MASKED}:{vectors}"
@@ -193,8 +195,8 @@ class Making:
         head = MaskedTeacherRun(
             teacher=who,
             corpus=self.contents.corpus(),
-            objective="mlm",
-            settings=settings | {"stored_top_k": 0, "text": "masked", "fraction": 1.0},
+            objective=MASKED_LABELS,
+            settings=Settings({**settings, "stored_top_k": 0, "text": "masked", "fraction": 1.0}),
             seed=0,
         )
         run = self._add(head, after)
@@ -207,7 +209,7 @@ class Making:
 
         own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
         """
-        from harness.modeling import combine  # loads torch, which early refusals must not wait for
+        from harness import combine  # loads torch, which early refusals must not wait for
 
         idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
         idle += [] if combine.masks(objective) else ["stored_top_k"]
@@ -226,7 +228,7 @@ class Making:
             student=student.name,
             init=init,
             objective=objective,
-            settings={**settings, **own},
+            settings=Settings({**settings, **own}),
             seed=0,
         )
         return self._add(run, after)
@@ -268,7 +270,7 @@ class Making:
         pretraining = self.teacher.pretraining()
         if pretraining is None:
             return who, []
-        run = self._add(PretrainingRun(teacher=who, settings=dict(pretraining), seed=0), [])
+        run = self._add(PretrainingRun(teacher=who, settings=Settings(pretraining), seed=0), [])
         return replace(who, pretrained=run), [run]
 
     def _ask(self, question: Callable[[], bool], otherwise: bool) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness import registry
 from harness.contracts import Hyperparameter, Row, Task, Want
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.runs import JointTeacherRun, Run
 from harness.search import settings as merging
@@ -34,7 +35,6 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
 
     Raises UserError for anything asked that does not exist or would have no effect.
     """
-    from harness.data.tasks import get_task
     from harness.search.cells import Cells  # loads torch, which the refusals above must not wait for
 
     asked = Asked(request, lenient, cache)

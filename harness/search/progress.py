@@ -9,6 +9,7 @@ from typing import Any
 from harness.runs import PRETRAINED, Run, RunId
 from harness.search.planned import Cell
 from harness.search.proposals import propose, size
+from harness.training.settings import Settings
 
 Record = Mapping[str, Any]
 Lookup = Callable[[str], "Record | None"]
@@ -131,7 +132,7 @@ def distinct(cells: Sequence[Cell]) -> list[Cell]:
 
 def specify(cell: Cell, hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]) -> Run:
     """One run of a cell. With a pruner, the curves it is compared with are part of what it is."""
-    changes: dict[str, Any] = {"seed": seed, "settings": {**cell.run.settings, **hyperparameters}}
+    changes: dict[str, Any] = {"seed": seed, "settings": Settings({**cell.run.settings, **hyperparameters})}
     if cell.teachers:
         changes["teacher"] = cell.teachers[seed]
     if cell.starts:
@@ -143,7 +144,7 @@ def specify(cell: Cell, hyperparameters: Mapping[str, Any], seed: int, before: S
 
 def prunes(settings: Mapping[str, Any]) -> bool:
     """True if a run with these settings is compared with the curves of the trials before it."""
-    return bool(settings.get("pruner", "none") != "none")
+    return bool(Settings(settings)["pruner"] != "none")
 
 
 def curve(record: Record) -> list[float]:

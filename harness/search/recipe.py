@@ -12,7 +12,7 @@ from harness.search import settings as merging
 from harness.search.planned import Cell, Plan
 from harness.search.progress import trials_of
 from harness.search.proposals import is_grid, size
-from harness.training.settings import ON_MASKED_TEXT
+from harness.training.settings import MASKING, ON_MASKED_TEXT, Settings
 
 Where = Mapping[str, str]  # the task, student and row that a setting is of
 
@@ -74,7 +74,7 @@ def recipe(plan: Plan) -> str:
 
 def saying_nothing(settings: Mapping[str, Any]) -> set[str]:
     """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
-    return merging.idle(settings) | ({"augmentation"} if settings.get("augmentation") == "none" else set())
+    return merging.idle(settings) | ({"augmentation"} if Settings(settings)["augmentation"] == "none" else set())
 
 
 def _constant(found: Sequence[tuple[Any, Any]]) -> bool:
@@ -131,10 +131,10 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
 
 def _idle(settings: Mapping[str, Any]) -> set[str]:
     """The settings of a general distillation that say nothing beside the others."""
-    nothing = {"micro_batch": 0, "pack": False, "transferred_layers": "mapped"}
-    nothing["epochs" if settings.get("steps") else "steps"] = 0
-    idle = {name for name, value in nothing.items() if name == "epochs" or settings.get(name, value) == value}
-    return idle if settings.get("text", "masked") == "masked" else idle | ON_MASKED_TEXT
+    told = Settings(settings)
+    idle = {name for name in ("micro_batch", "pack", "transferred_layers") if told[name] == MASKING[name].default}
+    idle.add("epochs" if told["steps"] else "steps")
+    return idle if told["text"] == "masked" else idle | ON_MASKED_TEXT
 
 
 def as_known(plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:

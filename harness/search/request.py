@@ -10,11 +10,12 @@ from typing import Any
 
 from harness import registry
 from harness.contracts import ModelInfo, Profile, Row, Study, Task
-from harness.errors import UserError
+from harness.data.tasks import get_task
+from harness.errors import UserError, near
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.search import settings as merging
 from harness.search.contents import Contents
-from harness.training.settings import TEACHER_TRAINING
+from harness.training.settings import LABELS, TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
 
@@ -48,8 +49,6 @@ class Request:
 
 def check_early(request: Request) -> None:
     """Raise UserError for whatever can be refused before torch is loaded: study, profile, tasks, plain settings."""
-    from harness.data.tasks import get_task
-
     if request.plugins and request.study not in registry.STUDIES.names():
         return  # a plugin file may bring the study; it is loaded next
     registry.STUDIES.get(request.study).profile(request.profile)
@@ -73,8 +72,7 @@ class Asked:
 
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
-        from harness.data.tasks import get_task
-        from harness.modeling import combine
+        from harness import combine
 
         for path in request.plugins:
             registry.load_file(path)
@@ -89,7 +87,7 @@ class Asked:
         self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
         name, _, argument = (request.teacher or self.profile.teacher).partition(":")
         if name not in registry.TEACHERS.names():
-            name, argument = "huggingface", request.teacher or self.profile.teacher
+            name, argument = registry.HUB, request.teacher or self.profile.teacher
         self.teacher = registry.TEACHERS.get(name)(argument)
         self.tasks = tuple(request.tasks or self.profile.tasks)
         self._cache = cache
@@ -98,7 +96,7 @@ class Asked:
         source = request.data or ("embedded" if ours or name == "embedded" else "hub")
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
-        label = argument if name == "huggingface" else request.teacher or self.profile.teacher
+        label = argument if name == registry.HUB else request.teacher or self.profile.teacher
         self.label = folder.resolve().name if argument and folder.is_dir() else label
 
     def info(self, task: Task) -> ModelInfo:
@@ -124,9 +122,9 @@ class Asked:
 
     def teachers(self) -> int:
         """How many teachers a task has: one, or one for each seed of its cells. Raises UserError for another number."""
-        key = "teacher.seeds"
-        given = self.overrides.get(key, self.profile.settings.get(key, 1))
-        number = int(merging.check(key, given, {key: TEACHER_TRAINING["seeds"]}))
+        key, declared = "teacher.seeds", TEACHER_TRAINING["seeds"]
+        given = {key: declared.default, **self.profile.settings, **self.overrides}[key]
+        number = int(merging.check(key, given, {key: declared}))
         if number not in (1, self.seeds):
             raise UserError(
                 f"{key} must be 1, one teacher for all, or {self.seeds}, one for each seed of a cell, not {number}"
@@ -173,14 +171,12 @@ class Asked:
         return given
 
     def rows(self, checkpoints: dict[str, str]) -> list[Row]:
-        from harness.modeling import combine
+        from harness import combine
 
         declared = [replace(row, settings=combine.recorded(row.settings)) for row in self.study.rows]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
         known |= {
-            name: Row(name, "labels_only", name, checkpoint=model)
-            for name, model in checkpoints.items()
-            if name not in known
+            name: Row(name, LABELS, name, checkpoint=model) for name, model in checkpoints.items() if name not in known
         }
         if not self.request.objectives:
             return list(known.values())
@@ -202,7 +198,7 @@ class Asked:
 
 def _recorded(profile: Profile) -> Profile:
     """The profile with all its settings as records name them."""
-    from harness.modeling import combine
+    from harness import combine
 
     return replace(
         profile,
@@ -213,8 +209,6 @@ def _recorded(profile: Profile) -> Profile:
 
 
 def _canonical(combine: Any, asked: str, known: Any) -> str:
-    from harness.errors import near
-
     try:
         return str(combine.canonical(asked))
     except UserError as error:

@@ -182,7 +182,7 @@ def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
     stopped: Counter[str] = Counter()
     trials = {trial.run: trial for found in replays for trial in found.trials}  # cells may share runs
     for trial in trials.values():
-        name = trial.made.settings.get("pruner", "none")
+        name = trial.made.settings["pruner"]
         made[name] += 1
         stopped[name] += bool(trial.record.get("pruned"))
     del made["none"]

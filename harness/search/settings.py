@@ -9,7 +9,7 @@ from typing import Any
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
 from harness.search.proposals import size
-from harness.training.settings import ADAM, GENERAL_TRAINING, MASKED, TEACHER_TRAINING, TRAINING
+from harness.training.settings import ADAM, GENERAL_TRAINING, MASKED, TEACHER_TRAINING, TRAINING, Settings
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, str]:
@@ -69,10 +69,11 @@ def space_of(search: Mapping[str, Any], declared: Mapping[str, Hyperparameter], 
 
 def idle(settings: Mapping[str, Any]) -> set[str]:
     """The settings of training that have no effect beside the others."""
-    augmentation = settings.get("augmentation")
+    told = Settings(settings)
+    augmentation = told["augmentation"]
     found = {"augmentation_copies", "augmentation_probability"} if augmentation == "none" else set()
     found |= {"augmentation_vectors"} if augmentation != MASKED else set()
-    return found | (ADAM if settings.get("optimiser") == "adadelta" else set())
+    return found | (ADAM if told["optimiser"] == "adadelta" else set())
 
 
 def idle_pruner(settings: Mapping[str, Any], space: Mapping[str, Any], trials: int) -> set[str]:
@@ -80,9 +81,11 @@ def idle_pruner(settings: Mapping[str, Any], space: Mapping[str, Any], trials: i
 
     Hyperband's first rung is the first epoch, where it has seen nothing else: it needs a third.
     """
-    name = settings.get("pruner", "none")
+    name = Settings(settings)["pruner"]
+    if name == "none":
+        return set()
     trials = min(trials, size(space) or trials)
-    epochs = max(space["epochs"]) if isinstance(space.get("epochs"), list) else settings.get("epochs", 0)
+    epochs = max(space["epochs"]) if isinstance(space.get("epochs"), list) else settings["epochs"]
     searched = "epochs" in space and not isinstance(space["epochs"], list)
     enough = searched or epochs >= (3 if name == "hyperband" else 2)
-    return set() if name == "none" or (trials > 1 and enough) else {"pruner"}
+    return set() if trials > 1 and enough else {"pruner"}

@@ -14,6 +14,7 @@ from harness.files import digest, read_sealed, write_sealed
 from harness.modeling.bases import Teacher
 from harness.runs import Run, as_json
 from harness.training import machine
+from harness.training.masked_teacher import load_masked_teacher
 from harness.training.place import Place
 from harness.training.settings import MASKED, VECTORS
 
@@ -46,8 +47,6 @@ def augmented(split: Split, run: Run, place: Place, source: Teacher) -> Split:
 
 
 def _replacer(value: str, split: Split, run: Run, place: Place, source: Teacher) -> Replacer | None:
-    from harness.training.masked_teacher import load_masked_teacher
-
     if value in (MASKING, WITH_TAGS):
         return SameTag(split) if value == WITH_TAGS else None
     kind, _, file = value.partition(":")

@@ -22,7 +22,7 @@ from harness.runs import BaseTeacher, Run
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
-CONTRACTS = ("contracts.py", "hyperparameters.py", "runs.py", "seeds.py")
+CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
 OURS = {"harness", "reports", *ALL}  # packages of this distribution
 
 
@@ -39,7 +39,7 @@ def fingerprint(path: str) -> str:
 def engine() -> dict[str, str]:
     """Part of the engine, as tables call it -> fingerprint. Parses some 60 files, once a process."""
     found = {f"harness.{room}": _digest((ROOT / "harness" / room).rglob("*.py")) for room in ROOMS}
-    return found | {"harness.contracts": _digest(ROOT / "harness" / name for name in CONTRACTS)}
+    return found | {"harness.contracts": _digest(path for name in CONTRACTS for path in (ROOT / "harness").glob(name))}
 
 
 def files(path: str) -> set[Path]:
@@ -114,7 +114,7 @@ def _imported(path: Path) -> frozenset[Path]:
 
 def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
     """The plugins whose code takes part in a run, not counting those in the runs that it starts from."""
-    from harness.modeling import combine
+    from harness import combine
 
     found: list[tuple[Registry[Any], str]] = []
     if run.student_name:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.modeling.combine import Sum
+from harness.combine import Sum
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision

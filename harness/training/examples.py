@@ -39,8 +39,8 @@ class Examples:
 
 def own_settings(run: Run) -> dict[str, Any]:
     """The student's own settings of a run, without its name before them."""
-    plugin, settings = registry.STUDENTS.get(run.student_name), run.settings
-    return {name: settings.get(f"{plugin.name}.{name}", h.default) for name, h in plugin.hyperparameters.items()}
+    plugin = registry.STUDENTS.get(run.student_name)
+    return {name: h.default for name, h in plugin.hyperparameters.items()} | run.settings.of(plugin.name)
 
 
 def reader_of(run: Run, place: Place) -> PreTrainedTokenizerBase:
@@ -79,7 +79,7 @@ def examples_of(run: TaskRun, place: Place, reader: PreTrainedTokenizerBase) -> 
     index, held_out = _indices(run, content, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
-    if settings.get("augmentation", "none") != "none":
+    if settings["augmentation"] != "none":
         data = _loaded(task.name, place.source, content)
         made = augmented(_part(data.train, index), run, place, teacher_source(place.teacher, place.argument))
         ours = encode(made, reader, pair_encoding, length, task.ranking)
@@ -92,7 +92,8 @@ def examples_of(run: TaskRun, place: Place, reader: PreTrainedTokenizerBase) -> 
 
 def encoding_of(run: TaskRun) -> str:
     """How the run's model reads a pair."""
-    return run.pair_encoding or str(run.settings.get(f"{run.student_name}.pair_encoding", "joint"))
+    own = own_settings(run) if run.student_name else {}
+    return run.pair_encoding or str({"pair_encoding": "joint", **own}["pair_encoding"])
 
 
 def _indices(
@@ -103,7 +104,7 @@ def _indices(
     index, held_out = hold_out(size, content, groups=groups)
     if settings["protocol"] == "published":
         index = torch.arange(size)
-    if settings.get("train_fraction", 1.0) < 1:
+    if settings["train_fraction"] < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
     if settings["train_examples"] and not run.takes_all:
         index = subset_index(index, settings["train_examples"], content, groups)

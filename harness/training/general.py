@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from harness import registry
+from harness import combine, registry
 from harness.contracts import IGNORED, Batch, LayerMap, Outputs, Want
 from harness.data import corpora
 from harness.data.encoding import evaluation_batches, hold_out, subset_index, training_batches
@@ -22,7 +22,6 @@ from harness.data.sentences import texts as read
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation.parameters import count
-from harness.modeling import combine
 from harness.runs import CorpusRun, GeneralRun, MaskedTeacherRun
 from harness.seeds import derive_seed
 from harness.training import machine, processes
@@ -127,7 +126,7 @@ def _parts(run: CorpusRun, place: Place) -> tuple[Part, Part]:
     settings, content = run.settings, run.corpus
     corpora.check_unchanged(place.corpus, run.corpus)
     tokenizer = teacher_tokenizer(place)
-    length, packed = settings["max_length"], settings.get("pack", False)  # older settings do not say
+    length, packed = settings["max_length"], settings["pack"]
     corpus = corpora.tokenised(place.corpus, content, tokenizer, length, place.cache / "corpora", packed)
     text = MaskedText(corpus, tokenizer, settings["mask_probability"])
     index, held_out = _indices(len(text), run, place)

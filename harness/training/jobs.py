@@ -19,7 +19,6 @@ from harness.runs import Run
 from harness.training import code_versions, inputs, machine, processes
 from harness.training.loop import Tell
 from harness.training.place import Place
-from harness.training.settings import TRAINING
 from harness.training.work import Performed, Work
 
 
@@ -34,7 +33,7 @@ def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> Perfo
         registry.load_file(path)
     run = Run.read(specification)
     code_versions.check_plugins(run)
-    torch.set_num_threads(run.settings.get("threads", TRAINING["threads"].default))  # a count has none
+    torch.set_num_threads(run.settings["threads"])
     machine.check_precision(run.settings)
     for part in place.run.glob(".*.tmp") if processes.leads() else ():
         remove(part)  # left by a process that was killed while it wrote

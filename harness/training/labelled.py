@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness import registry
+from harness import combine, registry
 from harness.contracts import LayerMap, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.modeling import combine
 from harness.runs import CheckpointRun, StudentRun, TeacherRun
 from harness.seeds import derive_seed
 from harness.training import machine

@@ -29,7 +29,7 @@ def device() -> torch.device:
 
 def check_precision(settings: Mapping[str, Any]) -> None:
     """Raise UserError if a run asks for bfloat16 of an accelerator that has not got it."""
-    if settings.get("precision") != "bfloat16" or device().type != "cuda":
+    if settings["precision"] != "bfloat16" or device().type != "cuda":
         return
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name()
@@ -51,7 +51,7 @@ def slow_precision(runs: Iterable[Run]) -> str:
     asked = {
         "general.precision" if isinstance(run, CorpusRun) else "precision"
         for run in runs
-        if run.settings.get("precision") == "bfloat16"
+        if run.settings["precision"] == "bfloat16"
     }
     if not asked or has_bfloat16() or torch.accelerator.is_available():
         return ""

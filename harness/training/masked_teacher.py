@@ -101,7 +101,7 @@ class MaskedTeacher(CorpusTeacher):
                     index,
                     number,
                     *([] if settings["precision"] == "float32" else [settings["precision"]]),
-                    *(["packed"] if settings.get("pack") else []),
+                    *(["packed"] if settings["pack"] else []),
                 ]
             )
             path = self.place.cache / "masked" / key[:16] / f"epoch-{epoch}"

@@ -55,8 +55,7 @@ def _model(run: MeasuredRun) -> PreTrainedModel:
     outputs = max(task.outputs, 2)
     if not run.student:
         return _plain(run.configuration, outputs)
-    own = {k.partition(".")[2]: v for k, v in run.settings.items() if k.startswith(f"{run.student}.")}
-    return build_student(run.student, own, run.configuration, outputs, task.pair)
+    return build_student(run.student, run.settings.of(run.student), run.configuration, outputs, task.pair)
 
 
 def _plain(configuration: Mapping[str, Any], outputs: int) -> PreTrainedModel:

@@ -14,11 +14,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness import registry
+from harness import combine, registry
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
-from harness.modeling import combine
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun
 from harness.seeds import derive_seed
 from harness.training import machine

@@ -29,14 +29,14 @@ class Optimisation:
         tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding) and m.sparse}
         self.parameters = [p for module in (model, objective) for p in module.parameters() if p.requires_grad]
         self.rows = [p for p in self.parameters if id(p) in tables]
-        self.adadelta = settings.get("optimiser", "adamw") == "adadelta"  # older settings do not say
+        self.adadelta = settings["optimiser"] == "adadelta"
         decayed = [p for p in self.parameters if p.ndim > 1 and id(p) not in tables]
         others = [p for p in self.parameters if p.ndim <= 1]
         groups: list[dict[str, Any]] = [
             {"params": decayed, "weight_decay": settings["weight_decay"]},
             {"params": others + self.rows if self.adadelta else others, "weight_decay": 0.0},
         ]
-        beta2, epsilon = settings.get("adam_beta2", 0.999), settings.get("adam_epsilon", 1e-8)  # nor of these
+        beta2, epsilon = settings["adam_beta2"], settings["adam_epsilon"]
         adam: dict[str, Any] = {"betas": (0.9, beta2), "eps": epsilon}
         self.optimisers: list[torch.optim.Optimizer] = []
         if self.adadelta:

@@ -19,7 +19,7 @@ def pruner(run: Run) -> Callable[[Sequence[float]], bool]:
     has all its epochs is never stopped: it stays a candidate.
     """
     settings, before = run.settings, run.curves_before
-    if settings.get("pruner", "none") == "none" or not before:
+    if settings["pruner"] == "none" or not before:
         return lambda scores: False
     import optuna
 

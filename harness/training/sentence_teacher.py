@@ -93,4 +93,4 @@ def rows_of(*parts: Tensor) -> Tensor:
 def part_of(size: int, settings: Mapping[str, Any]) -> int:
     """How many of `size` pieces the settings `pieces` and `fraction` leave to train on."""
     size = min(size, settings["pieces"] or size)
-    return math.ceil(settings.get("fraction", 1.0) * size)
+    return math.ceil(settings["fraction"] * size)

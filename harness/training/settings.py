@@ -5,9 +5,10 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 
-GENERAL = "mlm_kd"  # what makes the student that `pretrained` starts from (galke2022, section IV-A)
-LABELS = "labels_only"  # the objective that teachers are fine-tuned by
-PREDICTION = "vanilla_kd"  # what the second stage of two_stage trains (wang2023, section 4)
+# The objectives that are part of what a run is, beside those that studies name.
+LABELS = "labels_only"  # teachers are fine-tuned by it
+MASKED_LABELS = "mlm"  # a teacher without a head for masked tokens is trained by it
+PREDICTION = "vanilla_kd"  # the second stage of two_stage trains it (wang2023, section 4)
 
 TRAINING: dict[str, Hyperparameter] = {
     "epochs": Hyperparameter(3, low=1),  # of each stage
@@ -44,8 +45,8 @@ POLYNOMIAL_END = 1e-7  # the learning rate that transformers' polynomial schedul
 
 def refused_rate(settings: Mapping[str, Any]) -> str:
     """Why these settings have no schedule of the learning rate, or ""."""
-    rate = settings.get("learning_rate", 1.0)
-    if settings.get("schedule") != "polynomial" or rate > POLYNOMIAL_END:
+    schedule, rate = (Settings(settings)[name] for name in ("schedule", "learning_rate"))
+    if schedule != "polynomial" or rate > POLYNOMIAL_END:
         return ""
     return f"schedule polynomial ends at a rate of {POLYNOMIAL_END}, so learning_rate must be above it, not {rate}"
 
@@ -88,3 +89,15 @@ SPEED_SETTINGS: dict[str, Hyperparameter] = {
 ON_UNTUNED = ("max_length", "protocol", "threads", "precision", "train_fraction", "train_examples")  # without training
 NEVER_UNTUNED = ("augmentation", "patience", "pruner", "cache_gib")
 UNTUNED: dict[str, Hyperparameter] = {"untuned.pooling": Hyperparameter("first", choices=("first", "mean"))}
+_DECLARED = MASKING | UNTUNED | TRAINING
+
+
+class Settings(dict[str, Any]):
+    """The settings of a run as they were recorded; one that is newer than the run is read at its declared default."""
+
+    def __missing__(self, name: str) -> Any:
+        return _DECLARED[name].default
+
+    def of(self, plugin: str) -> dict[str, Any]:
+        """Those of a plugin, recorded as "PLUGIN.NAME", by name."""
+        return {key.removeprefix(f"{plugin}."): value for key, value in self.items() if key.startswith(f"{plugin}.")}

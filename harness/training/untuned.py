@@ -14,14 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from harness import pairing, registry
+from harness import combine, pairing, registry
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.data.encoding import Encoded, tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.files import digest
-from harness.modeling import combine
 from harness.runs import UntunedRun
 from harness.seeds import derive_seed
 from harness.training import machine
@@ -30,7 +29,6 @@ from harness.training.loop import Stage, predict, train
 from harness.training.masked_teacher import load_masked_teacher, weights_of
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.scoring import EVALUATION_BATCH, evaluate, further, scores
-from harness.training.settings import UNTUNED
 from harness.training.starting import start
 from harness.training.teacher_cache import TeacherCache
 from harness.training.teacher_outputs import BATCH, Encoder
@@ -110,7 +108,7 @@ class UntunedTeacher:
 
     def __init__(self, run: UntunedRun, place: Place):
         self.run, self.place = run, place
-        self.pooling = run.settings.get("untuned.pooling", UNTUNED["untuned.pooling"].default)
+        self.pooling = run.settings["untuned.pooling"]
         self.how: dict[str, str] = {}
         self._apart: Apart | None = None
         self._cache: TeacherCache | None = None

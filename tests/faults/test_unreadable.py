@@ -58,14 +58,14 @@ class Instant:
 
 @pytest.fixture(autouse=True)
 def instant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "_local", lambda *asked: Instant())
+    monkeypatch.setattr(choosing, "LocalExecutor", lambda *asked: Instant())
 
 
 @pytest.fixture(scope="module")
 def whole(call: Harness) -> Iterator[Path]:
     """A finished study, outside pytest's folders, which only their owner may enter."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(choosing, "_local", lambda *asked: Instant())
+        patch.setattr(choosing, "LocalExecutor", lambda *asked: Instant())
         os.chmod(folder, 0o755)
         out = Path(folder) / "out"
         process = call("run", *WORDS, "--out", out)

@@ -27,7 +27,7 @@ from harness.search.driver import Driver
 from harness.search.index import NAME, Index
 from harness.search.progress import Proposed, progress
 from harness.viewing import plan_file
-from tests.bench_ledger import AtOnce, Silent
+from tests.at_once import AtOnce, Silent
 from tests.conftest import Harness, environment
 
 STUDY = "objectives_vs_init"

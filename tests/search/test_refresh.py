@@ -12,7 +12,7 @@ from harness.files import checksums, digest, sealed, unsealed
 from harness.ledger import Ledger
 from harness.search.driver import Driver
 from harness.training.code_versions import engine
-from tests.bench_ledger import AtOnce, Silent
+from tests.at_once import AtOnce, Silent
 from tests.search.test_index import CELLS, PLAN, TEACHER
 
 SOME: dict[str, Any] = {**PLAN, "cells": [CELLS[0], CELLS[5], CELLS[17]], "origins": {}}  # grid, TPE, TPE with a pruner

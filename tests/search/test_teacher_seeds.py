@@ -15,7 +15,7 @@ from harness.search.plan import resolve
 from harness.search.progress import specify
 from harness.search.request import Request
 from harness.search.results import teacher_scores, teachers
-from tests.bench_ledger import AtOnce, Silent
+from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness
 
 ASKED: dict[str, Any] = {

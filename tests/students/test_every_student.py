@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from harness import pairing
+from harness import combine, pairing
 from harness.contracts import IGNORED, LAYER_SIGNALS, Batch, ModelInfo, Outputs, Signal, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
-from harness.modeling import combine
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import OBJECTIVES, STUDENTS
 from harness.training.optimisation import Optimisation

@@ -38,7 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 EDITS = {
     "modeling/signals.py": "harness.modeling",
-    "modeling/combine.py": "harness.modeling",
+    "combine.py": "harness.contracts",
     "data/encoding.py": "harness.data",
     "evaluation/metrics.py": "harness.evaluation",
     "training/loop.py": "harness.training",

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from harness import combine
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.ledger import CHECKPOINT
-from harness.modeling import combine
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.training import loop

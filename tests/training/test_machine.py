@@ -10,6 +10,7 @@ import torch
 from harness.errors import UserError
 from harness.registry import STUDIES
 from harness.training import machine
+from harness.training.settings import Settings
 from tests.conftest import Harness
 
 
@@ -25,7 +26,7 @@ def test_bfloat16_is_refused_where_the_accelerator_has_it_not() -> None:
     with pytest.raises(UserError, match="an old GPU has no bfloat16: --set precision=float32"):
         machine.check_precision({"precision": "bfloat16"})
     machine.check_precision({"precision": "float32"})
-    machine.check_precision({})
+    machine.check_precision(Settings())
 
 
 FLAGS = {

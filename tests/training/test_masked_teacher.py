@@ -21,6 +21,7 @@ from harness.files import read_sealed
 from harness.training import masked_teacher
 from harness.training.masked_teacher import MaskedTeacher, StoredTargets
 from harness.training.place import Place
+from harness.training.settings import Settings
 
 CPU = torch.device("cpu")
 
@@ -161,7 +162,7 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
     place = Place(tmp_path, tmp_path, tmp_path, "", "", {}, "embedded", "", (), {})
     given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
     for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
-        specification = {"teacher": {"content": "x"}, "corpus": "c", "settings": given | pack}
+        specification = {"teacher": {"content": "x"}, "corpus": "c", "settings": Settings(given | pack)}
         teacher = MaskedTeacher(specification, place, SimpleNamespace(index=torch.arange(3)), CPU)
         teacher(Pieces([1], 4).batch(torch.tensor([0])), Want(mlm_logits=True))
     assert folders[0] == folders[1] != folders[2]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.training.optimisation import Optimisation
+from harness.training.settings import Settings
 from tests.training.builders import settings
 
 
@@ -103,9 +104,8 @@ def test_under_adadelta_nothing_decays_a_sparse_table_also_in_a_second_stage() -
 
 
 def test_settings_that_name_no_optimiser_are_adamw() -> None:
-    old = settings()
-    for name in ("optimiser", "adam_beta2", "adam_epsilon"):
-        del old[name]
+    newer = ("optimiser", "adam_beta2", "adam_epsilon")
+    old = Settings({name: value for name, value in settings().items() if name not in newer})
     made = Optimisation(model(True), nn.Module(), old, 1).optimisers
     assert [type(o) for o in made] == [torch.optim.AdamW, torch.optim.SparseAdam]
     assert [(o.defaults["betas"], o.defaults["eps"]) for o in made] == [((0.9, 0.999), 1e-8)] * 2

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.combine import Sum, canonical, declared, parse, recorded, refuse, stage, wants
 from harness.contracts import Hyperparameter, Outputs, Want
 from harness.errors import UserError
-from harness.modeling.combine import Sum, canonical, declared, parse, recorded, refuse, stage, wants
 from harness.registry import OBJECTIVES
 from tests.objectives.builders import (
     CLASSES,

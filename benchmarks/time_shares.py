@@ -1,7 +1,8 @@
 """make bench: where time goes on this machine, always as shares or ratios within one run. Judges and asserts nothing:
 seconds differ between machines, shares and ratios hardly do.
 
-python -m tests.bench [engine|speed|step] [FOLDER]   one part, or all; `engine` keeps its results in FOLDER, a new one
+python -m benchmarks.time_shares [engine|speed|step] [FOLDER]   one part, or all; `engine` keeps its results in FOLDER,
+a new one
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
+from harness import registry
 from harness.cli import main
 from harness.contracts import Want
 from harness.evaluation.parameters import build_student
@@ -46,8 +48,6 @@ def share(part: float, whole: float) -> str:
 
 def engine(out: Path) -> None:
     """Run the quick profile into an empty folder and print the engine's share of its time."""
-    from harness import registry
-
     for kind in registry.ALL.values():  # the driver's imports are not its work
         kind.names()
     import optuna  # noqa: F401
@@ -156,7 +156,7 @@ def _training(model: Student) -> Callable[[Tensor], None]:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(prog="python -m tests.bench")
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.time_shares")
     arguments.add_argument("part", nargs="?", default="all", choices=("all", "engine", "speed", "step"))
     arguments.add_argument("folder", nargs="?", type=Path)
     asked = arguments.parse_args()

@@ -1,4 +1,4 @@
-"""python -m tests.bench_corpus [--pieces 256] [--length 128] [--updates 10]: a 6-layer student distilled by Att-MSE.
+"""python -m benchmarks.corpus [--pieces 256] [--length 128] [--updates 10]: a 6-layer student distilled by Att-MSE.
 
 Prints updates per second of the loop that `harness pretrain` runs, in bfloat16, from a BERT-base of random weights, and
 what share of this machine's speed at multiplying large matrices that is: measured here, in the same run.
@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness import combine
 from harness.contracts import Batch, LayerMap
 from harness.data.tasks import CORPUS
 from harness.evaluation.parameters import build_student
-from harness.modeling import combine
 from harness.training import machine
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import Clock, precision
@@ -120,7 +120,7 @@ def _now(device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(prog="python -m tests.bench_corpus")
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.corpus")
     arguments.add_argument("--pieces", type=int, default=256 if torch.cuda.is_available() else 8)
     arguments.add_argument("--length", type=int, default=128)
     arguments.add_argument("--updates", type=int, default=30 if torch.cuda.is_available() else 3)

@@ -1,6 +1,6 @@
 """What Ray adds to a run, against local processes: 200 runs of one second, and the driver's CPU time.
 
-python -m tests.bench_executors [RUNS]   Asserts nothing: the two executors are compared within one call.
+python -m benchmarks.executors [RUNS]   Asserts nothing: the two executors are compared within one call.
 """
 
 from __future__ import annotations

@@ -1,0 +1,57 @@
+"""What a run is: one type a kind, whose JSON is what its identity is a hash of. Free of torch."""
+
+from harness.runs.base import (
+    MULTI_TASK,
+    ONE_STAGE,
+    PRETRAINED,
+    BaseTeacher,
+    Impossible,
+    Run,
+    RunId,
+    Teacher,
+    as_json,
+    base_weights,
+)
+from harness.runs.corpus import CorpusRun, GeneralRun, MaskedTeacherRun, PretrainingRun
+from harness.runs.labelled import (
+    CheckpointRun,
+    JointRun,
+    JointStudentRun,
+    JointTeacherRun,
+    StudentRun,
+    TaskRun,
+    TeacherRun,
+    UntunedRun,
+)
+from harness.runs.measured import CountRun, MeasuredRun, SpeedRun
+
+OfStudent = StudentRun | UntunedRun | GeneralRun  # those that start a student and keep it whole
+
+__all__ = [
+    "MULTI_TASK",
+    "ONE_STAGE",
+    "PRETRAINED",
+    "BaseTeacher",
+    "CheckpointRun",
+    "CorpusRun",
+    "CountRun",
+    "GeneralRun",
+    "Impossible",
+    "JointRun",
+    "JointStudentRun",
+    "JointTeacherRun",
+    "MaskedTeacherRun",
+    "MeasuredRun",
+    "OfStudent",
+    "PretrainingRun",
+    "Run",
+    "RunId",
+    "SpeedRun",
+    "StudentRun",
+    "TaskRun",
+    "Teacher",
+    "TeacherRun",
+    "UntunedRun",
+    "as_json",
+    "base_weights",
+]

@@ -1,0 +1,174 @@
+"""What a run is: one type a kind, whose JSON is what its identity is a hash of. Free of torch.
+
+A kind says once what it depends on, what people call it, what may start from it, and how it is performed. A plugin's
+procedure may bring kinds of its own: a subclass of `Run` with a `kind` is known as soon as its file is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from harness.errors import UserError, near
+from harness.files import digest
+from harness.training.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.training.work import Performed, Work
+
+RunId = str  # 16 hexadecimal digits
+PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
+ONE_STAGE = "one_stage"  # the procedure of what is trained by one objective
+MULTI_TASK = "multi_task"  # the initialisation by a student distilled on several tasks
+JSON = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseTeacher:
+    """A teacher as it was before any task. content: a hash of its weights; pretrained: the run that trained them."""
+
+    name: str
+    content: str
+    pretrained: RunId | None = None
+
+
+Teacher = BaseTeacher | RunId  # base weights, or those that a run left
+
+
+def base_weights(teacher: Teacher) -> RunId | None:
+    """The run whose weights a teacher's model is loaded from; None where they are the teacher's own."""
+    return teacher if isinstance(teacher, str) else teacher.pretrained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A training or a measurement. What a field holds None or False of is not part of what the run is.
+
+    settings: all of them, those of plugins under "student.NAME" or "objective.NAME". seed: None of a cell, whose runs
+    differ in it. plugins: code of plugins outside the distribution, see `code_versions.outside`.
+    """
+
+    kind: ClassVar[str] = ""
+    known: ClassVar[dict[str, type[Run]]] = {}  # kind -> its type
+    role: ClassVar[str] = ""  # what those call it that start from it
+    scored: ClassVar[bool] = False  # it stands in a table: its record tells metrics, and what it was selected by
+    predicts: ClassVar[bool] = False  # it answers a task, so that its predictions can be submitted
+    starts_students: ClassVar[bool] = False  # a student may start from the weights that it leaves
+    shared_out: ClassVar[bool] = False  # several processes may train it together
+    trains: ClassVar[bool] = True  # otherwise it measures
+    takes_all: ClassVar[bool] = False  # it reads every training example, whatever limits its students
+
+    settings: Settings
+    seed: int | None = None
+    plugins: Mapping[str, str] | None = None
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "kind" in vars(cls):
+            Run.known[cls.kind] = cls
+
+    @classmethod
+    def read(cls, specification: JSON) -> Run:
+        """The run that `specification` told. Raises UserError for a kind that nothing loaded knows."""
+        kind = specification.get("kind", "")
+        if kind not in cls.known:
+            raise UserError(f"unknown kind of run {kind!r}: {near(kind, cls.known)}; name its file with --plugin")
+        given = {name: _typed(name, value) for name, value in specification.items() if name != "kind"}
+        return cls.known[kind](**given)
+
+    @classmethod
+    def kind_of(cls, specification: JSON) -> type[Run]:
+        """The kind of run that `specification` tells; `Run` itself where nothing loaded knows it."""
+        return cls.known.get(specification.get("kind", ""), Run)
+
+    def specification(self) -> dict[str, Any]:
+        """As JSON: everything that decides what the run is, and nothing else."""
+        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        found = {name: as_json(value) for name, value in told.items() if value is not None and value is not False}
+        return {"kind": self.kind, **found} if self.kind else found
+
+    def identity(self, defaults: JSON) -> RunId:
+        """The specification's hash, its settings reduced to differences from defaults.
+
+        A setting that is added later with a default thus changes no earlier identity.
+        """
+        settings = {k: v for k, v in self.settings.items() if k not in defaults or v != defaults[k]}
+        return digest({**self.specification(), "settings": settings})[:16]
+
+    @property
+    def title(self) -> str:
+        """What the run is, for people."""
+        return self.kind
+
+    @property
+    def data_of(self) -> Mapping[str, str]:
+        """The tasks whose examples it reads, with their content."""
+        return {}
+
+    @property
+    def learns_from(self) -> Teacher | None:
+        """Whom it imitates or fine-tunes, if anybody."""
+        return getattr(self, "teacher", None)
+
+    @property
+    def replaces_words(self) -> Teacher | None:
+        """The masked language model that its texts are augmented by."""
+        return getattr(self, "masked_teacher", None)
+
+    @property
+    def starts_from(self) -> RunId | None:
+        """The run whose student it starts from."""
+        kind, _, run = getattr(self, "init", "").partition(":")
+        return run if kind == PRETRAINED else None
+
+    @property
+    def depends_on(self) -> tuple[RunId, ...]:
+        """The runs whose weights it reads."""
+        teachers = [base_weights(who) for who in (self.learns_from, self.replaces_words) if who is not None]
+        return tuple(dict.fromkeys(run for run in (*teachers, self.starts_from) if run))
+
+    @property
+    def student_name(self) -> str:
+        """The student that it trains or measures, or ""."""
+        return getattr(self, "student", "")
+
+    @property
+    def by_procedure(self) -> str:
+        """The procedure that decides its stages, or ""."""
+        return getattr(self, "procedure", "")
+
+    def expressions(self) -> Sequence[str]:
+        """The objectives that it trains by, sums as they are written."""
+        return ()
+
+    @property
+    def curves_before(self) -> Sequence[Sequence[float]]:
+        """The selection scores, epoch by epoch, of the trials that a pruner compares it with."""
+        return getattr(self, "before", None) or ()
+
+    def perform(self, work: Work) -> Performed:
+        raise TypeError(f"a run of kind {self.kind!r} cannot be performed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Impossible(Run):
+    """What stands in the place of the runs of a cell that cannot exist."""
+
+    kind: ClassVar[str] = ""
+
+    metric: str
+
+
+def as_json(value: Any) -> Any:
+    """A field of a run as its specification has it."""
+    if isinstance(value, BaseTeacher):
+        return {name: part for name, part in vars(value).items() if part is not None}
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _typed(name: str, value: Any) -> Any:
+    if name == "settings":
+        return Settings(value)
+    return BaseTeacher(**value) if name in ("teacher", "masked_teacher") and isinstance(value, Mapping) else value

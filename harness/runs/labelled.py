@@ -1,0 +1,234 @@
+"""Runs on the labelled examples of one task, or of several together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from harness.registry import PROCEDURES
+from harness.runs.base import BaseTeacher, Run, RunId, Teacher
+from harness.training.settings import LABELS
+
+if TYPE_CHECKING:
+    from harness.training.work import Performed, Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRun(Run):
+    """A run on one task. data: a hash of its examples; metric: what epochs and settings are chosen by.
+
+    analysis: what is recorded beyond scores; test: task -> a hash of the test splits that it predicts too.
+    """
+
+    scored: ClassVar[bool] = True
+    predicts: ClassVar[bool] = True
+
+    task: str
+    data: str
+    metric: str
+    analysis: str | None = None
+    test: Mapping[str, str] | None = None
+    before: Sequence[Sequence[float]] | None = None
+    pair_encoding: str | None = None  # where it is none of the student's settings
+
+    @property
+    def data_of(self) -> Mapping[str, str]:
+        return {self.task: self.data}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherRun(TaskRun):
+    """The teacher, fine-tuned on the labels; with `evaluate_only` its weights answer the task as they are."""
+
+    kind: ClassVar[str] = "teacher"
+    role: ClassVar[str] = "its teacher"
+    takes_all: ClassVar[bool] = True
+
+    teacher: BaseTeacher
+    evaluate_only: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"teacher {self.teacher.name} on {self.task}"
+
+    def expressions(self) -> Sequence[str]:
+        return (LABELS,)
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.labelled import fine_tune
+
+        return fine_tune(self, work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointRun(TaskRun):
+    """Another model than the study's teacher, fine-tuned on the labels as it is: a row of the table."""
+
+    kind: ClassVar[str] = "checkpoint"
+
+    teacher: BaseTeacher
+
+    @property
+    def title(self) -> str:
+        return f"checkpoint {self.teacher.name} on {self.task}"
+
+    def expressions(self) -> Sequence[str]:
+        return (LABELS,)
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.labelled import fine_tune
+
+        return fine_tune(self, work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentRun(TaskRun):
+    """A student, trained on a task by an objective in the stages of a procedure.
+
+    init: as the student spells it, a file by its content, or "pretrained:RUN". teacher: base weights where the student
+    has learnt from it before, and now learns from labels alone.
+    """
+
+    kind: ClassVar[str] = "student"
+
+    teacher: Teacher
+    student: str
+    init: str
+    objective: str
+    procedure: str
+    masked_teacher: Teacher | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.objective} {self.init} {self.task}"
+
+    def expressions(self) -> Sequence[str]:
+        return PROCEDURES.get(self.procedure).objectives(self.objective)
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.labelled import distil
+
+        return distil(self, work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntunedRun(TaskRun):
+    """Sentence vectors that no label of the task has tuned: a student's, or (student "") the teacher's own."""
+
+    kind: ClassVar[str] = "untuned"
+
+    teacher: BaseTeacher
+    student: str
+    init: str
+    objective: str
+
+    @property
+    def title(self) -> str:
+        if self.student:
+            return f"untuned {self.student} {self.objective} {self.task}"
+        return f"untuned teacher {self.teacher.name} on {self.task}"
+
+    def expressions(self) -> Sequence[str]:
+        return (self.objective,) if self.objective else ()
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.untuned import untuned
+
+        return untuned(self, work)
+
+
+# ---------------------------------------------------------------- of several tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointRun(Run):
+    """One model trained on several tasks together. tasks: each with a hash of its examples; metrics: each with its."""
+
+    scored: ClassVar[bool] = True
+    predicts: ClassVar[bool] = True
+
+    tasks: Mapping[str, str]
+    metrics: Mapping[str, str]
+    test: Mapping[str, str] | None = None
+    before: Sequence[Sequence[float]] | None = None
+
+    @property
+    def data_of(self) -> Mapping[str, str]:
+        return self.tasks
+
+    def part(self, task: str) -> TaskRun:
+        """What the run is on one of its tasks."""
+        raise NotImplementedError
+
+    def parts(self) -> dict[str, Any]:
+        """`part` of every task, in order of name: the order in which they are listed is none."""
+        return {task: self.part(task) for task in sorted(self.tasks)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointTeacherRun(JointRun):
+    """The teacher, refined on the labels of several tasks (liu2020, section 4.1.1)."""
+
+    kind: ClassVar[str] = "multi_task_teacher"
+    role: ClassVar[str] = "the teacher of several tasks"
+    takes_all: ClassVar[bool] = True
+
+    teacher: BaseTeacher
+
+    @property
+    def title(self) -> str:
+        return f"teacher {self.teacher.name} on {', '.join(self.tasks)}"
+
+    def part(self, task: str) -> TeacherRun:
+        return TeacherRun(
+            task=task,
+            data=self.tasks[task],
+            metric=self.metrics[task],
+            teacher=self.teacher,
+            settings=self.settings,
+            seed=self.seed,
+            test=self.test,
+        )
+
+    def expressions(self) -> Sequence[str]:
+        return (LABELS,)
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.multi_task import multi_task_teacher
+
+        return multi_task_teacher(self, work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointStudentRun(JointRun):
+    """A student, distilled on several tasks together from a teacher's head for each (liu2020, section 4.2)."""
+
+    kind: ClassVar[str] = "multi_task"
+    role: ClassVar[str] = "its distillation on several tasks"
+    starts_students: ClassVar[bool] = True
+
+    teacher: RunId
+    student: str
+    init: str
+    objective: str
+    procedure: str
+    masked_teacher: Teacher | None = None
+    pair_encoding: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.objective} {self.student} on {', '.join(self.tasks)}"
+
+    def part(self, task: str) -> StudentRun:
+        names = ("teacher", "student", "init", "objective", "procedure", "settings", "seed", "masked_teacher")
+        shared: dict[str, Any] = {name: getattr(self, name) for name in (*names, "pair_encoding", "test")}
+        return StudentRun(task=task, data=self.tasks[task], metric=self.metrics[task], **shared)
+
+    def expressions(self) -> Sequence[str]:
+        return (self.objective,)
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.multi_task import multi_task
+
+        return multi_task(self, work)

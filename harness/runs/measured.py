@@ -1,0 +1,54 @@
+"""Runs that train nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from harness.runs.base import JSON, Run
+
+if TYPE_CHECKING:
+    from harness.training.work import Performed, Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun(Run):
+    """A model of random weights: a student, or (student "") the model of the configuration itself."""
+
+    scored: ClassVar[bool] = True
+    trains: ClassVar[bool] = False
+
+    task: str
+    student: str
+    configuration: JSON
+    metric: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} of {self.student or self.configuration['model_type']}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountRun(MeasuredRun):
+    """How many parameters a model has."""
+
+    kind: ClassVar[str] = "count"
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.measuring import count_parameters
+
+        return count_parameters(self, work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedRun(MeasuredRun):
+    """How fast a model encodes, beside a reference."""
+
+    kind: ClassVar[str] = "speed"
+
+    reference: JSON
+
+    def perform(self, work: Work) -> Performed:
+        from harness.training.measuring import measure_speed
+
+        return measure_speed(self, work)
