@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.modeling import layer_maps
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.modeling.initialisation import copy_layers, unlike
-from harness.modeling.signals import emit
+from harness.modeling.signals import emit, layers_path
 from harness.registry import student
 
 LAYERS = Hyperparameter(3, low=1)
@@ -88,6 +88,14 @@ class Transformer(Student):
             depths = self.model.config.num_hidden_layers, model.config.num_hidden_layers
             copy_layers(self.model, model, layer_maps.layers_of(init, *depths), embeddings=True)
         return {}
+
+    def layer_weights(self, number: int) -> set[str]:
+        path = f"{layers_path(self.model)}."
+        names = {n for n, _ in self.model.base_model.named_parameters()}
+        inside = {n for n in names if n.startswith(f"{path}{number - 1}." if number else path)}
+        found = inside if number else {n for n in names - inside if not n.startswith("pooler.")}
+        prefix = "" if self.model.base_model is self.model else f"{self.model.base_model_prefix}."
+        return {f"model.{prefix}{n}" for n in found}
 
     def head_weights(self) -> set[str]:
         """Everything outside the encoder, and its pooler, which a masked language model has not."""

@@ -175,6 +175,10 @@ class Student(PreTrainedModel):
         """The names, in the state dictionary, of the weights that answer the task: never taken from `pretrained`."""
         return {name for name in self.state_dict() if name.startswith("head.")}
 
+    def layer_weights(self, number: int) -> set[str]:
+        """The names of the weights of a layer (1-based), or with 0 of what lies before the first; none of no layer."""
+        return set()
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         raise TypeError(f"student {self.name} has no forward")
 

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A part of a run: the objective that it trains by, between which layers, and whether it chooses the best epoch."""
+    """A part of a run.
+
+    layers: those that the objective compares; selects: the best epoch is chosen. parts: among how many stages the
+    epochs of one are divided. frozen: layers of the student whose weights stay; 0 is what lies before the first.
+    """
 
     name: str
     objective: str
     layers: LayerMap
     selects: bool
+    parts: int = 1
+    frozen: tuple[int, ...] = ()
 
 
 class Procedure(ABC):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness import combine, pairing
-from harness.contracts import LayerMap, Row, Task, Want
+from harness.contracts import LayerMap, ModelInfo, Row, Task, Want
 from harness.errors import UserError
 from harness.procedures.base import PlannedStage, Procedure, size_of
 from harness.registry import procedure
-from harness.runs import ONE_STAGE, PRETRAINED, StudentRun
+from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
 from harness.training.settings import LABELS, PREDICTION
 
 if TYPE_CHECKING:
@@ -34,12 +34,25 @@ class Labelled(Procedure):
         """Whether the student is distilled on the corpus before."""
         return choice.init == PRETRAINED
 
+    def refuse_choice(self, choice: Choice, task: Task, cells: Cells) -> str:
+        """Why the procedure cannot train this student, or ""."""
+        return ""
+
+    def imitated(self, choice: Choice, task: Task, cells: Cells) -> ModelInfo:
+        """What the student's last stages imitate."""
+        return cells.asked.info(task)
+
+    def planned(self, run: StudentRun, choice: Choice, task: Task, cells: Cells) -> tuple[StudentRun, list[RunId]]:
+        """(what a cell trains, given the run of its teacher; the runs that it waits for beside that)."""
+        return run, []
+
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         student, asked = choice.student, cells.asked
-        described, teacher = choice.describe(task), asked.info(task)
+        described, teacher = choice.describe(task), self.imitated(choice, task, cells)
         layers: LayerMap = student.layer_map(choice.base, described, teacher)
         objective, on_corpus = self.expressions(choice, asked.study.general)
-        refused = pairing.refusal(objective, self.on_task.name, described, teacher, task)
+        refused = self.refuse_choice(choice, task, cells)
+        refused = refused or pairing.refusal(objective, self.on_task.name, described, teacher, task)
         refused = refused or cells.refused_analysis(task)
         stages = self.on_task.stages(objective, layers)
         self.lengthen(choice, stages)
@@ -66,13 +79,14 @@ class Labelled(Procedure):
             analysis=asked.study.analysis or None,
         )
         run, more = cells.making.augmented(run)
+        run, before = self.planned(run, choice, task, cells) if not refused else (run, [])
         cells.add(
             choice,
             task,
             run,
             refused,
-            after=[*after, *teachers, *more],
-            stages=len(stages),
+            after=[*after, *teachers, *more, *before],
+            stages=round(sum(1 / stage.parts for stage in stages)),
             layers=layers,
             size=size_of(described),
             starts=starts,
@@ -82,7 +96,11 @@ class Labelled(Procedure):
             idle = {setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)}
             idle |= cells.only_general(objective) - (combine.settings_of(on_corpus) if distilled else set())
             cells.use(choice, task, idle)
-            cells.wants[task.name] = cells.wants.get(task.name, Want()) | want
+            self.ask(want, task, cells)
+
+    def ask(self, want: Want, task: Task, cells: Cells) -> None:
+        """Note what is asked of the study's teacher, so that it is stored for all runs at once."""
+        cells.wants[task.name] = cells.wants.get(task.name, Want()) | want
 
     def lengthen(self, choice: Choice, stages: Sequence[PlannedStage]) -> None:
         """Give a row the epochs that others have in more stages, where it asks for them."""
@@ -121,6 +139,10 @@ class TwoStage(Labelled):
             f"two_stage trains an intermediate objective first and then {PREDICTION}, but {objective} sums "
             "objectives of both stages; name the intermediate ones only"
         )
+
+    def ask(self, want: Want, task: Task, cells: Cells) -> None:
+        """Note what is asked of the study's teacher, so that it is stored for all runs at once."""
+        cells.wants[task.name] = cells.wants.get(task.name, Want()) | want
 
     def lengthen(self, choice: Choice, stages: Sequence[PlannedStage]) -> None:
         if choice.row.equal_epochs and len(stages) == 1:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.errors import UserError, near
+from harness.errors import UserError
 from harness.files import digest
+from harness.registry import PROCEDURES
 from harness.training.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class Run:
         """The run that `specification` told. Raises UserError for a kind that nothing loaded knows."""
         kind = specification.get("kind", "")
         if kind not in cls.known:
-            raise UserError(f"unknown kind of run {kind!r}: {near(kind, cls.known)}; name its file with --plugin")
+            PROCEDURES.names()  # a procedure may bring kinds of its own
+        if kind not in cls.known:
+            raise UserError(f"unknown kind of run {kind!r}: the file of its procedure is for --plugin")
         given = {name: _typed(name, value) for name, value in specification.items() if name != "kind"}
         return cls.known[kind](**given)
 
@@ -101,6 +104,11 @@ class Run:
     def title(self) -> str:
         """What the run is, for people."""
         return self.kind
+
+    @property
+    def tells(self) -> str:
+        """How a table begins the sentence on the settings of such a run that others start from; "": it has none."""
+        return ""
 
     @property
     def data_of(self) -> Mapping[str, str]:

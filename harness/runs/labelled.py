@@ -220,6 +220,11 @@ class JointStudentRun(JointRun):
     def title(self) -> str:
         return f"{self.objective} {self.student} on {', '.join(self.tasks)}"
 
+    @property
+    def tells(self) -> str:  # one for each seed
+        what = f"Joint distillation of {self.student} by {self.objective}, init {self.init}"
+        return f"{what}, once a seed, on {', '.join(self.tasks)}"
+
     def part(self, task: str) -> StudentRun:
         names = ("teacher", "student", "init", "objective", "procedure", "settings", "seed", "masked_teacher")
         shared: dict[str, Any] = {name: getattr(self, name) for name in (*names, "pair_encoding", "test")}

@@ -91,7 +91,7 @@ class Making:
             raise UserError(
                 f"setting 'teacher.seeds' has no effect on {task.name}: the teacher's weights answer it as they are"
             )
-        return [self._add(replace(run, seed=seed), after) for seed in range(self.teachers)]
+        return [self.add(replace(run, seed=seed), after) for seed in range(self.teachers)]
 
     def teacher_run(self, task: Task, metric: str, own: Mapping[str, Any]) -> tuple[TeacherRun, list[RunId]]:
         """(`of_task`'s run without its seed, the runs that it waits for)."""
@@ -111,7 +111,7 @@ class Making:
     def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]) -> RunId:
         """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
         run, after = self.joint_teacher_run(tasks, metrics, own)
-        return self._add(replace(run, seed=0), after)
+        return self.add(replace(run, seed=0), after)
 
     def joint_teacher_run(
         self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]
@@ -136,7 +136,7 @@ class Making:
 
     def joint(self, run: JointStudentRun, after: list[RunId], seeds: int) -> list[RunId]:
         """The runs, by seed, that distil a student on several tasks together."""
-        return [self._add(replace(run, seed=seed), after) for seed in range(seeds)]
+        return [self.add(replace(run, seed=seed), after) for seed in range(seeds)]
 
     def joint_settings(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
@@ -199,7 +199,7 @@ class Making:
             settings=Settings({**settings, "stored_top_k": 0, "text": "masked", "fraction": 1.0}),
             seed=0,
         )
-        run = self._add(head, after)
+        run = self.add(head, after)
         return run, [run]
 
     def general(
@@ -231,7 +231,7 @@ class Making:
             settings=Settings({**settings, **own}),
             seed=0,
         )
-        return self._add(run, after)
+        return self.add(run, after)
 
     def general_settings(
         self, elsewhere: Mapping[str, Any], without: Sequence[str] = (), idle: Sequence[str] = ()
@@ -270,7 +270,7 @@ class Making:
         pretraining = self.teacher.pretraining()
         if pretraining is None:
             return who, []
-        run = self._add(PretrainingRun(teacher=who, settings=Settings(pretraining), seed=0), [])
+        run = self.add(PretrainingRun(teacher=who, settings=Settings(pretraining), seed=0), [])
         return replace(who, pretrained=run), [run]
 
     def _ask(self, question: Callable[[], bool], otherwise: bool) -> bool:
@@ -282,7 +282,8 @@ class Making:
                 raise
             return otherwise
 
-    def _add(self, run: Run, after: Sequence[RunId]) -> RunId:
+    def add(self, run: Run, after: Sequence[RunId]) -> RunId:
+        """Take up a run that others start from, and those that it waits for."""
         if refused := refused_rate(run.settings):
             raise UserError(f"{refused} (of {run.kind})")
         run = identified(run)

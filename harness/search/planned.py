@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.registry import load_file
 from harness.runs import Run, RunId
 
 FORMAT = 3  # of plan.json
@@ -116,6 +117,9 @@ class Plan:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Plan:
         """Raises ValueError, KeyError or TypeError for what is no plan, UserError for a run that nothing knows."""
+        kinds = {part["specification"].get("kind", "") for part in (*told["first"].values(), *told["cells"])}
+        for path in told["plugins"] if kinds - Run.known.keys() else ():
+            load_file(path)
         first = {run: First.from_json(part) for run, part in told["first"].items()}
         cells = [Cell.from_json(cell) for cell in told["cells"]]
         known = {field.name for field in dataclasses.fields(cls)}

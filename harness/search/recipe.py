@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.hyperparameters import complement
-from harness.runs import GeneralRun, JointStudentRun
+from harness.runs import GeneralRun
 from harness.search import settings as merging
 from harness.search.planned import Cell, Plan
 from harness.search.progress import trials_of
@@ -111,13 +111,10 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
     for run in (first.run for first in plan.first.values()):
         found = as_known(plan, run.settings)
-        if isinstance(run, JointStudentRun):  # one for each seed
+        if run.tells:
             silent = saying_nothing(found)
-            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
-            said[
-                f"Joint distillation of {run.student} by {run.objective}, init {run.init}, once a seed, on "
-                f"{', '.join(run.tasks)}: {settings}."
-            ] = None
+            told = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
+            said[f"{run.tells}: {told}."] = None
         elif isinstance(run, GeneralRun):
             settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
             alike.setdefault((run.student, run.init, settings), {})[run.objective] = None

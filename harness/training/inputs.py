@@ -48,7 +48,7 @@ def content_of_file(path: Path) -> str:
 
 
 def _checked_weights(run: str, place: Place) -> str:
-    recorded = _record(run, place).get("weights")
+    recorded = record_of(run, place).get("weights")
     if trouble := trouble_with(place.runs / run / "weights", recorded):
         raise UserError(f"the weights of run {run}, which others start from, {trouble}; give the command again")
     return digest(recorded)[:16]
@@ -58,11 +58,12 @@ def _base_teacher(run: Run, place: Place) -> BaseTeacher | None:
     """The base weights that the run's teacher is made of."""
     who = run.learns_from
     while isinstance(who, str):  # a run, made of the teacher or of another run
-        who = Run.read(_record(who, place)["specification"]).learns_from
+        who = Run.read(record_of(who, place)["specification"]).learns_from
     return who
 
 
-def _record(run: str, place: Place) -> dict[str, Any]:
+def record_of(run: str, place: Place) -> dict[str, Any]:
+    """The record of a run that others start from. Raises UserError if it is missing or damaged."""
     try:
         return unsealed((place.runs / run / "record.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:

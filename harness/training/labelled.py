@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
 from harness import combine, registry
-from harness.contracts import LayerMap, Outputs, Want
+from harness.contracts import LayerMap, ModelInfo, Outputs, Want
+from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.runs import CheckpointRun, StudentRun, TeacherRun
@@ -18,11 +21,11 @@ from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.loop import Stage, train
-from harness.training.place import teacher_source
+from harness.training.place import teacher_source, teacher_tokenizer
 from harness.training.scoring import evaluate, further, selector
 from harness.training.settings import LABELS
 from harness.training.starting import start
-from harness.training.teacher_outputs import Encoder, teacher_of
+from harness.training.teacher_outputs import Encoder, TeacherOutputs, teacher_of
 from harness.training.weights import save
 from harness.training.work import Performed, Work
 
@@ -54,8 +57,16 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     return record | scores | {"selection": scores["metrics"][run.metric]}, predictions
 
 
-def distil(run: StudentRun, work: Work) -> Performed:
-    """Train a student in the stages of its procedure."""
+@dataclass(frozen=True)
+class Imitated:
+    """Whom a student imitates in its teacher's place. info: what it is; of: given (the run, the training examples)."""
+
+    info: ModelInfo
+    of: Callable[[StudentRun, Encoded], TeacherOutputs]
+
+
+def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: bool = False) -> Performed:
+    """Train a student in the stages of its procedure. keep: its weights, for other runs."""
     task, settings, place = get_task(run.task), run.settings, work.place
     reader = reader_of(run, place)
     examples = examples_of(run, place, reader)
@@ -63,6 +74,8 @@ def distil(run: StudentRun, work: Work) -> Performed:
     plugin = registry.STUDENTS.get(run.student)
     info = teacher_source(place.teacher, place.argument).info(task)
     described = plugin.describe(own_settings(run), info, task)
+    answers = imitated.of(run, examples.imitated) if imitated else teacher
+    info = imitated.info if imitated else info
     layers = plugin.layer_map("random" if run.starts_from else run.init, described, info)
     torch.manual_seed(derive_seed("weights", run.seed))
     student, started = start(run, place, task, teacher, reader)
@@ -71,9 +84,13 @@ def distil(run: StudentRun, work: Work) -> Performed:
     for stage in registry.PROCEDURES.get(run.procedure).stages(run.objective, layers):
         objective = combine.Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
         objective.prepare(examples.train.labels, len(examples.train))
-        stages.append(Stage(stage.name, objective, objective.wants(), settings["epochs"], stage.selects))
+        epochs = max(settings["epochs"] // stage.parts, 1)
+        frozen = frozenset(name for layer in stage.frozen for name in student.layer_weights(layer))
+        stages.append(Stage(stage.name, objective, objective.wants(), epochs, stage.selects, frozen))
     select = selector(task, run, examples, work.clock)
-    history = train(student, stages, examples.train, teacher, select, work.regime(run))
+    history = train(student, stages, examples.train, answers, select, work.regime(run))
+    if keep:
+        save(student, place.run / "weights", None if reader is teacher_tokenizer(place) else reader)
     scores, predictions = evaluate(student, task, settings, examples, work.clock)
     more, others = further(run, place, student, reader, task, work.clock)
     return scores | more | count(student) | {
@@ -83,5 +100,5 @@ def distil(run: StudentRun, work: Work) -> Performed:
         "pruned": history.pruned,
         "initialisation": started,
         "examples": len(examples.train),
-        "teacher_signals": teacher.how(functools.reduce(operator.or_, (stage.wants[1] for stage in stages))),
+        "teacher_signals": answers.how(functools.reduce(operator.or_, (stage.wants[1] for stage in stages))),
     }, predictions | others

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,7 +32,8 @@ class Stage:
     """One stretch of training. objective(student, teacher, batch) gives (loss, {term: value}) and may hold parameters.
 
     selects: the selection score is taken after each epoch, and the best epoch's weights are handed on at the end;
-    otherwise the last ones are. wants: the signals asked of (student, teacher).
+    otherwise the last ones are. wants: the signals asked of (student, teacher). frozen: parameters of the model that
+    stay as they are.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Stage:
     wants: tuple[Want, Want]
     epochs: int
     selects: bool
+    frozen: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -148,7 +151,8 @@ class _Training:
             self.number = number
             if state and number < state["stage"]:
                 continue
-            self._stage(stage, state if state and number == state["stage"] else None)
+            with _frozen(self.model, stage.frozen):
+                self._stage(stage, state if state and number == state["stage"] else None)
             if self.best_weights is not None:
                 self.model.load_state_dict(self.best_weights)
         return self.history
@@ -290,6 +294,19 @@ def predict(
     if logits is None:
         raise TrainingFailure("there are no examples to predict")
     return logits
+
+
+@contextmanager
+def _frozen(model: nn.Module, names: frozenset[str]) -> Iterator[None]:
+    """Without gradients of these parameters; those that never have any keep it so."""
+    parts = [parameter for name, parameter in model.named_parameters() if name in names and parameter.requires_grad]
+    for parameter in parts:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parts:
+            parameter.requires_grad_(True)
 
 
 def _stopped_early(history: History, stage: Stage, patience: int) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from harness.contracts import Batch, Outputs, Signal, Want
+from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
 from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.files import checksum, digest
@@ -56,9 +56,14 @@ def teacher_of(run: StudentRun, place: Place, imitated: Encoded, device: torch.d
 class TeacherOutputs:
     """Called with (batch, want) of the run's training examples."""
 
-    def __init__(self, run: StudentRun, place: Place, train: Encoded, device: torch.device):
-        """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it."""
-        self.train = train
+    def __init__(
+        self, run: StudentRun, place: Place, train: Encoded, device: torch.device, info: ModelInfo | None = None
+    ):
+        """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it.
+
+        info: of a teacher that is not the study's own.
+        """
+        self.train, self.run = train, run
         self.folder = place.runs / str(run.teacher) / "weights"
         self.task, self.place, self.device = get_task(run.task), place, device
         self.heads = heads_in(self.folder)
@@ -68,7 +73,7 @@ class TeacherOutputs:
         head = self.task.name if self.heads else ""
         self.cache = _cache(place, self.folder, head, run.settings["max_length"], train)
         self.rows = self.cache.rows(train.keys)
-        info = teacher_source(place.teacher, place.argument).info(self.task)
+        info = info or teacher_source(place.teacher, place.argument).info(self.task)
         numbers = {
             Signal.HIDDEN_STATES: info.width,
             Signal.VALUES: info.width,
@@ -77,8 +82,14 @@ class TeacherOutputs:
         }
         gib = run.settings["cache_gib"]
         self.keeps = {s.value: self.cache.fits(s.value, numbers.get(s, 1), gib) for s in Signal}
-        union = Want.of_parts(place.outputs.get(run.task, ()))
-        self.cache.fill([p for p in union.parts() if self._stored(p)], self._compute, BATCH, device)
+        self.filled = Want()
+        self._fill(Want.of_parts(place.outputs.get(run.task, ())))
+
+    def _fill(self, want: Want) -> None:
+        """Store what is asked for, unless it is there."""
+        if (self.filled | want) != self.filled:
+            self.filled |= want
+            self.cache.fill([p for p in want.parts() if self._stored(p)], self._compute, BATCH, self.device)
 
     def how(self, want: Want) -> dict[str, str]:
         """Of each signal that is asked for: stored or computed."""
@@ -89,6 +100,7 @@ class TeacherOutputs:
         return self._encoder().model
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
+        self._fill(want)  # a plugin's run may ask for what no cell does
         stored = [p for p in want.parts() if self._stored(p)]
         computed = [p for p in want.parts() if p not in stored]
         ids = batch.ids.cpu()  # the student may read the same examples otherwise: its encodings are not the teacher's
