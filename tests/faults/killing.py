@@ -55,3 +55,8 @@ def _wait_for_another(out: Path, process: Any) -> None:
         assert process.is_alive() and time.monotonic() < deadline, "the run was not hit in its middle"
         time.sleep(0.01)
     time.sleep(0.05)
+
+
+def without_times(record: dict[str, Any]) -> dict[str, Any]:
+    times = ("seconds", "model_seconds", "examples_per_second", "peak_memory_mib")
+    return {name: value for name, value in record.items() if name not in times}

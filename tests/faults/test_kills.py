@@ -8,11 +8,10 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from harness.ledger import Ledger
 from tests.conftest import SMALL_STUDY, Harness
-from tests.faults.killing import newest, workers
+from tests.faults.killing import newest, without_times, workers
 from tests.launching import begun
 
 VICTIMS = ("driver",) * 3 + ("worker",) * 9  # a new driver takes its time to begin; a new worker does not
@@ -78,11 +77,6 @@ def test_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call
     ours, theirs = Ledger(out), Ledger(tmp_path / "calm")
     for run in after:
         assert without_times(ours.read(run) or {}) == without_times(theirs.read(run) or {}), run
-
-
-def without_times(record: dict[str, Any]) -> dict[str, Any]:
-    times = ("seconds", "model_seconds", "examples_per_second", "peak_memory_mib")
-    return {name: value for name, value in record.items() if name not in times}
 
 
 SUICIDAL = '''

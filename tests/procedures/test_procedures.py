@@ -1,0 +1,154 @@
+"""Procedures are plugins: two of them, each a file of its own, plan, train, go on after a kill and stand in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.contracts import LayerMap
+from harness.errors import UserError
+from harness.files import unsealed
+from harness.procedures.base import Procedure
+from harness.registry import PROCEDURES
+from tests.faults.killing import run_and_kill, without_times
+from tests.launching import forked
+
+ROOM = Path(registry.__file__).parent / "procedures"
+LAYERS = LayerMap(((1, 2), (2, 4)))
+STUDY = """
+from harness.contracts import Profile, Row, Study
+from harness.registry import study
+
+SETTINGS = {"epochs": 6, "batch_size": 8, "learning_rate": 1e-3, "max_length": 32, "train_examples": 160}
+SETTINGS["transformer.layers"] = 2
+study(
+    Study(
+        name="steps",
+        title="Steps",
+        question="In how many steps does a student learn?",
+        procedure="two_stage",
+        rows=(
+            Row("two", "hid_seq", "Two stages"),
+            Row("layers", "hid_seq", "Layer by layer", procedure="layerwise"),
+            Row("helped", "hid_seq", "By an assistant", procedure="helper"),
+        ),
+        students=("transformer",),
+        profiles={
+            "quick": Profile(
+                "embedded", ("sentiment",), ("every",), trials=1, seeds=1, settings=SETTINGS
+            )
+        },
+    )
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The arguments of a study whose procedures are ours under other names, in files outside the distribution."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "steps.py").write_text(STUDY)
+    layers = (ROOM / "progressive.py").read_text().replace('("progressive")', '("layerwise")')
+    (folder / "layers_alone.py").write_text(layers)
+    helper = (ROOM / "assistant.py").read_text().replace('@procedure("assistant")', '@procedure("helper")')
+    helper = helper.replace('str] = "assistant"', 'str] = "helper"').replace('str] = "assisted"', 'str] = "helped"')
+    (folder / "a_helper.py").write_text(helper)
+    plugins = [word for path in sorted(folder.glob("*.py")) for word in ("--plugin", str(path))]
+    return ("--study", "steps", *plugins, "--workers", "2")
+
+
+def records(out: Path) -> dict[str, dict[str, Any]]:
+    return {path.parent.name: unsealed(path.read_bytes()) for path in out.glob("ledger/*/record.json")}
+
+
+@pytest.fixture(scope="module")
+def trained(words: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("steps")
+    said = forked("run", *words, "--out", folder / "out", folder=folder / "said")
+    assert said.returncode == 0, said.stderr
+    return folder / "out", said.stdout
+
+
+@pytest.mark.parametrize("name", ["progressive", "assistant"])
+def test_each_is_one_short_file(name: str) -> None:
+    assert len((ROOM / f"{name}.py").read_text().splitlines()) <= 120
+
+
+def test_their_rows_stand_beside_two_stage(trained: tuple[Path, str]) -> None:
+    for label in ("Two stages", "Layer by layer", "By an assistant"):
+        (line,) = [line for line in trained[1].splitlines() if line.strip().startswith(label)]
+        assert any(character.isdigit() for character in line), line
+    assert "Assistant by hid_seq, init every, once (seed 0), on sentiment: " in trained[1]
+
+
+def test_what_they_train_is_what_they_say(trained: tuple[Path, str]) -> None:
+    found = {record["specification"]["kind"]: record for record in records(trained[0]).values()}
+    (run,) = [run for run, record in records(trained[0]).items() if record["specification"]["kind"] == "helper"]
+    assert found["helper"]["specification"]["settings"]["transformer.layers"] == 3  # half way from 2 to 4
+    assert found["helped"]["specification"]["assistant"] == run and run in found["helped"]["started_from"]
+    assert found["helped"]["teacher_signals"] == {"hidden_states": "stored", "logits": "stored"}
+    layers = next(r for r in records(trained[0]).values() if r["specification"].get("procedure") == "layerwise")
+    stages = [entry["stage"] for entry in layers["curve"]]
+    assert stages == ["intermediate 1"] * 3 + ["intermediate 2"] * 3 + ["prediction"] * 6
+    assert layers["specification"]["plugins"].keys() == {"procedure layerwise"}
+
+
+def test_an_assistant_is_between_the_two(words: tuple[str, ...], tmp_path: Path) -> None:
+    asked = ("plan", *words, "--out", tmp_path / "none", "--objectives", "helped")
+    said = forked(*asked, "--set", "transformer.layers=3", folder=tmp_path / "said")
+    assert "an assistant of 3 layers is not between a student of 3 and a teacher of 4" in said.stdout
+    said = forked(*asked, "--students", "bilstm", "--inits", "random", folder=tmp_path / "said")
+    assert "a student bilstm has no setting layers" in said.stdout
+
+
+def test_a_kill_changes_nothing(trained: tuple[Path, str], words: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_and_kill(["run", *words[:-1], "1", "--out", str(out)], out)
+    said = [forked("run", *words, "--out", out, folder=tmp_path / "said") for _ in range(2)]
+    assert [process.returncode for process in said] == [0, 0], said[0].stderr
+    assert "0 runs trained" in said[1].stdout
+    ours, theirs = ({run: without_times(r) for run, r in records(place).items()} for place in (out, trained[0]))
+    assert ours == theirs
+
+
+# ---------------------------------------------------------------- every procedure
+
+
+@pytest.mark.parametrize("name", PROCEDURES.names())
+def test_a_procedure_says_what_it_is(name: str) -> None:
+    found = PROCEDURES.get(name)
+    assert isinstance(found, Procedure) and found.name == name and type(found).__doc__
+    if found.trains and found.tunes:
+        assert {"epochs", "learning_rate"} <= found.settings.keys()
+
+
+@pytest.mark.parametrize("name", PROCEDURES.names())
+def test_its_stages_train_by_what_it_says(name: str) -> None:
+    """`objectives` is what a run's identity and code are told by: no stage may train by another."""
+    found = PROCEDURES.get(name)
+    for objective in ("vanilla_kd", "hid_seq", "att_kl+hid_seq", "labels_only"):
+        if not found.refuse(objective):
+            stages = found.stages(objective, LAYERS)
+            assert {stage.objective for stage in stages} <= set(found.objectives(objective))
+            assert [stage.selects for stage in stages] == [False] * (len(stages) - 1) + [True]
+
+
+def test_layers_are_transferred_from_the_first_on() -> None:
+    found = PROCEDURES.get("progressive").stages("hid_seq", LAYERS)
+    assert [(stage.layers.pairs, stage.frozen, stage.parts) for stage in found] == [
+        (((1, 2),), (0,), 2),
+        (((2, 4),), (0, 1), 2),
+        (LAYERS.pairs, (), 1),
+    ]
+    assert "not every term of cosine compares layers" in PROCEDURES.get("progressive").refuse("cosine")
+
+
+def test_a_mistaken_procedure_is_refused() -> None:
+    with pytest.raises(UserError, match="must be a subclass of Procedure"):
+        registry.procedure("mine")(SimpleNamespace)  # type: ignore[type-var]
+    with pytest.raises(UserError, match="unknown procedure 'two_stages'.*two_stage"):
+        PROCEDURES.get("two_stages")
