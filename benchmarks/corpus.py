@@ -23,6 +23,7 @@ from harness.training import machine
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import Clock, precision
 from harness.training.settings import GENERAL_TRAINING
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder
 from students.transformer import Transformer
 from teachers.huggingface import HuggingFaceTeacher
@@ -64,7 +65,7 @@ def measure(pieces: int, length: int, updates: int) -> None:
     with device:
         student = build_student(plugin.name, {"layers": LAYERS}, configuration, 0)
         teacher = Encoder(build_student(plugin.name, {"layers": info.layers}, configuration, 0).model).eval()
-    objective = combine.Sum(combine.parse("att_mse"), described, info, LayerMap(((LAYERS, info.layers),)), settings)
+    objective = Sum(combine.parse("att_mse"), described, info, LayerMap(((LAYERS, info.layers),)), settings)
 
     def imitated(batch: Batch, want: Any) -> Any:
         with torch.no_grad(), precision(settings, device):

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import Any, cast
+from typing import Any
 
-from torch import Tensor, nn
-
-from harness.contracts import LAYER_SIGNALS, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import LAYER_SIGNALS, Hyperparameter, LayerMap, ModelInfo, Signal, Task, Want
 from harness.errors import UserError
-from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 
 Terms = tuple[tuple[float, str], ...]  # (weight, objective), sorted by objective
@@ -77,7 +74,7 @@ def compares_layers(expression: str) -> bool:
 def declared(terms: Terms) -> dict[str, Hyperparameter]:
     """Every term's hyperparameters as "objective.setting", as records name them."""
     return {
-        _recorded_name(name, setting): hyperparameter.recorded(f"{name}.{setting}")
+        recorded_name(name, setting): hyperparameter.recorded(f"{name}.{setting}")
         for _, name in terms
         for setting, hyperparameter in OBJECTIVES.get(name).hyperparameters.items()
     }
@@ -99,7 +96,7 @@ def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
         name, _, setting = key.partition(".")
         known = OBJECTIVES.get(name).hyperparameters if name in OBJECTIVES.names() else {}
         if setting in known and known[setting].alias:
-            alias = _recorded_name(name, setting)
+            alias = recorded_name(name, setting)
             if alias in settings:
                 raise UserError(f"{key} and {alias} are two names of one setting: give one of them")
             found[alias] = _under_alias(known[setting], key, value)
@@ -118,10 +115,11 @@ def _under_alias(known: Hyperparameter, key: str, value: Any) -> Any:
 
 def idle(terms: Terms, task: Task) -> set[str]:
     """The terms' settings, as records name them, that have no effect on the task."""
-    return {_recorded_name(name, setting) for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
+    return {recorded_name(name, setting) for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
 
 
-def _recorded_name(name: str, setting: str) -> str:
+def recorded_name(name: str, setting: str) -> str:
+    """An objective's setting as records name it."""
     return f"{name}.{OBJECTIVES.get(name).hyperparameters[setting].alias or setting}"
 
 
@@ -134,42 +132,3 @@ def wants(terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap
     """What to ask of (student, teacher): everything that any term asks for."""
     asked = [OBJECTIVES.get(name).wants(student, teacher, layers) for _, name in terms]
     return reduce(or_, (ours for ours, _ in asked)), reduce(or_, (theirs for _, theirs in asked))
-
-
-class Sum(nn.Module):
-    """The weighted sum of objectives, as one module to train and to checkpoint.
-
-    hyperparameters are the terms' settings as records name them, already checked; what is missing takes its default.
-    """
-
-    def __init__(
-        self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, hyperparameters: Mapping[str, Any]
-    ):
-        super().__init__()
-        self.terms = terms
-        self._wants = wants(terms, student, teacher, layers)
-        self.objectives = nn.ModuleList()  # a ModuleDict would not take an objective called "values"
-        for _, name in terms:
-            kind = OBJECTIVES.get(name)
-            settings = {setting: hyperparameter.default for setting, hyperparameter in kind.hyperparameters.items()}
-            for setting, hyperparameter in kind.hyperparameters.items():
-                if (key := _recorded_name(name, setting)) in hyperparameters:
-                    settings[setting] = hyperparameter.other(hyperparameters[key])
-            self.objectives.append(kind(student, teacher, layers, **settings))
-
-    def wants(self) -> tuple[Want, Want]:
-        """What to ask of (student, teacher)."""
-        return self._wants
-
-    def prepare(self, labels: Tensor, size: int) -> None:
-        """Prepare every term: see `Objective.prepare`."""
-        for objective in self.objectives:
-            cast(Objective, objective).prepare(labels, size)
-
-    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss to train, and each term's weighted part of it by name, detached."""
-        parts = {
-            name: weight * objective(student, teacher, batch)
-            for (weight, name), objective in zip(self.terms, self.objectives, strict=True)
-        }
-        return sum(parts.values()), {name: part.detach() for name, part in parts.items()}

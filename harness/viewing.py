@@ -35,7 +35,7 @@ def report(options: Namespace) -> int:
     if options.format not in reports.FORMATS:
         raise unknown("report format", options.format, reports.FORMATS)
     study = _study(options)
-    plan, ledger = _counted(options) if study.procedure == "count" else recorded(options)
+    plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
@@ -137,6 +137,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         teacher=plan.label,
         teacher_scores=results.teacher_scores(plan, ledger),
         teachers=results.teachers(plan),
+        tuned=bool(plan.teachers),
         protocol=recipe.protocol(plan),
         budget=recipe.budget(plan),
         recipe=recipe.recipe(plan),

@@ -13,7 +13,8 @@ class Provenance:
     """What a table must say about how its numbers were made.
 
     teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed. teachers: how many the seeds of
-    a cell learn from, one for each or 1 for all; 0 where that is not to be told. protocol is "held_out" or "published",
+    a cell learn from, one for each or 1 for all; 0 where that is not to be told. tuned: the teacher is fine-tuned on
+    the tasks, so that its scores stand above the table. protocol is "held_out" or "published",
     or "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are
     sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
     path: tables are compared byte for byte.
@@ -27,6 +28,7 @@ class Provenance:
     notes: tuple[str, ...] = ()
     older_code: tuple[str, ...] = ()
     teachers: int = 0
+    tuned: bool = True
 
 
 @dataclass(frozen=True)

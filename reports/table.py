@@ -48,7 +48,7 @@ def build(
         for i, metric in enumerate(study.shown(tasks[t]))
     ]
     selecting = [j for j, column in enumerate(columns) if column.selects]
-    averaged = len(names) > 1 and study.procedure not in ("count", "speed")
+    averaged = len(names) > 1 and bool(provenance.protocol)
     if averaged:
         columns.append(Column("", "Average", ""))
     size = study.metrics.get("", ())
@@ -103,7 +103,7 @@ def build(
         question=study.question,
         profile=profile_name,
         columns=tuple(columns),
-        teacher=_teacher(columns, provenance) if provenance.protocol and study.procedure != "untuned" else (),
+        teacher=_teacher(columns, provenance) if provenance.protocol and provenance.tuned else (),
         blocks=blocks,
         provenance=provenance,
         marks=marks,

@@ -6,10 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.combine import Sum, canonical, declared, parse, recorded, refuse, stage, wants
+from harness.combine import canonical, declared, parse, recorded, refuse, stage, wants
 from harness.contracts import Hyperparameter, Outputs, Want
 from harness.errors import UserError
 from harness.registry import OBJECTIVES
+from harness.training.sums import Sum
 from tests.objectives.builders import (
     CLASSES,
     LAYERS,

@@ -26,6 +26,7 @@ from harness.registry import STUDENTS, TEACHERS
 from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, Stage, predict, train
 from harness.training.settings import TRAINING
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import NoTeacher
 
 CPU = torch.device("cpu")
@@ -46,7 +47,7 @@ def accuracy(student: str, task_name: str, seed: int, folder: Path) -> float:
     torch.manual_seed(seed)
     model = plugin(StudentConfig(student, own, teacher.configuration(), task.outputs))
     described = plugin.describe(own, info, task)
-    objective = combine.Sum(combine.parse("labels_only"), described, info, LayerMap(()), {})
+    objective = Sum(combine.parse("labels_only"), described, info, LayerMap(()), {})
     train(
         model, [Stage("prediction", objective, (Want(logits=True), Want()), EPOCHS, selects=False)], train_examples,
         NoTeacher(), SETTINGS, seed, CPU, lambda trained: 0.0, Checkpoint(folder / CHECKPOINT, ""), Clock(),

@@ -20,7 +20,8 @@ MOST = 1024  # workers
 
 def executor(options: Namespace) -> Callable[[Path], Any]:
     """What starts the executor, given the folder of results. Raises UserError for flags that do not go together."""
-    measures = options.study in registry.STUDIES.names() and registry.STUDIES.get(options.study).procedure == "speed"
+    known = options.study in registry.STUDIES.names()
+    measures = known and registry.PROCEDURES.get(registry.STUDIES.get(options.study).procedure).undisturbed
     limit = _seconds("--run-timeout", options.run_timeout)
     if options.executor == "local":
         for name in ("address", "cpus_per_run", "gpus_per_run"):

@@ -40,6 +40,8 @@ class Procedure(ABC):
     trains: ClassVar[bool] = True  # otherwise it measures, and reads neither data nor weights
     tunes: ClassVar[bool] = True  # on the labels of a task; otherwise it looks at models as they are before
     joint: ClassVar[bool] = False  # a run is of all tasks together
+    undisturbed: ClassVar[bool] = False  # its runs time what they do, so one at a time has the machine
+    at_once: ClassVar[bool] = False  # its runs take no time, so that a report makes them itself
 
     def declared(self, student: Any, objective: str, general: str) -> dict[str, Hyperparameter]:
         """Every setting of a cell of this student (None: of the teacher) and objective.

@@ -41,6 +41,7 @@ class Count(Measured):
     """The number of their parameters."""
 
     settings: ClassVar[Mapping[str, Hyperparameter]] = {}
+    at_once: ClassVar[bool] = True
 
     def run(self, cells: Cells, **what: Any) -> MeasuredRun:
         return CountRun(**what)
@@ -51,6 +52,7 @@ class Speed(Measured):
     """The speed of encoding, beside the study's first checkpoint (galke2022, section V-E)."""
 
     settings: ClassVar[Mapping[str, Hyperparameter]] = SPEED_SETTINGS
+    undisturbed: ClassVar[bool] = True
 
     def run(self, cells: Cells, **what: Any) -> MeasuredRun:
         reference = next(row.checkpoint for row in cells.asked.study.rows if row.checkpoint)

@@ -11,7 +11,6 @@ from harness.procedures.base import Procedure, own_settings, size_of
 from harness.registry import procedure
 from harness.runs import PRETRAINED, UntunedRun
 from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
-from harness.training.untuned import refusal
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells
@@ -32,6 +31,8 @@ class Untuned(Procedure):
         return found | (combine.declared(combine.parse(general)) if student else UNTUNED)
 
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
+        from harness.training.untuned import refusal
+
         objective = combine.canonical(choice.row.objective) if choice.row.objective else ""
         refused = refusal(objective, choice.describe(task), cells.asked.info(task), task)
         general = cells.asked.study.general
@@ -55,6 +56,8 @@ class Untuned(Procedure):
             cells.use(choice, task, set())
 
     def teacher_cell(self, row: Row, task: Task, cells: Cells) -> None:
+        from harness.training.untuned import refusal
+
         choice = cells.choices.choose(row, None, "", task, self)
         refused, info = choice.refused or cells.refused_analysis(task), cells.asked.info(task)
         refused = refused or refusal("", None, info, task, choice.settings["untuned.pooling"])

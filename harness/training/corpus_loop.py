@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.combine import Sum
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
+from harness.training.sums import Sum
 
 STAGE = "general"
 POINTS = 100  # of the recorded curve

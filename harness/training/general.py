@@ -32,6 +32,7 @@ from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of, rows_of
 from harness.training.starting import start
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, NoTeacher
 from harness.training.weights import save
 from harness.training.work import Performed, Work
@@ -88,7 +89,7 @@ def general(run: GeneralRun, work: Work) -> Performed:
     torch.manual_seed(derive_seed("weights", run.seed))
     student, started = start(run, place, CORPUS, teacher, reader)
     nn.Module.to(student, machine.device())
-    objective = combine.Sum(combine.parse(run.objective), described, info, layers, settings)
+    objective = Sum(combine.parse(run.objective), described, info, layers, settings)
     record = train_on_corpus(student, objective, trained, teacher, work.regime(run))
     if not processes.leads():
         return record, None
@@ -113,7 +114,7 @@ def masked_teacher(run: MaskedTeacherRun, work: Work) -> Performed:
     torch.manual_seed(derive_seed("weights", run.seed))
     encoder = Encoder(load_masked_teacher(run.teacher, place)).to(machine.device())
     info = teacher_source(place.teacher, place.argument).info(CORPUS)
-    objective = combine.Sum(combine.parse(run.objective), info, info, LayerMap(()), settings)
+    objective = Sum(combine.parse(run.objective), info, info, LayerMap(()), settings)
     record = train_on_corpus(encoder, objective, trained, NoTeacher(), work.regime(run))
     if not processes.leads():
         return record, None
@@ -171,9 +172,7 @@ def _indices(size: int, run: CorpusRun, place: Place) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _mean_loss(
-    student: nn.Module, objective: combine.Sum, teacher: Any, data: Part, settings: Mapping[str, Any]
-) -> float:
+def _mean_loss(student: nn.Module, objective: Sum, teacher: Any, data: Part, settings: Mapping[str, Any]) -> float:
     """The objective's mean over all sentences of `data`."""
     student.eval()
     total, (ours, theirs) = 0.0, objective.wants()

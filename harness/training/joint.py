@@ -20,13 +20,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.combine import Sum
 from harness.contracts import Batch, Outputs, Task, Want
 from harness.data.encoding import Encoded
 from harness.errors import UserError
 from harness.modeling.bases import Student, Teacher
 from harness.seeds import derive_seed
 from harness.training.loop import TrainingFailure
+from harness.training.sums import Sum
 from harness.training.weights import whole_folder
 
 WEIGHTS = "model.safetensors"

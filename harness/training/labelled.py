@@ -25,6 +25,7 @@ from harness.training.place import teacher_source, teacher_tokenizer
 from harness.training.scoring import evaluate, further, selector
 from harness.training.settings import LABELS
 from harness.training.starting import start
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, TeacherOutputs, teacher_of
 from harness.training.weights import save
 from harness.training.work import Performed, Work
@@ -43,7 +44,7 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     record: dict[str, Any] = {"curve": [], "best": {}}
     if not (isinstance(run, TeacherRun) and run.evaluate_only):
         info = source.info(task)
-        objective = combine.Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
+        objective = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
         stage = Stage("fine_tuning", objective, (Want(logits=True), Want()), settings["epochs"], selects=True)
         select = selector(task, run, examples, work.clock)
         history = train(encoder, [stage], examples.train, lambda batch, want: Outputs(), select, work.regime(run))
@@ -82,7 +83,7 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
     nn.Module.to(student, machine.device())
     stages = []
     for stage in registry.PROCEDURES.get(run.procedure).stages(run.objective, layers):
-        objective = combine.Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
+        objective = Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
         objective.prepare(examples.train.labels, len(examples.train))
         epochs = max(settings["epochs"] // stage.parts, 1)
         frozen = frozenset(name for layer in stage.frozen for name in student.layer_weights(layer))

@@ -28,6 +28,7 @@ from harness.training.place import teacher_source, teacher_tokenizer
 from harness.training.scoring import Predictions, evaluate, further, selector
 from harness.training.settings import LABELS
 from harness.training.starting import start
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, TeacherOutputs
 from harness.training.work import Performed, Work
 
@@ -47,7 +48,7 @@ def multi_task_teacher(run: JointTeacherRun, work: Work) -> Performed:
     sums = {}
     for name in parts:
         info = source.info(get_task(name))
-        sums[name] = combine.Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
+        sums[name] = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
     record, predictions = _train(joint, sums, examples, lambda batch, want: Outputs(), reader, run, work)
     save_joint(joint, place.run / "weights")
     return record | count(joint.network(next(iter(parts)))), predictions
@@ -77,7 +78,7 @@ def multi_task(run: JointStudentRun, work: Work) -> Performed:
         return built
 
     joint = Joint((name, student(name)) for name in parts)
-    sums = {name: combine.Sum(terms, *sides[name], run.settings) for name in parts}
+    sums = {name: Sum(terms, *sides[name], run.settings) for name in parts}
     for name, objective in sums.items():
         objective.prepare(examples[name].train.labels, len(examples[name].train))
 
@@ -95,7 +96,7 @@ def multi_task(run: JointStudentRun, work: Work) -> Performed:
 
 def _train(
     joint: Joint,
-    sums: Mapping[str, combine.Sum],
+    sums: Mapping[str, Sum],
     examples: Mapping[str, Examples],
     teacher: Callable[[Batch, Want], Outputs],
     reader: PreTrainedTokenizerBase,

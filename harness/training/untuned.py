@@ -30,6 +30,7 @@ from harness.training.masked_teacher import load_masked_teacher, weights_of
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.scoring import EVALUATION_BATCH, evaluate, further, scores
 from harness.training.starting import start
+from harness.training.sums import Sum
 from harness.training.teacher_cache import TeacherCache
 from harness.training.teacher_outputs import BATCH, Encoder
 from harness.training.work import Performed, Work
@@ -196,7 +197,7 @@ def _learn(
     teacher.store(examples_of(theirs, place, teacher_tokenizer(place)).train)
     info = teacher_source(place.teacher, place.argument).info(task)
     described = registry.STUDENTS.get(run.student).describe(own_settings(run), info, task)
-    objective = combine.Sum(
+    objective = Sum(
         combine.parse(run.objective),
         described,
         replace(info, pair_encoding=described.pair_encoding),

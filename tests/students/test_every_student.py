@@ -19,6 +19,7 @@ from harness.modeling.bases import Student, StudentConfig
 from harness.registry import OBJECTIVES, STUDENTS
 from harness.training.optimisation import Optimisation
 from harness.training.settings import TRAINING
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder
 from tests.modeling.small_models import small_config, small_model
 
@@ -299,7 +300,7 @@ def test_one_step_with_every_objective_or_a_sentence(case: Case, objective: str)
 def _step(case: Case, objective: str, described: ModelInfo, teacher: ModelInfo) -> None:
     student = case.build(teacher_width=teacher.width).train()
     layers = case.plugin.layer_map("random", described, teacher)
-    loss_of = combine.Sum(combine.parse(objective), described, teacher, layers, {})
+    loss_of = Sum(combine.parse(objective), described, teacher, layers, {})
     batch = case.batch()
     if not case.task.corpus:
         loss_of.prepare(batch.labels, len(batch.labels))

@@ -34,6 +34,7 @@ from harness.training.joint import (
 )
 from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
 from harness.training.starting import load_pretrained
+from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder
 from tests.modeling.small_models import small_batch, small_model
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case
@@ -183,9 +184,9 @@ def test_models_of_other_sizes_cannot_be_tied() -> None:
 # ---------------------------------------------------------------- the objective
 
 
-def sums() -> dict[str, combine.Sum]:
+def sums() -> dict[str, Sum]:
     terms = {"a": "vanilla_kd", "b": "labels_only+0.5*logit_mse"}
-    return {task: combine.Sum(combine.parse(text), INFO, INFO, LayerMap(()), {}) for task, text in terms.items()}
+    return {task: Sum(combine.parse(text), INFO, INFO, LayerMap(()), {}) for task, text in terms.items()}
 
 
 def test_the_loss_and_gradient_of_a_batch_are_those_of_its_task_alone() -> None:
@@ -210,7 +211,7 @@ def test_the_loss_and_gradient_of_a_batch_are_those_of_its_task_alone() -> None:
 def test_it_wants_what_any_task_wants() -> None:
     student, teacher = JointObjective(sums()).wants()
     assert student == teacher == LOGITS
-    assert JointObjective({"a": combine.Sum(combine.parse("labels_only"), INFO, INFO, LayerMap(()), {})}).wants() == (
+    assert JointObjective({"a": Sum(combine.parse("labels_only"), INFO, INFO, LayerMap(()), {})}).wants() == (
         LOGITS,
         Want(),
     )
