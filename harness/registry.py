@@ -139,7 +139,7 @@ def load_file(path: str | Path) -> None:
 
 def study(declared: Study) -> Study:
     """Register a study. Called once at the end of its file."""
-    STUDIES.add(declared.name, declared, _file_of(sys._getframe(1).f_globals))
+    STUDIES.add(declared.name, declared, file_of(sys._getframe(1).f_globals))
     return declared
 
 
@@ -180,7 +180,7 @@ def objective(
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
         made.name, made.needs, made.stage, made.token_level = name, frozenset(needs), stage, token_level
         made.ranks, made.hyperparameters = ranks, declared
-        OBJECTIVES.add(name, made, _file_of(vars(sys.modules[plugin.__module__])))
+        OBJECTIVES.add(name, made, file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 
     return register
@@ -213,7 +213,7 @@ def student(
         if len(pair_encodings) > 1:
             plugin.hyperparameters["pair_encoding"] = Hyperparameter(pair_encodings[0], choices=pair_encodings)
             plugin.head_settings |= {"pair_encoding"}
-        STUDENTS.add(name, plugin, _file_of(vars(sys.modules[plugin.__module__])))
+        STUDENTS.add(name, plugin, file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 
     return register
@@ -228,28 +228,14 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
         if not (inspect.isclass(plugin) and issubclass(plugin, Teacher)):
             raise UserError(f"teacher {name!r} must be a subclass of Teacher, not {plugin!r}")
         plugin.name = name
-        TEACHERS.add(name, plugin, _file_of(vars(sys.modules[plugin.__module__])))
+        TEACHERS.add(name, plugin, file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 
     return register
 
 
-def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
-    """Register a subclass of Procedure. Raises UserError for anything else or a taken name."""
-
-    def register(plugin: type[Procedure]) -> type[Procedure]:
-        from harness.procedures.base import Procedure
-
-        if not (inspect.isclass(plugin) and issubclass(plugin, Procedure)):
-            raise UserError(f"procedure {name!r} must be a subclass of Procedure, not {plugin!r}")
-        plugin.name = name
-        PROCEDURES.add(name, plugin(), _file_of(vars(sys.modules[plugin.__module__])))
-        return plugin
-
-    return register
-
-
-def _file_of(namespace: Mapping[str, Any]) -> str:
+def file_of(namespace: Mapping[str, Any]) -> str:
+    """The file that a module's namespace is of."""
     return str(namespace.get("__file__", namespace.get("__name__", "?")))
 
 
@@ -267,7 +253,7 @@ def _check_signature(
     rest = set(names[len(leading) :]) - set(optional)
     variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
     if names[: len(leading)] != leading or rest != set(declared) or variadic:
-        where = _file_of(vars(sys.modules[function.__module__]))
+        where = file_of(vars(sys.modules[function.__module__]))
         raise UserError(
             f"objective {name!r} in {where}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}"
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from harness.contracts import Hyperparameter, ModelInfo, Task, Want
+from harness.procedures.base import procedure
 from harness.procedures.labelled import TwoStage
-from harness.registry import procedure
 from harness.runs import Run, RunId, StudentRun
 from harness.training.inputs import record_of
 from harness.training.settings import TRAINING, Settings

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
 from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Row, Task
+from harness.errors import UserError
+from harness.registry import PROCEDURES, file_of
 from harness.training.settings import TRAINING
 
 if TYPE_CHECKING:
@@ -82,6 +86,19 @@ class Procedure(ABC):
         refused = choice.refused or cells.refused_analysis(task)
         run, after = cells.making.teacher_run(task, cells.metric(task), cells.own_of(choice))
         cells.add_teacher(choice, task, cells.analysed(run), after, refused)
+
+
+def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
+    """Register a subclass of Procedure. Raises UserError for anything else or a taken name."""
+
+    def register(plugin: type[Procedure]) -> type[Procedure]:
+        if not (inspect.isclass(plugin) and issubclass(plugin, Procedure)):
+            raise UserError(f"procedure {name!r} must be a subclass of Procedure, not {plugin!r}")
+        plugin.name = name
+        PROCEDURES.add(name, plugin(), file_of(vars(sys.modules[plugin.__module__])))
+        return plugin
+
+    return register
 
 
 def own_settings(student: Any) -> dict[str, Hyperparameter]:

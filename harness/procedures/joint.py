@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from harness.contracts import Row, Task
 from harness.errors import UserError
-from harness.procedures.base import Procedure, size_of
-from harness.registry import procedure
+from harness.procedures.base import Procedure, procedure, size_of
 from harness.runs import MULTI_TASK, PRETRAINED
 
 if TYPE_CHECKING:

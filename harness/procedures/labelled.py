@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from harness import combine, pairing
 from harness.contracts import LayerMap, ModelInfo, Row, Task, Want
 from harness.errors import UserError
-from harness.procedures.base import PlannedStage, Procedure, size_of
-from harness.registry import procedure
+from harness.procedures.base import PlannedStage, Procedure, procedure, size_of
 from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
 from harness.training.settings import LABELS, PREDICTION
 

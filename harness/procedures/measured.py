@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.contracts import Hyperparameter, Task
-from harness.procedures.base import Procedure, own_settings
-from harness.registry import procedure
+from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import CountRun, MeasuredRun, SpeedRun
 from harness.search.contents import shape
 from harness.training.settings import SPEED_SETTINGS, Settings

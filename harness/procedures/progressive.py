@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from harness import combine
 from harness.contracts import LayerMap
-from harness.procedures.base import PlannedStage
+from harness.procedures.base import PlannedStage, procedure
 from harness.procedures.labelled import TwoStage
-from harness.registry import procedure
 
 
 @procedure("progressive")

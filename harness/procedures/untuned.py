@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
 from harness.contracts import Hyperparameter, Row, Task
-from harness.procedures.base import Procedure, own_settings, size_of
-from harness.registry import procedure
+from harness.procedures.base import Procedure, own_settings, procedure, size_of
 from harness.runs import PRETRAINED, UntunedRun
 from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from harness import combine
 from harness.contracts import Hyperparameter, Profile, Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
@@ -209,8 +210,6 @@ class Making:
 
         own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
         """
-        from harness import combine  # loads torch, which early refusals must not wait for
-
         idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
         idle += [] if combine.masks(objective) else ["stored_top_k"]
         settings = self.general_settings(elsewhere, idle=idle)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import registry
+from harness import combine, registry
 from harness.contracts import ModelInfo, Profile, Row, Study, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
@@ -72,8 +72,6 @@ class Asked:
 
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
-        from harness import combine
-
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
@@ -171,8 +169,6 @@ class Asked:
         return given
 
     def rows(self, checkpoints: dict[str, str]) -> list[Row]:
-        from harness import combine
-
         declared = [replace(row, settings=combine.recorded(row.settings)) for row in self.study.rows]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
         known |= {
@@ -187,7 +183,7 @@ class Asked:
                 row = known[asked]
             else:
                 plain = [r for r in known.values() if not (r.equal_epochs or r.settings or r.student or r.init)]
-                same = [r for r in plain if r.objective == _canonical(combine, asked, known)]
+                same = [r for r in plain if r.objective == _canonical(asked, known)]
                 row = same[0] if same else Row(asked, combine.canonical(asked), asked)
             which = row.name if row.name in known else row.objective
             if asked_as.setdefault(which, asked) != asked:
@@ -198,8 +194,6 @@ class Asked:
 
 def _recorded(profile: Profile) -> Profile:
     """The profile with all its settings as records name them."""
-    from harness import combine
-
     return replace(
         profile,
         settings=combine.recorded(profile.settings),
@@ -208,7 +202,7 @@ def _recorded(profile: Profile) -> Profile:
     )
 
 
-def _canonical(combine: Any, asked: str, known: Any) -> str:
+def _canonical(asked: str, known: Any) -> str:
     try:
         return str(combine.canonical(asked))
     except UserError as error:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness import combine
 from harness.errors import UserError
 from harness.files import digest
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS, Registry
@@ -114,8 +115,6 @@ def _imported(path: Path) -> frozenset[Path]:
 
 def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
     """The plugins whose code takes part in a run, not counting those in the runs that it starts from."""
-    from harness import combine
-
     found: list[tuple[Registry[Any], str]] = []
     if run.student_name:
         found.append((STUDENTS, run.student_name))

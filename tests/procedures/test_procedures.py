@@ -12,7 +12,7 @@ from harness import registry
 from harness.contracts import LayerMap
 from harness.errors import UserError
 from harness.files import unsealed
-from harness.procedures.base import Procedure
+from harness.procedures.base import Procedure, procedure
 from harness.registry import PROCEDURES
 from tests.faults.killing import run_and_kill, without_times
 from tests.launching import forked
@@ -149,6 +149,6 @@ def test_layers_are_transferred_from_the_first_on() -> None:
 
 def test_a_mistaken_procedure_is_refused() -> None:
     with pytest.raises(UserError, match="must be a subclass of Procedure"):
-        registry.procedure("mine")(SimpleNamespace)  # type: ignore[type-var]
+        procedure("mine")(SimpleNamespace)  # type: ignore[type-var]
     with pytest.raises(UserError, match="unknown procedure 'two_stages'.*two_stage"):
         PROCEDURES.get("two_stages")
