@@ -9,6 +9,7 @@ from typing import Any
 from harness.runs import PRETRAINED, Run, RunId
 from harness.search.planned import Cell
 from harness.search.proposals import propose, size
+from harness.training.pruning import PRUNERS
 from harness.training.settings import Settings
 
 Record = Mapping[str, Any]
@@ -144,7 +145,7 @@ def specify(cell: Cell, hyperparameters: Mapping[str, Any], seed: int, before: S
 
 def prunes(settings: Mapping[str, Any]) -> bool:
     """True if a run with these settings is compared with the curves of the trials before it."""
-    return bool(Settings(settings)["pruner"] != "none")
+    return Settings(settings)["pruner"] in PRUNERS
 
 
 def curve(record: Record) -> list[float]:

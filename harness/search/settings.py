@@ -9,6 +9,7 @@ from typing import Any
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
 from harness.search.proposals import size
+from harness.training.pruning import PRUNERS
 from harness.training.settings import ADAM, GENERAL_TRAINING, MASKED, TEACHER_TRAINING, TRAINING, Settings
 
 
@@ -77,15 +78,12 @@ def idle(settings: Mapping[str, Any]) -> set[str]:
 
 
 def idle_pruner(settings: Mapping[str, Any], space: Mapping[str, Any], trials: int) -> set[str]:
-    """The pruner, where it can stop no trial: one needs another before it, and an epoch to save.
-
-    Hyperband's first rung is the first epoch, where it has seen nothing else: it needs a third.
-    """
+    """The pruner, where it can stop no trial: one needs another before it, and an epoch to save."""
     name = Settings(settings)["pruner"]
-    if name == "none":
+    if name not in PRUNERS:
         return set()
     trials = min(trials, size(space) or trials)
     epochs = max(space["epochs"]) if isinstance(space.get("epochs"), list) else settings["epochs"]
     searched = "epochs" in space and not isinstance(space["epochs"], list)
-    enough = searched or epochs >= (3 if name == "hyperband" else 2)
+    enough = searched or epochs >= PRUNERS[name][0]
     return set() if trials > 1 and enough else {"pruner"}

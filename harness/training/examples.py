@@ -100,15 +100,16 @@ def _indices(
     run: Run, content: str, size: int, groups: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """(positions to train on, positions held out; None where dev chooses). groups: of examples that are ranked."""
-    settings = run.settings
-    index, held_out = hold_out(size, content, groups=groups)
+    settings, held_out = run.settings, None
     if settings["protocol"] == "published":
         index = torch.arange(size)
+    else:
+        index, held_out = hold_out(size, content, groups=groups)
     if settings["train_fraction"] < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
     if settings["train_examples"] and not run.takes_all:
         index = subset_index(index, settings["train_examples"], content, groups)
-    return index, None if settings["protocol"] == "published" else held_out
+    return index, held_out
 
 
 def _training_texts(run: Run, place: Place) -> Iterator[str]:

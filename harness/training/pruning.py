@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from harness.runs import Run
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import optuna
+
+    from harness.runs import Run
+
+# Name -> (the fewest epochs of a run that it can spare one of; what makes it, of `optuna.pruners` and a run's epochs).
+# Hyperband's first rung is the first epoch, where it has seen nothing else: it needs a third.
+PRUNERS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
+    "median": (2, lambda made, epochs: made.MedianPruner(n_startup_trials=1)),
+    "hyperband": (3, lambda made, epochs: made.HyperbandPruner(1, max_resource=epochs, reduction_factor=3)),
+}
 
 
 def pruner(run: Run) -> Callable[[Sequence[float]], bool]:
@@ -19,17 +26,17 @@ def pruner(run: Run) -> Callable[[Sequence[float]], bool]:
     has all its epochs is never stopped: it stays a candidate.
     """
     settings, before = run.settings, run.curves_before
-    if settings["pruner"] == "none" or not before:
+    if settings["pruner"] not in PRUNERS or not before:
         return lambda scores: False
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    epochs = settings["epochs"]
+    epochs, (_, made) = settings["epochs"], PRUNERS[settings["pruner"]]
     study = optuna.create_study(
         study_name="search",  # Hyperband draws a trial's bracket from this name and the trial's number
         direction="maximize",
         sampler=optuna.samplers.RandomSampler(seed=0),  # nothing is sampled
-        pruner=_pruner(settings["pruner"], epochs),
+        pruner=made(optuna.pruners, epochs),
     )
     for curve in before:
         trial = study.ask()
@@ -38,14 +45,6 @@ def pruner(run: Run) -> Callable[[Sequence[float]], bool]:
         else:
             study.tell(trial, max(curve, default=0.0))  # no pruner looks at it
     return _follow(study.ask(), epochs)
-
-
-def _pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:
-    from optuna.pruners import HyperbandPruner, MedianPruner
-
-    if name == "median":
-        return MedianPruner(n_startup_trials=1)
-    return HyperbandPruner(min_resource=1, max_resource=epochs, reduction_factor=3)
 
 
 def _follow(trial: optuna.Trial, epochs: int) -> Callable[[Sequence[float]], bool]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.contracts import Hyperparameter
+from harness.training.pruning import PRUNERS
 
 # The objectives that are part of what a run is, beside those that studies name.
 LABELS = "labels_only"  # teachers are fine-tuned by it
@@ -30,7 +31,7 @@ TRAINING: dict[str, Hyperparameter] = {
     "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher
     "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
-    "pruner": Hyperparameter("none", choices=("none", "median", "hyperband")),
+    "pruner": Hyperparameter("none", choices=("none", *PRUNERS)),
     "precision": Hyperparameter("float32", choices=("float32", "bfloat16")),  # of the model; losses are float32
     "threads": Hyperparameter(1, low=1, high=1024),  # they change the numbers, so they are part of what a run is
     "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
