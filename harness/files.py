@@ -82,22 +82,23 @@ def trouble_with(folder: Path, recorded: Mapping[str, str] | None) -> str:
     return ""
 
 
+JSON = dict[str, Any]  # an object; whoever reads it knows what it holds
 _BEGIN, _BEFORE_SUM = b'{"record":', b',"sha256":"'
 
 
-def sealed(record: Mapping[str, Any]) -> bytes:
+def sealed(record: Mapping[str, object]) -> bytes:
     """The canonical JSON of {"record": record, "sha256": digest(record)}, as a file holds it."""
     text = canonical(record).encode()
     return _BEGIN + text + _BEFORE_SUM + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
 
 
-def unsealed(raw: bytes) -> dict[str, Any]:
+def unsealed(raw: bytes) -> JSON:
     """The record that `sealed` wrote. Raises ValueError, KeyError or TypeError if the bytes are damaged."""
     text, _, end = raw.rpartition(_BEFORE_SUM)
     text = text[len(_BEGIN) :] if text.startswith(_BEGIN) else b""
     # Bytes that have the checksum are those that were written: there is no need to write the record out once more.
     if end.rstrip() == hashlib.sha256(text).hexdigest().encode() + b'"}':
-        record: dict[str, Any] = json.loads(text)
+        record: JSON = json.loads(text)
         return record
     try:
         whole = json.loads(raw)  # damaged, or laid out by another hand
@@ -109,7 +110,7 @@ def unsealed(raw: bytes) -> dict[str, Any]:
     return record
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path) -> JSON:
     """What `write_sealed` wrote into the cache; {} where that is absent or damaged, and has to be made again."""
     try:
         found = unsealed(path.read_bytes())
@@ -118,7 +119,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, value: Mapping[str, object]) -> None:
     """Write what `read_sealed` reads. Raises UserError as `atomic_file` does."""
     atomic_write(path, sealed(value))
 

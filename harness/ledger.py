@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.files import atomic_write, cannot_write, canonical, sealed, trouble_with, unsealed
 from harness.folders import cannot_read, check_free, holds_results
 from harness.runs import Run
+from harness.runs.told import Record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ class Ledger:
         """Open the ledger under `out`. Raises UserError if it is absent (unless `create`) or foreign."""
         self.out = out
         self.damaged: dict[str, str] = {}  # run -> what is wrong with its record
-        self._records: dict[str, dict[str, Any] | None] = {}
+        self._records: dict[str, Record | None] = {}
         self._stamps: dict[str, Stamp] = {}
         marker = out / "harness.json"
         if not holds_results(out):
@@ -72,13 +73,13 @@ class Ledger:
     def folder(self, run: str) -> Path:
         return self.out / "ledger" / run
 
-    def read(self, run: str) -> dict[str, Any] | None:
+    def read(self, run: str) -> Record | None:
         """The record of a run, or None if there is none or it is damaged (then `damaged` names it)."""
         if run not in self._records:
             self._records[run] = self._load(run)
         return self._records[run]
 
-    def _load(self, run: str) -> dict[str, Any] | None:
+    def _load(self, run: str) -> Record | None:
         try:
             with open(self._path(run), "rb") as file:
                 status, raw = os.fstat(file.fileno()), file.read()  # of one file, even if it is replaced meanwhile
@@ -113,14 +114,14 @@ class Ledger:
             return None
         return status.st_mtime_ns, status.st_size
 
-    def known(self) -> Iterator[tuple[str, Stamp, dict[str, Any]]]:
+    def known(self) -> Iterator[tuple[str, Stamp, Record]]:
         """(run, stamp of its file, record) of every whole record read or written so far."""
         for run, stamp in self._stamps.items():
             record = self._records[run]
             if record is not None:
                 yield run, stamp, record
 
-    def write(self, run: str, record: Mapping[str, Any], predictions: Mapping[str, np.ndarray] | None) -> None:
+    def write(self, run: str, record: Mapping[str, object], predictions: Mapping[str, np.ndarray] | None) -> None:
         """Store a run that ended: predictions first, then the record that vouches for them.
 
         The checkpoint of one that is finished goes.
@@ -148,7 +149,7 @@ class Ledger:
         packed = self._predictions(run)
         return load(packed) if packed else None
 
-    def whole(self, run: str) -> dict[str, Any] | None:
+    def whole(self, run: str) -> Record | None:
         """`read`, but None too where the predictions that belong to the record are missing or damaged."""
         record = self.read(run)
         return None if record is None or self._predictions(run) is None else record

@@ -17,6 +17,7 @@ from harness.executors import environment
 from harness.files import atomic_write, check_writable
 from harness.ledger import Ledger
 from harness.runs import GeneralRun, Run
+from harness.runs.told import Entry, Record
 from harness.search import plan as planning
 from harness.search.display import display
 from harness.search.driver import place
@@ -114,7 +115,7 @@ def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
     return bool(_told(lambda: there(run)))
 
 
-def _attempt(run: Run, where: Any, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _attempt(run: Run, where: Any, tell: Callable[[Entry], None]) -> Record:
     """One run's record. A loss that is not finite fails it in every process; anything else ends the launch."""
     from harness.executors import preload  # noqa: F401
     from harness.training import processes

@@ -234,7 +234,7 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
     return register
 
 
-def file_of(namespace: Mapping[str, Any]) -> str:
+def file_of(namespace: Mapping[str, object]) -> str:
     """The file that a module's namespace is of."""
     return str(namespace.get("__file__", namespace.get("__name__", "?")))
 

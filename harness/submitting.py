@@ -24,7 +24,7 @@ from harness.ledger import Ledger
 from harness.runs import JointRun, Run
 from harness.search.display import display
 from harness.search.driver import Driver
-from harness.search.planned import Cell, Plan
+from harness.search.planned import Cell, First, Plan
 from harness.search.progress import Finished, progress
 from harness.viewing import recorded, say, tell
 
@@ -163,7 +163,7 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     return replace(cell, run=again, space={}, trials=1, seeds=1, starts=(), teachers=())
 
 
-def _needed(plan: Plan, runs: set[str]) -> dict[str, Any]:
+def _needed(plan: Plan, runs: set[str]) -> dict[str, First]:
     """These runs of plan.first, and those that they wait for."""
     found = {run: plan.first[run] for run in runs}
     after = {run for first in found.values() for run in first.after}
@@ -198,7 +198,7 @@ def _say_differences(task: Task, before: Finished, now: Finished) -> None:
 def _write(task: Task, tests: Sequence[Any], ledger: Ledger, made: Finished, folder: Path) -> None:
     from harness.evaluation import submission
 
-    predictions: Mapping[str, Any] | None = ledger.predictions(made.run)
+    predictions = ledger.predictions(made.run)
     if predictions is None:
         raise UserError(
             f"the predictions of run {made.run} are damaged: remove {ledger.folder(made.run)} and try again"

@@ -21,6 +21,7 @@ from harness.errors import UserError, near, plain, sentence, unknown
 from harness.evaluation import server_scores
 from harness.ledger import LOG, Held, Ledger
 from harness.runs import CountRun
+from harness.runs.told import Record
 from harness.search import recipe, results
 from harness.search.index import Index
 from harness.search.plan import resolve
@@ -175,7 +176,7 @@ class _Counted:
     damaged: Mapping[str, str] = {}
 
     def __init__(self) -> None:
-        self.records: dict[str, Any] = {}
+        self.records: dict[str, Record] = {}
 
     def read(self, run: str) -> Any:
         return self.records.get(run)
@@ -282,7 +283,7 @@ def _show_run(run: str, ledger: Ledger) -> None:
         tell(f"what it printed, in {ledger.folder(run) / LOG}:\n{said.rstrip()}")
 
 
-def _show_record(run: str, record: Mapping[str, Any]) -> None:
+def _show_record(run: str, record: Record) -> None:
     tell(f"run {run}: {record['status']}")
     for name, value in sorted(record.items()):
         if name not in ("curve", "traceback", "status", "specification"):

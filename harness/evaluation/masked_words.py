@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ SHORTEST, LONGEST = 5, 12  # words of the sentences that are shown
 
 def masked_word_entropy(
     logits_of: Callable[[Sequence[str]], Tensor], sentences: Sequence[Sequence[str]]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """For each sentence its words, and for each word the entropy of what is predicted with "[MASK]" in its place.
 
     logits_of gives the logits (N, C) of N texts. Entropies are in nats, between 0 and log C.

@@ -7,12 +7,11 @@ import os
 import queue
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.files import cannot_write, sync_folder
 from harness.ledger import Stamp
+from harness.runs.told import Entry
 
 CHUNK = 64 << 20  # bytes that travel at once: what Ray's object store and both processes must have room for
 BATCH = 100  # entries told at once
@@ -33,7 +32,7 @@ class Depot:
 
     def __init__(self, out: str):
         self.out = Path(out)
-        self._entries: queue.SimpleQueue[tuple[str, Mapping[str, Any] | None] | None] = queue.SimpleQueue()
+        self._entries: queue.SimpleQueue[tuple[str, Entry | None] | None] = queue.SimpleQueue()
         self._begun: dict[str, int] = {}
 
     # ------------------------------------------------------------ what is told
@@ -46,13 +45,13 @@ class Depot:
         self._entries.put((run, None))
         return self._begun[run]
 
-    def tell(self, run: str, entry: Mapping[str, Any]) -> None:
+    def tell(self, run: str, entry: Entry) -> None:
         """Pass on how a run goes."""
         if "epoch" in entry and "step" not in entry:  # progress within one is lost with the worker
             self._begun.pop(run, None)
         self._entries.put((run, entry))
 
-    def news(self) -> list[tuple[str, Mapping[str, Any] | None]]:
+    def news(self) -> list[tuple[str, Entry | None]]:
         """(run, entry) as told since the last call, the entry None where the run was begun.
 
         Waits until there is something, and returns nothing after `end`.

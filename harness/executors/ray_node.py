@@ -26,6 +26,7 @@ from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
 from harness.files import atomic_file, read_sealed, write_sealed
 from harness.ledger import CHECKPOINT, LOG, Stamp
+from harness.runs.told import Entry
 from harness.training.place import Place
 
 PACKAGES = ("harness", "objectives", "students", "teachers")
@@ -149,7 +150,7 @@ class Node:
             exchange=self,
         )
 
-    def tell(self, entry: dict[str, Any]) -> None:
+    def tell(self, entry: Entry) -> None:
         """Say how the run goes, and send the checkpoint if there is a new one. A tenth of the time goes into that."""
         checkpoint, began = self.here(self.place.run) / CHECKPOINT, time.monotonic()
         found = _checkpoint(checkpoint)

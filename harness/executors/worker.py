@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.runs.told import Entry
 
 DEATHS = 5  # how often a run's process may die without finishing an epoch before the run counts as failed
 
@@ -86,7 +87,7 @@ class Asking:
         self.connection.recv()
 
 
-def _tell(connection: Connection, run: str, entry: Any) -> None:
+def _tell(connection: Connection, run: str, entry: Entry) -> None:
     connection.send(("epoch", run, entry))
 
 

@@ -18,6 +18,7 @@ import torch
 from harness.files import atomic_file, digest
 from harness.ledger import CHECKPOINT
 from harness.runs import Run
+from harness.runs.told import Entry, State
 from harness.training.code_versions import of_run
 from harness.training.place import Place
 
@@ -52,7 +53,7 @@ class Checkpoint:
     path: Path
     code: str
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: State) -> None:
         """Put this one in the place of the one before. Raises UserError if the disk is full or cannot be written."""
         with atomic_file(self.path) as file:
             summed = _Summed(file)
@@ -63,7 +64,7 @@ class Checkpoint:
                 raise summed.error or OSError(errno.EIO, os.strerror(errno.EIO)) from error
             file.write(_SUM + summed.sum.hexdigest().encode())
 
-    def read(self, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+    def read(self, tell: Callable[[Entry], None]) -> State | None:
         """What `write` was given, on the CPU, or None where there is none. Loaded as data only.
 
         A file that is damaged, another run's, or written by other code is set aside; `tell` gets a note of it, and the
@@ -79,7 +80,7 @@ class Checkpoint:
             why = "is damaged or written by another version"
         else:
             try:
-                state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                state: State = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
                 why = "" if state["code"] == self.code else "was written by another version of the code"
                 why = why if state["run"] == run else "is another run's"
             except (RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError):

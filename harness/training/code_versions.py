@@ -20,6 +20,7 @@ from harness.errors import UserError
 from harness.files import digest
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS, Registry
 from harness.runs import BaseTeacher, Run
+from harness.runs.base import JSON
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
@@ -173,9 +174,7 @@ def of_stored(teacher: str) -> str:
     return digest([engine(), fingerprint(TEACHERS.origin(teacher))])[:12]
 
 
-def changed(
-    record: Mapping[str, Any], read: Callable[[str], Mapping[str, Any] | None], origins: Mapping[str, str]
-) -> set[str]:
+def changed(record: JSON, read: Callable[[str], JSON | None], origins: Mapping[str, str]) -> set[str]:
     """The parts of the engine and the plugins that are others now than when a run, or one it starts from, was made.
 
     read: the record of a run. origins: plugin -> its file, as a plan has it; of one that is gone nothing is told.

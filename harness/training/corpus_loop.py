@@ -7,17 +7,17 @@ when: so a killed training goes on with the very same losses, and two processes 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from harness.runs.told import Entry, Record
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
+from harness.training.settings import Settings
 from harness.training.sums import Sum
 
 STAGE = "general"
@@ -31,12 +31,12 @@ class Course:
     """How far a training has come. total: the sum of the losses of `steps` updates since the curve's last point."""
 
     step: int = 0
-    curve: list[dict[str, Any]] = field(default_factory=list)
+    curve: list[Entry] = field(default_factory=list)
     total: float = 0.0
     since: int = 0
 
 
-def steps_of(pieces: int, settings: Mapping[str, Any]) -> tuple[int, int]:
+def steps_of(pieces: int, settings: Settings) -> tuple[int, int]:
     """(updates in all, updates that one pass over the pieces takes)."""
     per_epoch = -(-pieces // settings["batch_size"])
     return settings["steps"] or settings["epochs"] * per_epoch, per_epoch
@@ -48,7 +48,7 @@ def train_on_corpus(
     data: Data,
     teacher: TeacherOutputs,
     regime: Regime,
-) -> dict[str, Any]:
+) -> Record:
     """Train `model` and the objective's own parameters in place; every process ends with the same weights.
 
     Returns the curve and the throughput. checkpoint is written every two minutes and read at the start. Raises
@@ -75,7 +75,7 @@ def train_on_corpus(
         loss = _update(model, objective, _Pieces(data, index, epoch, step), teacher, optimisation, regime)
         course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
         if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
-            point = {"stage": STAGE, "epoch": epoch + 1, "loss": course.total / course.since, "selection": None}
+            point: Entry = {"stage": STAGE, "epoch": epoch + 1, "loss": course.total / course.since, "selection": None}
             course.curve.append({**point, "step": course.step})
             course.total, course.since = 0.0, 0
         watch.count(int(lengths[index].sum()))
@@ -91,15 +91,16 @@ def train_on_corpus(
             checkpoint.write(state)
             regime.tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
         if watch.told.due(TELL_SECONDS):
-            where = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}
-            regime.tell(where | watch.report())
+            where: Entry = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}
+            regime.tell({**where, **watch.report()})
     return {
         "curve": course.curve,
         "steps": steps,
         "tokens": int(lengths.sum()),
         "pieces": len(data),
         "processes": processes.number(),
-    } | watch.throughput()
+        **watch.throughput(),
+    }
 
 
 @dataclass(frozen=True)
@@ -178,13 +179,13 @@ class Watch:
     def count(self, tokens: int) -> None:
         self.steps, self.tokens, self.left = self.steps + 1, self.tokens + tokens, self.left - 1
 
-    def throughput(self) -> dict[str, float]:
+    def throughput(self) -> Entry:
         """Tokens and updates a second since training began or went on here."""
         seconds = max(time.perf_counter() - self.began, 1e-9)
         return {"tokens_per_second": self.tokens / seconds, "steps_per_second": self.steps / seconds}
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> Entry:
         """The speed so far, how long the rest will take at it, and the leading process's peak memory."""
         speed = self.throughput()
         left = self.left / max(speed["steps_per_second"], 1e-9)
-        return speed | {"seconds_left": left, "peak_memory_mib": machine.peak_memory()}
+        return {**speed, "seconds_left": left, "peak_memory_mib": machine.peak_memory()}

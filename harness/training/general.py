@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,6 +31,7 @@ from harness.training.loop import in_float32, precision
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of, rows_of
+from harness.training.settings import Settings
 from harness.training.starting import start
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, NoTeacher
@@ -172,7 +173,7 @@ def _indices(size: int, run: CorpusRun, place: Place) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _mean_loss(student: nn.Module, objective: Sum, teacher: Any, data: Part, settings: Mapping[str, Any]) -> float:
+def _mean_loss(student: nn.Module, objective: Sum, teacher: Any, data: Part, settings: Settings) -> float:
     """The objective's mean over all sentences of `data`."""
     student.eval()
     total, (ours, theirs) = 0.0, objective.wants()
@@ -186,7 +187,7 @@ def _mean_loss(student: nn.Module, objective: Sum, teacher: Any, data: Part, set
 
 
 @torch.inference_mode()
-def _cross_entropy(model: nn.Module, data: Part, settings: Mapping[str, Any]) -> float:
+def _cross_entropy(model: nn.Module, data: Part, settings: Settings) -> float:
     """Mean cross-entropy, in nats, of the masked tokens of all pieces."""
     model.eval()
     total, number = 0.0, 0
@@ -202,6 +203,6 @@ def _cross_entropy(model: nn.Module, data: Part, settings: Mapping[str, Any]) ->
     return total / number
 
 
-def _at_once(settings: Mapping[str, Any]) -> int:
+def _at_once(settings: Settings) -> int:
     """How many pieces are computed together."""
     return int(settings["micro_batch"] or settings["batch_size"])

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.files import canonical, checksum, digest, trouble_with, unsealed
 from harness.runs import BaseTeacher, Run
+from harness.runs.told import Record
 from harness.training.place import Place, teacher_source
 
 
@@ -62,7 +62,7 @@ def _base_teacher(run: Run, place: Place) -> BaseTeacher | None:
     return who
 
 
-def record_of(run: str, place: Place) -> dict[str, Any]:
+def record_of(run: str, place: Place) -> Record:
     """The record of a run that others start from. Raises UserError if it is missing or damaged."""
     try:
         return unsealed((place.runs / run / "record.json").read_bytes())

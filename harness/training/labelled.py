@@ -6,7 +6,6 @@ import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,6 +16,7 @@ from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.runs import CheckpointRun, StudentRun, TeacherRun
+from harness.runs.told import Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import examples_of, own_settings, reader_of
@@ -41,7 +41,7 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     torch.manual_seed(derive_seed("weights", run.seed))
     model = source.model(task, place.runs / pretrained / "weights" if pretrained else None)
     encoder = Encoder(model).to(machine.device())
-    record: dict[str, Any] = {"curve": [], "best": {}}
+    record: Record = {"curve": [], "best": {}}
     if not (isinstance(run, TeacherRun) and run.evaluate_only):
         info = source.info(task)
         objective = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
+from harness.runs.told import Entry, State
 from harness.seeds import derive_seed
 from harness.training.checkpoints import Checkpoint
 from harness.training.optimisation import Optimisation
+from harness.training.settings import Settings
 
 # Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
 CHECKPOINT_STEPS = 100
@@ -58,8 +60,8 @@ class Clock:
 class History:
     """curve: one entry an epoch; best: (stage, epoch) of the weights handed on."""
 
-    curve: list[dict[str, Any]] = field(default_factory=list)
-    best: dict[str, Any] = field(default_factory=dict)
+    curve: list[Entry] = field(default_factory=list)
+    best: Entry = field(default_factory=lambda: Entry())
     pruned: bool = False
 
 
@@ -80,7 +82,7 @@ class Data(Protocol):
 
 
 TeacherOutputs = Callable[[Batch, Want], Outputs]
-Tell = Callable[[dict[str, Any]], None]
+Tell = Callable[[Entry], None]
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Regime:
     after each epoch, and now and then within one. should_prune: of the selection scores so far.
     """
 
-    settings: Mapping[str, Any]
+    settings: Settings
     seed: int
     device: torch.device
     checkpoint: Checkpoint
@@ -157,7 +159,7 @@ class _Training:
                 self.model.load_state_dict(self.best_weights)
         return self.history
 
-    def _stage(self, stage: Stage, state: dict[str, Any] | None) -> None:
+    def _stage(self, stage: Stage, state: State | None) -> None:
         """Train a stage, from its beginning or from where a checkpoint left it."""
         settings, device = self.regime.settings, self.regime.device
         stage.objective.to(device)
@@ -172,7 +174,7 @@ class _Training:
             self.best_weights = state["best_weights"]
             _set_random_state(state["random"], device)
         else:
-            self.history.best = {}
+            self.history.best = Entry()
         for epoch in range(begin, stage.epochs):
             if _stopped_early(self.history, stage, settings["patience"]):
                 break
@@ -192,9 +194,9 @@ class _Training:
             within.total += self._step(stage, epoch, index, epoch * len(batches) + within.step + 1)
             within.step += 1
             tokens += int(self.data.lengths[index].sum())
-            where = {"stage": stage.name, "epoch": epoch + 1}
+            where: Entry = {"stage": stage.name, "epoch": epoch + 1}
             if (now := time.perf_counter()) - told > TELL_SECONDS:
-                speed = {"loss": self.loss, "tokens_per_second": tokens / (now - told)}
+                speed: Entry = {"loss": self.loss, "tokens_per_second": tokens / (now - told)}
                 regime.tell({**where, "step": within.step, "steps": len(batches), **speed})
                 told, tokens = now, 0
             self.unsaved += 1
@@ -224,11 +226,12 @@ class _Training:
 
     def _ended(self, stage: Stage, epoch: int, loss: float) -> None:
         """Note how an epoch ended, and write the checkpoint if it is time."""
-        history, entry = self.history, {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
+        history, best = self.history, self.history.best.get("selection")
+        entry: Entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
         if stage.selects:
-            entry["selection"] = self.select(self.model)
-            if not history.best or entry["selection"] > history.best["selection"]:
-                history.best = dict(entry)
+            entry["selection"] = found = self.select(self.model)
+            if best is None or found > best:
+                history.best = entry.copy()
                 self.best_weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         history.curve.append(entry)
         scores = [e["selection"] for e in history.curve if e["selection"] is not None]
@@ -258,7 +261,7 @@ class _Training:
         )
 
 
-def precision(settings: Mapping[str, Any], device: torch.device) -> torch.autocast:
+def precision(settings: Settings, device: torch.device) -> torch.autocast:
     """The arithmetic of the model's forward pass: float32, or bfloat16 where autocast holds that safe."""
     return torch.autocast(device.type, torch.bfloat16, enabled=settings["precision"] == "bfloat16")
 
@@ -276,7 +279,7 @@ def in_float32(outputs: Outputs) -> Outputs:
 
 @torch.inference_mode()
 def predict(
-    model: nn.Module, data: Encoded, batch_size: int, settings: Mapping[str, Any], device: torch.device, clock: Clock
+    model: nn.Module, data: Encoded, batch_size: int, settings: Settings, device: torch.device, clock: Clock
 ) -> Tensor:
     """The model's logits (N, C) on every example, in the order of `data`."""
     model.eval()

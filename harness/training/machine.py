@@ -6,16 +6,16 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from harness.errors import UserError
 from harness.runs import CorpusRun, Run
 from harness.training import processes
+from harness.training.settings import Settings
 
 SLOWER = 15  # times: bfloat16 against float32, a step of the MiniLM student on MRPC on a processor with AVX2 alone
 
@@ -27,7 +27,7 @@ def device() -> torch.device:
     return torch.device("cpu") if found.type == "cpu" else found  # "cpu:0" among several, which torch.load refuses
 
 
-def check_precision(settings: Mapping[str, Any]) -> None:
+def check_precision(settings: Settings) -> None:
     """Raise UserError if a run asks for bfloat16 of an accelerator that has not got it."""
     if settings["precision"] != "bfloat16" or device().type != "cuda":
         return

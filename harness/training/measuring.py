@@ -13,6 +13,7 @@ from harness.data.tasks import get_task
 from harness.evaluation import speed
 from harness.evaluation.parameters import build_student, count
 from harness.runs import CountRun, MeasuredRun, SpeedRun
+from harness.runs.told import Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.work import Performed, Work
@@ -46,7 +47,7 @@ def measure_speed(run: SpeedRun, work: Work) -> Performed:
     ), None
 
 
-def _record(metrics: Mapping[str, float]) -> dict[str, Any]:
+def _record(metrics: Mapping[str, float]) -> Record:
     return {"metrics": dict(metrics), "selection": 0.0, "best": {"epoch": 0}, "curve": []}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +18,7 @@ from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun
+from harness.runs.told import Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
@@ -71,7 +71,7 @@ def multi_task(run: JointStudentRun, work: Work) -> Performed:
         storing = replace(place, outputs={name: asked.parts()})
         teachers[name] = TeacherOutputs(part, storing, examples[name].imitated, machine.device())
     torch.manual_seed(derive_seed("weights", run.seed))
-    started: dict[str, Any] = {}
+    started: Record = {}
 
     def student(name: str) -> nn.Module:
         built, started[name] = start(parts[name], place, get_task(name), teachers[name], reader)
@@ -102,7 +102,7 @@ def _train(
     reader: PreTrainedTokenizerBase,
     run: JointRun,
     work: Work,
-) -> tuple[dict[str, Any], Predictions]:
+) -> tuple[Record, Predictions]:
     """Train on all tasks, the epoch chosen by the mean of their metrics. Returns (record, predictions by task)."""
     parts, clock, objective = run.parts(), work.clock, JointObjective(sums)
     joint.to(machine.device())
@@ -119,7 +119,7 @@ def _train(
         select,
         work.regime(run),
     )
-    by_task: dict[str, Any] = {}
+    by_task: dict[str, Record] = {}
     predictions: Predictions = {}
     for name, choose in selectors.items():
         model, task = joint.models[name], get_task(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +9,8 @@ from torch import Tensor, nn
 from transformers import get_scheduler
 
 from harness.errors import UserError
-from harness.training.settings import refused_rate
+from harness.runs.told import State
+from harness.training.settings import Settings, refused_rate
 
 
 class Optimisation:
@@ -22,7 +22,7 @@ class Optimisation:
     (biases, norms) decay; AdaDelta's weight_decay is added to the gradient. A gradient_clip of 0 clips nothing.
     """
 
-    def __init__(self, model: nn.Module, objective: nn.Module, settings: Mapping[str, Any], steps: int):
+    def __init__(self, model: nn.Module, objective: nn.Module, settings: Settings, steps: int):
         """steps: of the whole stage, for the schedule. Raises UserError for settings that have none."""
         if refused := refused_rate(settings):
             raise UserError(refused)
@@ -32,7 +32,7 @@ class Optimisation:
         self.adadelta = settings["optimiser"] == "adadelta"
         decayed = [p for p in self.parameters if p.ndim > 1 and id(p) not in tables]
         others = [p for p in self.parameters if p.ndim <= 1]
-        groups: list[dict[str, Any]] = [
+        groups: list[dict[str, object]] = [
             {"params": decayed, "weight_decay": settings["weight_decay"]},
             {"params": others + self.rows if self.adadelta else others, "weight_decay": 0.0},
         ]
@@ -86,13 +86,13 @@ class Optimisation:
         for gradient in gradients:
             gradient.mul_(scale)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {
             "optimisers": [o.state_dict() for o in self.optimisers],
             "schedulers": [s.state_dict() for s in self.schedulers],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         for part, saved in zip(self.optimisers, state["optimisers"], strict=True):
             part.load_state_dict(saved)
         for scheduler, saved in zip(self.schedulers, state["schedulers"], strict=True):

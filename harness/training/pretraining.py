@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +11,12 @@ from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from harness.data import embedded
 from harness.runs import PretrainingRun
+from harness.runs.told import Entry
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.loop import TrainingFailure
 from harness.training.place import teacher_source
+from harness.training.settings import Settings
 from harness.training.weights import save
 from harness.training.work import Performed, Work
 
@@ -51,7 +52,7 @@ def pretraining(run: PretrainingRun, work: Work) -> Performed:
     )
     steps = settings["steps"]
     scheduler = get_scheduler("linear", optimiser, int(settings["warmup_ratio"] * steps), steps)
-    curve: list[dict[str, Any]] = []
+    curve: list[Entry] = []
     total = 0.0
     model.train()
     for step, (part, targets) in enumerate(_batches(source.tokenizer(), settings, generator), start=1):
@@ -76,7 +77,7 @@ def pretraining(run: PretrainingRun, work: Work) -> Performed:
 
 
 def _batches(
-    tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any], generator: torch.Generator
+    tokenizer: PreTrainedTokenizerBase, settings: Settings, generator: torch.Generator
 ) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
     """(the model's inputs, its targets) of every step; what a batch draws is drawn when it is asked for."""
     texts = embedded.corpus(settings["examples"])

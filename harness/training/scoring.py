@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from torch import Tensor, nn
@@ -17,10 +16,12 @@ from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.evaluation.metrics import predictions_of, score
 from harness.runs import TaskRun
+from harness.runs.told import Record
 from harness.training import machine
 from harness.training.examples import Examples, encoding_of
 from harness.training.loop import Clock, predict
 from harness.training.place import Place
+from harness.training.settings import Settings
 
 EVALUATION_BATCH = 64
 Predictions = dict[str, np.ndarray]
@@ -42,8 +43,8 @@ def scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
 
 
 def evaluate(
-    model: nn.Module, task: Task, settings: Mapping[str, Any], examples: Examples, clock: Clock
-) -> tuple[dict[str, Any], Predictions]:
+    model: nn.Module, task: Task, settings: Settings, examples: Examples, clock: Clock
+) -> tuple[Record, Predictions]:
     """Metrics on every dev split, the speed of encoding the first, and its predictions."""
     metrics: dict[str, float] = {}
     for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
@@ -68,7 +69,7 @@ def further(
     reader: PreTrainedTokenizerBase,
     task: Task,
     clock: Clock,
-) -> tuple[dict[str, Any], Predictions]:
+) -> tuple[Record, Predictions]:
     """What a run tells beyond the scores: (more of the record, more predictions).
 
     analysis "masked_word_entropy" gives record["masked_word_entropy"], see `masked_words.masked_word_entropy`, of
@@ -83,7 +84,7 @@ def further(
         data = encode(split, reader, encoding_of(run), settings["max_length"])
         return predict(model, data, EVALUATION_BATCH, settings, machine.device(), clock)
 
-    record: dict[str, Any] = {}
+    record: Record = {}
     if run.analysis == "masked_word_entropy":
         sentences = masked_words.chosen(sources.load(task, place.source).dev[0].text_a)
         record["masked_word_entropy"] = masked_words.masked_word_entropy(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from harness.files import atomic_file, checksum, digest, read_sealed, write_seal
 from harness.runs import CorpusRun
 from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
+from harness.training.settings import Settings
 
 BATCH = 64  # sentences a teacher call when its vectors are stored
 
@@ -90,7 +90,7 @@ def rows_of(*parts: Tensor) -> Tensor:
     return torch.cat(parts).sort().values
 
 
-def part_of(size: int, settings: Mapping[str, Any]) -> int:
+def part_of(size: int, settings: Settings) -> int:
     """How many of `size` pieces the settings `pieces` and `fraction` leave to train on."""
     size = min(size, settings["pieces"] or size)
     return math.ceil(settings["fraction"] * size)

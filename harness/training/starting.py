@@ -17,6 +17,7 @@ from harness.contracts import Task
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
 from harness.runs import OfStudent, Run
+from harness.runs.told import Record
 from harness.training.examples import own_settings
 from harness.training.loop import TrainingFailure
 from harness.training.place import Place, teacher_source, teacher_tokenizer
@@ -24,7 +25,7 @@ from harness.training.place import Place, teacher_source, teacher_tokenizer
 
 def start(
     run: OfStudent, place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
-) -> tuple[Student, dict[str, Any]]:
+) -> tuple[Student, Record]:
     """`started_student`, whose refusals concern this run alone: a TrainingFailure, which stops no other run."""
     try:
         return started_student(run, place, task, teacher, reader)
@@ -34,7 +35,7 @@ def start(
 
 def started_student(
     run: OfStudent, place: Place, task: Task, teacher: Any, reader: PreTrainedTokenizerBase
-) -> tuple[Student, dict[str, Any]]:
+) -> tuple[Student, Record]:
     """The student of a run, and what is recorded of how it started.
 
     teacher.model() gives the teacher's weights, asked for only where the initialisation copies some; reader is the
@@ -57,7 +58,7 @@ def started_student(
     return student, student.initialise(init, model, reader)
 
 
-def load_pretrained(student: Student, folder: Path, run: str, task: Task) -> dict[str, Any]:
+def load_pretrained(student: Student, folder: Path, run: str, task: Task) -> Record:
     """Take every weight from a student distilled on a corpus or on several tasks, but those that answer the task.
 
     Those too where the run was trained on this very task. Raises UserError, naming a weight, if the two are not of the

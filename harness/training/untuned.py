@@ -7,7 +7,7 @@ which is chosen on the training examples: their labels serve for nothing else.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.files import digest
 from harness.runs import UntunedRun
+from harness.runs.told import Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
@@ -157,7 +158,7 @@ def untuned(run: UntunedRun, work: Work) -> Performed:
     reader = reader_of(run, place)
     alone = run if run.student else replace(run, pair_encoding=APART)
     examples = examples_of(alone, place, reader)
-    record: dict[str, Any] = {"curve": [], "best": {"epoch": 0}, "pruned": False}
+    record: Record = {"curve": [], "best": {"epoch": 0}, "pruned": False}
     if run.student:
         torch.manual_seed(derive_seed("weights", run.seed))
         student, started = start(run, place, task, teacher, reader)
@@ -190,7 +191,7 @@ def _learn(
     work: Work,
     examples: Examples,
     teacher: UntunedTeacher,
-) -> dict[str, Any]:
+) -> Record:
     """Train the student on the teacher's vectors of the training pairs. Returns the curve, and its last entry."""
     settings, task, place = run.settings, get_task(run.task), work.place
     theirs = replace(run, student="", pair_encoding=APART)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from harness.runs import Run
+from harness.runs.told import Record
 from harness.training import machine
 from harness.training.checkpoints import checkpoint_of
 from harness.training.loop import Clock, Regime, Tell
@@ -13,7 +13,7 @@ from harness.training.place import Place
 from harness.training.pruning import pruner
 from harness.training.scoring import Predictions
 
-Performed = tuple[dict[str, Any], Predictions | None]  # the record; the dev predictions: ids, predictions, labels (N,)
+Performed = tuple[Record, Predictions | None]  # the record; the dev predictions: ids, predictions, labels (N,)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+"""What a run tells while it is performed, and what it leaves."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+Record = dict[str, Any]  # as JSON: status, specification, curve, metrics, and what else runs of its kind leave
+State = dict[str, Any]  # of a checkpoint: tensors, numbers and what holds them
+
+
+class Entry(TypedDict, total=False):
+    """A point of a run's curve, progress between two of them (step of steps), or a note alone.
+
+    loss: the mean since the last point; selection: what the epoch is chosen by, None where it is not; saved: a
+    checkpoint was written. seconds_left, steps_per_second and peak_memory_mib are told on a corpus alone.
+    """
+
+    stage: str
+    epoch: int
+    loss: float
+    selection: float | None
+    step: int
+    steps: int
+    tokens_per_second: float
+    steps_per_second: float
+    seconds_left: float
+    peak_memory_mib: float
+    saved: bool
+    note: str
