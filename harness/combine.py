@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -11,6 +10,7 @@ from typing import Any
 
 from harness.contracts import LAYER_SIGNALS, Hyperparameter, LayerMap, ModelInfo, Signal, Task, Want
 from harness.errors import UserError
+from harness.hyperparameters import Values
 from harness.registry import OBJECTIVES
 
 Terms = tuple[tuple[float, str], ...]  # (weight, objective), sorted by objective
@@ -85,7 +85,7 @@ def settings_of(expression: str) -> set[str]:
     return set(declared(parse(expression))) if expression else set()
 
 
-def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
+def recorded(settings: Values) -> Values:
     """Settings as records have them: one that people know by another name has the name it was released with.
 
     A list of values stays one, and a range is turned round with its value. Raises UserError for a value that cannot be,

@@ -139,7 +139,7 @@ class ModelInfo:
     first_token_sees_all: bool = True
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
     uncopied: str = ""
-    traits: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
+    traits: Sequence[Mapping[str, object]] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ class RunResult:
 
     run: str
     seed: int
-    hyperparameters: Mapping[str, Any]
+    hyperparameters: Mapping[str, object]
     metrics: Mapping[str, float]
     selection: float
     record: Mapping[str, Any]

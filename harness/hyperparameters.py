@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UserError
 
+Values = Mapping[str, Any]  # of settings by name, each of the type that its declaration has
 LARGEST = 10**9  # of whole numbers that declare no bound of their own: beyond it a number is a slip
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
 
 from harness import registry
 from harness.errors import unknown
+from harness.hyperparameters import Values
 from harness.modeling.bases import Student, StudentConfig
 
 
 def build_student(
-    name: str, settings: Mapping[str, Any], source: Mapping[str, Any], outputs: int, pairs: bool = False
+    name: str, settings: Values, source: Mapping[str, object], outputs: int, pairs: bool = False
 ) -> Student:
     """The student called `name` with random weights, on torch's current device; reads no weights.
 

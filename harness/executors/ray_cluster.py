@@ -46,7 +46,7 @@ class RayExecutor:
         self._cpus, self._gpus, self._limit, self._node = cpus, gpus, limit, ray_node
         self._session, self._code = uuid.uuid4().hex[:12], ray_node.code_here()
         self._messages: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-        self._tasks: dict[str, Any] = {}  # run -> its task
+        self._tasks: dict[str, object] = {}  # run -> its task
         self._since = 0.0  # when the cluster was first found unfit for work, 0 while it is fit
         self._silent = threading.Event()  # set when the depot will tell no more
         self._over = threading.Event()  # set when Ray is no longer needed
@@ -241,7 +241,7 @@ def _imported(address: str) -> Any:
 
 def _start(ray: Any, address: str, here: int, folder: Path) -> None:
     """Join the cluster at `address`; without one, start Ray here with so many CPUs, and with its files in `folder`."""
-    common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    common: dict[str, object] = {"log_to_driver": False, "configure_logging": False}
     if not address:
         try:
             ray.init("local", num_cpus=here, include_dashboard=False, _temp_dir=str(folder), **common)
@@ -253,7 +253,7 @@ def _start(ray: Any, address: str, here: int, folder: Path) -> None:
         return
     host = _check_address(address)
     # On a loopback address Ray cannot tell by itself which node the driver is on.
-    own: dict[str, Any] = {"_node_ip_address": host} if host.startswith("127.") else {}
+    own: dict[str, object] = {"_node_ip_address": host} if host.startswith("127.") else {}
     try:
         ray.init(address, **own, **common)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

@@ -12,7 +12,9 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
+from harness.hyperparameters import Values
 
+Configuration = dict[str, Any]  # of a model of transformers, as its to_dict gives it
 LoadTeacher = Callable[[], PreTrainedModel]  # gives the teacher's model, loaded when it is first asked for
 
 
@@ -82,8 +84,8 @@ class StudentConfig(PreTrainedConfig):
     def __init__(
         self,
         student: str = "",
-        settings: dict[str, Any] | None = None,
-        source: dict[str, Any] | None = None,
+        settings: Values | None = None,
+        source: Configuration | None = None,
         outputs: int = 2,
         pairs: bool = False,
         vocabulary: int = 0,
@@ -121,18 +123,18 @@ class Student(PreTrainedModel):
         return found
 
     @classmethod
-    def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
+    def describe(cls, settings: Values, teacher: ModelInfo, task: Task) -> ModelInfo:
         """The student that `settings` would give, without building it."""
         raise TypeError(f"student {cls.name} has no describe")
 
     @classmethod
-    def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:
+    def idle(cls, settings: Values) -> frozenset[str]:
         """The hyperparameters that have no effect beside the others in `settings`."""
         return frozenset()
 
     @classmethod
     def tokenizer(
-        cls, settings: Mapping[str, Any], teacher: PreTrainedTokenizerBase, texts: Iterable[str]
+        cls, settings: Values, teacher: PreTrainedTokenizerBase, texts: Iterable[str]
     ) -> PreTrainedTokenizerBase:
         """What the student reads text with: the teacher's tokenizer, or one that it makes of the training texts.
 
@@ -149,12 +151,12 @@ class Student(PreTrainedModel):
         return init.strip()
 
     @classmethod
-    def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:
+    def refuse_init(cls, init: str, settings: Values) -> str:
         """Why the student with these settings cannot start from `init`, or "". Raises UserError for a broken file."""
         return ""
 
     @classmethod
-    def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
+    def refuse_teacher(cls, init: str, settings: Values, teacher: ModelInfo) -> str:
         """Why the student with these settings cannot start from `init` where that takes from this teacher, or ""."""
         return ""
 
@@ -163,7 +165,7 @@ class Student(PreTrainedModel):
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")
 
-    def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
         """Copy into this student the weights that `init` names; returns what is to be recorded of it.
 
         teacher() loads the teacher's model, for those who copy from it. tokenizer is the one the student reads with.
@@ -238,17 +240,17 @@ class Teacher(ABC):
         return self.model(task, None)
 
     @abstractmethod
-    def configuration(self) -> dict[str, Any]:
+    def configuration(self) -> Configuration:
         """The model's Hugging Face configuration, read without its weights."""
 
-    def recipe(self, task: Task) -> Mapping[str, Any]:
+    def recipe(self, task: Task) -> Values:
         """Training settings recommended for fine-tuning this teacher on the task, as differences from defaults.
 
         On a corpus: for training the masked-language-model head of a teacher that has none.
         """
         return {}
 
-    def pretraining(self) -> Mapping[str, Any] | None:
+    def pretraining(self) -> Values | None:
         """Settings of a masked-language-model pre-training that must come first, or None where weights exist."""
         return None
 

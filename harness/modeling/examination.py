@@ -39,7 +39,7 @@ class Findings:
 
     lacks: Mapping[str, str] = field(default_factory=dict)
     uncopied: str = ""
-    traits: tuple[Mapping[str, Any], ...] = ()
+    traits: tuple[Mapping[str, object], ...] = ()
 
 
 @torch.no_grad()

@@ -68,7 +68,7 @@ def copy_layers(
     return tuple(to for to, _ in pairs)
 
 
-def _unlike(layers: tuple[int, ...], own: list[dict[str, Any]], given: list[dict[str, Any]]) -> str:
+def _unlike(layers: tuple[int, ...], own: list[dict[str, object]], given: list[dict[str, object]]) -> str:
     """Why a student's layers with these traits cannot take those of the teacher, or ""."""
     numbers = _numbers(own) | _numbers(given)
     found = (unlike(i, own[i - 1], layer, given[layer - 1], numbers) for i, layer in enumerate(layers, start=1))
@@ -76,7 +76,7 @@ def _unlike(layers: tuple[int, ...], own: list[dict[str, Any]], given: list[dict
 
 
 def unlike(
-    number: int, own: Mapping[str, Any], layer: int, given: Mapping[str, Any], apart: Set[str] = frozenset()
+    number: int, own: Mapping[str, object], layer: int, given: Mapping[str, object], apart: Set[str] = frozenset()
 ) -> str:
     """Why student layer `number` cannot take the weights of teacher layer `layer`, or "": traits but those `apart`."""
     for name in sorted((own.keys() | given.keys()) - apart):
@@ -88,7 +88,7 @@ def unlike(
     return ""
 
 
-def traits_that_differ(model: PreTrainedModel) -> list[dict[str, Any]]:
+def traits_that_differ(model: PreTrainedModel) -> list[dict[str, object]]:
     """Of each layer those traits that not all of them share. Layer i of a smaller model is built like the i-th."""
     traits = _traits(blank(model))
     names = {name for one in traits for name in one if any(other.get(name) != one[name] for other in traits)}
@@ -104,11 +104,11 @@ def blank(model: PreTrainedModel, layers: int = 0) -> PreTrainedModel:
         return cast(PreTrainedModel, cast(Any, type(model.base_model))(config))
 
 
-def _traits(model: PreTrainedModel) -> list[dict[str, Any]]:
+def _traits(model: PreTrainedModel) -> list[dict[str, object]]:
     """Of each layer what it computes with beside weights and dropout: its modules' kinds and their plain attributes."""
     found = []
     for layer in _layers(model):
-        traits: dict[str, Any] = {}
+        traits: dict[str, object] = {}
         for path, module in layer.named_modules():
             traits[path or "kind"] = type(module).__name__
             for name, value in vars(module).items() if not isinstance(module, nn.Dropout) else ():
@@ -118,7 +118,7 @@ def _traits(model: PreTrainedModel) -> list[dict[str, Any]]:
     return found
 
 
-def _numbers(traits: list[dict[str, Any]]) -> set[str]:
+def _numbers(traits: list[dict[str, object]]) -> set[str]:
     """The traits that count the layers."""
     return {
         name

@@ -163,7 +163,7 @@ def emit(
     _check_length(model, encoding["input_ids"].shape[1])
     if isinstance(model, Emitter):
         return model.emit(encoding, want, exact, targets)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, _Request] = {}
     request = _Request(want.attention_scores, want.values, exact)
     if exact or want.attention_scores or want.values:
         arguments["signal_request"] = request
@@ -176,7 +176,7 @@ def emit(
             f"{type(model).__name__} does not use transformers' attention interface, so its attention "
             "scores and values cannot be had; choose an objective that needs neither"
         )
-    single: dict[str, Any] = {}
+    single: dict[str, Tensor] = {}
     if want.logits:
         single["logits"] = output.logits
     if want.mlm_logits:
@@ -204,7 +204,7 @@ def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tens
     base = model.base_model
     modules = list(base.get_submodule(layers_path(model)).children())
 
-    def read(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def read(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Tensor]) -> None:
         found[0] = arguments[0] if arguments else keywords["hidden_states"]
 
     def keep(layer: int) -> Callable[[nn.Module, Any, Any], None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,6 +12,7 @@ from harness.data.tasks import get_task
 from harness.evaluation import speed
 from harness.evaluation.parameters import build_student, count
 from harness.runs import CountRun, MeasuredRun, SpeedRun
+from harness.runs.base import JSON
 from harness.runs.told import Record
 from harness.seeds import derive_seed
 from harness.training import machine
@@ -59,7 +59,7 @@ def _model(run: MeasuredRun) -> PreTrainedModel:
     return build_student(run.student, run.settings.of(run.student), run.configuration, outputs, task.pair)
 
 
-def _plain(configuration: Mapping[str, Any], outputs: int) -> PreTrainedModel:
+def _plain(configuration: JSON, outputs: int) -> PreTrainedModel:
     """The Hugging Face classifier of a configuration, with random weights."""
     shape = {**configuration, "num_labels": outputs}
     model: PreTrainedModel = AutoModelForSequenceClassification.from_config(

@@ -1,9 +1,9 @@
 """The settings every training run has. A default, once released, never changes: run identities are built on it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from harness.contracts import Hyperparameter
+from harness.hyperparameters import Values
 from harness.training.pruning import PRUNERS
 
 # The objectives that are part of what a run is, beside those that studies name.
@@ -44,7 +44,7 @@ MASKED, VECTORS = "masked_language_model", "word_vectors"  # augmentations that 
 POLYNOMIAL_END = 1e-7  # the learning rate that transformers' polynomial schedule ends at
 
 
-def refused_rate(settings: Mapping[str, Any]) -> str:
+def refused_rate(settings: Values) -> str:
     """Why these settings have no schedule of the learning rate, or ""."""
     schedule, rate = (Settings(settings)[name] for name in ("schedule", "learning_rate"))
     if schedule != "polynomial" or rate > POLYNOMIAL_END:

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from harness import registry
 from harness.contracts import Task
 from harness.errors import UserError
+from harness.hyperparameters import Values
 from harness.modeling.bases import Student, StudentConfig
 from harness.runs import OfStudent, Run
 from harness.runs.told import Record
@@ -100,9 +101,7 @@ def _check_fits(student: Student, shapes: Mapping[str, tuple[int, ...]], run: st
     return wanted
 
 
-def _built(
-    plugin: Any, own: Mapping[str, Any], configuration: Mapping[str, Any], task: Task, vocabulary: int
-) -> Student:
+def _built(plugin: Any, own: Values, configuration: Mapping[str, object], task: Task, vocabulary: int) -> Student:
     config = StudentConfig(
         student=plugin.name,
         settings=dict(own),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor, nn
 
 from harness.combine import Terms, recorded_name, wants
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
+from harness.hyperparameters import Values
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 
@@ -19,9 +19,7 @@ class Sum(nn.Module):
     hyperparameters are the terms' settings as records name them, already checked; what is missing takes its default.
     """
 
-    def __init__(
-        self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, hyperparameters: Mapping[str, Any]
-    ):
+    def __init__(self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, hyperparameters: Values):
         super().__init__()
         self.terms = terms
         self._wants = wants(terms, student, teacher, layers)
