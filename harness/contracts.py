@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import unknown
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
+from harness.rows import CheckpointRow as CheckpointRow
+from harness.rows import GainRow as GainRow
+from harness.rows import ModelRow as ModelRow
+from harness.rows import Row as Row
+from harness.rows import TableRow as TableRow
+from harness.rows import TeacherRow as TeacherRow
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -202,49 +208,6 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a study's table: an objective by its name or sum ("att_kl+hid_seq") under its own label.
-
-    student, init, procedure and tasks stand for the study's own where a row fixes them; settings are those that make
-    the row what it is, named as in `--set` ("student.head" is the setting `head` of whichever student). checkpoint is
-    a model by its hub name, fine-tuned on the labels as it is: such a row is part of the table when `--checkpoints`
-    names it, or when nothing but its size and speed is asked. equal_epochs gives a row that has only the prediction
-    stage the epochs of both stages together. mark is a sentence printed under the table wherever the row was made
-    otherwise than the rest. published tells the row's lines in the published table: the value of its row column, or
-    values of several columns by name.
-
-    teacher: the row is the teacher itself, fine-tuned with the row's settings. reference: the row is no student, as a
-    checkpoint of the teacher's size; neither it nor a teacher is ever best. improves names two rows, and this one has
-    no cells of its own: it shows by how much the first is better than the second. training_tasks are those that a
-    student distilled on several tasks learns from, where they are not those of the table. point places the row in a
-    line figure: (the line's label, where on the horizontal axis).
-    """
-
-    name: str
-    objective: str
-    label: str
-    published: str | Mapping[str, str] = ""
-    equal_epochs: bool = False
-    mark: str = ""
-    student: str = ""
-    init: str = ""
-    procedure: str = ""
-    tasks: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    checkpoint: str = ""
-    teacher: bool = False
-    improves: tuple[str, ...] = ()
-    training_tasks: tuple[str, ...] = ()
-    point: tuple[str, float] | None = None
-    reference: bool = False
-
-    @property
-    def competes(self) -> bool:
-        """Whether the row is ranked among the students."""
-        return not (self.teacher or self.reference)
-
-
-@dataclass(frozen=True)
 class Profile:
     """One size of a study. Settings are named as in `--set`; search maps a setting to its grid or Hyperparameter.
 
@@ -266,29 +229,20 @@ class Profile:
 class Published:
     """The published tables a study answers: CSVs in `reports/published`, read as one, and how their lines are ours.
 
-    row_column and task_column name the CSV's columns. axes maps a CSV column to the axis of ours that it must equal:
-    "student" or "init" (an initialisation without what follows its colon). init, where it is no column, is the
-    initialisation all the numbers were made with. metric_columns maps one of our metrics to the values of CSV columns
-    that single its lines out; value_columns names the column of a metric's values where it is not value_column.
-    quotients gives a metric that is not printed itself by (column, row): a line's number in that column over that row's
-    in the same task. task_names maps a task of ours to what its lines print in the task column, where that is not its
-    label; printed_metrics a printed task to the CSVs' name of the metric that its numbers are, where the print is
-    headed otherwise. reasons say why lines with these values in these columns cannot equal ours. omitted says why lines
-    with these values, or a column of numbers by its name, stand in no comparison. notes are oddities, beyond those of
-    the CSV's own note column, that are printed wherever the numbers are.
+    axes maps a CSV column to the axis of ours that it must equal: "student" or "init" (an initialisation without what
+    follows its colon). init, where it is no column, is the initialisation all the numbers were made with. quotients
+    gives a metric of a speed that is not printed itself by a row: a line's number over that row's in the same task.
+    printed_metrics maps a printed task to the CSVs' name of the metric that its numbers are, where the print is headed
+    otherwise. reasons say why lines with these values in these columns cannot equal ours. omitted says why lines with
+    these values, or a column of numbers by its name, stand in no comparison. notes are oddities, beyond those of the
+    CSV's own note column, that are printed wherever the numbers are.
     """
 
     files: tuple[str, ...]
     source: str
-    row_column: str = "objective"
-    task_column: str = "task"
-    value_column: str = "value"
     axes: Mapping[str, str] = field(default_factory=dict)
     init: str = ""
-    metric_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    value_columns: Mapping[str, str] = field(default_factory=dict)
-    quotients: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    task_names: Mapping[str, str] = field(default_factory=dict)
+    quotients: Mapping[str, str] = field(default_factory=dict)
     printed_metrics: Mapping[str, str] = field(default_factory=dict)
     reasons: tuple[tuple[Mapping[str, str], str], ...] = ()
     omitted: tuple[tuple[str | Mapping[str, str], str], ...] = ()
@@ -331,7 +285,7 @@ class Study:
     title: str
     question: str
     procedure: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     students: tuple[str, ...]
     profiles: Mapping[str, Profile]
     published: Published | None = None
@@ -379,7 +333,7 @@ class CellResult:
     """
 
     cell: str
-    row: Row
+    row: TableRow
     student: str
     init: str
     task: str

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Study, TableRow
 from harness.errors import UserError
 from reports.layout import heading
 from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
@@ -28,7 +28,6 @@ from reports.printed import (
     printed_metric,
     read,
     tasks_of,
-    value_of,
 )
 from reports.quantities import MACHINE, WHOLE, number, scaled
 from reports.statistics import rank_correlation
@@ -54,11 +53,11 @@ def with_published(table: Table, study: Study) -> Table:
     return replace(table, comparison=comparison)
 
 
-def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Comparison:
-    lines, published = read(published, rows)
-    shared = [j for j, c in enumerate(table.columns) if any(answers(lines, c, published, d) for d in (False, True))]
+def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Comparison:
+    lines = read(published, rows)
+    shared = [j for j, c in enumerate(table.columns) if any(answers(lines, c, d) for d in (False, True))]
     columns = tuple(table.columns[j] for j in shared)
-    unlike = _unlike(table, columns, lines, published)
+    unlike = _unlike(table, columns, lines)
     remarks = [unlike] if unlike else []
     missing = [c.name for c in table.columns if not c.average and c not in columns]
     if missing:
@@ -74,7 +73,7 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
             "Ours were chosen on a part held out of the training data (protocol held_out), the published ones on dev, "
             "as with --set protocol=published."
         )
-    tested = {line.get("split") == "test" for line in lines if line[published.value_column]} == {True}
+    tested = {x.get("split") == "test" for x in lines if x["column"] == "value" and x["value"]} == {True}
     if tested:
         some = "; ours too where a note says so, otherwise of dev" if table.submitted else ", ours of dev"
         remarks.append(f"The published scores are of the official test set{some}.")
@@ -85,22 +84,19 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
     def pair(entry: Entry, found: Sequence[Printed], column: Column) -> Pair:
         if not found:
             return Pair(entry)
-        line, value = found[0], value_of(found[0], column, published)
-        std = line.get("std", "") if column.metric not in published.value_columns else ""
+        line, value = found[0], found[0]["value"]
         note = note_of(line, value, column, tested, entry)
-        if not (column.task or column.average) and any(x.get("note") != line.get("note") for x in found):
-            note = ""  # the line's own, not the row's
         reason = next((why for wanted, why in published.reasons if has(line, wanted)), "")
         mark = numbers.setdefault(note, len(numbers) + 1) if note else 0
-        places = tuple(place_of(x, column, published) for x in found if value)
-        return Pair(entry, value, std, mark, reason, places=places)
+        places = tuple(place_of(x) for x in found if value)
+        return Pair(entry, value, line.get("std", ""), mark, reason, places=places)
 
     blocks = []
     for block in table.blocks:
         compared = []
         for line in block.lines:
             own = lines_of(lines, line, published)
-            found = [equal(own, column, line.row, published, block.improvement) for column in columns]
+            found = [equal(own, column, line.row, published.files, block.improvement) for column in columns]
             if any(found):
                 entries = (line.entries[j] for j in shared)
                 compared.append(ComparedLine(line.row.label, tuple(map(pair, entries, found, columns)), line))
@@ -122,7 +118,7 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
         *remarks,
         *(
             f"{metric.replace('_', ' ').capitalize()}: the printed numbers over that of {row}, computed from the print."
-            for metric, (_, row) in published.quotients.items()
+            for metric, row in published.quotients.items()
         ),
         *(why for _, why in published.omitted),
         *published.notes,
@@ -130,13 +126,13 @@ def _compare(table: Table, published: Published, rows: Sequence[Row]) -> Compari
     return Comparison(published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes)
 
 
-def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed], published: Published) -> str:
+def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed]) -> str:
     """Why the averages are not alike, as a sentence: tasks differ, or metrics; "" where they are, or where none is."""
     if not any(c.average for c in columns):
         return ""
     own = [c for c in table.columns if c.task and c.selects]
-    theirs = tasks_of(lines, published)
-    matched = [labels(c, published) & set(theirs) for c in own]
+    theirs = tasks_of(lines)
+    matched = [labels(c) & set(theirs) for c in own]
     if not all(matched) or set().union(*matched) != set(theirs):
         ours = ", ".join(dict.fromkeys(c.label for c in own)) or "no task"
         return (
@@ -145,8 +141,8 @@ def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed], p
         )
     names, other = {printed: ours for ours, printed in METRICS.items()}, []
     for column in own:
-        found = [x for x in lines if labels(column, published) & named_tasks(x, published)]
-        printed = dict.fromkeys(m for x in found if (m := x.get("metric", "")) and not m.startswith(DELTA))
+        found = [x for x in lines if labels(column) & named_tasks(x)]
+        printed = dict.fromkeys(m for x in found if (m := x["metric"]) and not m.startswith(DELTA))
         if printed and printed_metric(column, False) not in printed:
             theirs = [names.get(metric, metric).replace("_", " ") for metric in printed]
             other.append(f"{column.label} (published {' or '.join(theirs)}, ours {column.metric.replace('_', ' ')})")
@@ -162,7 +158,7 @@ def _others(
     lines: Sequence[Printed],
     columns: Sequence[Column],
     published: Published,
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     beside: Container[Place],
 ) -> list[tuple[str, bool, list[list[Printed]]]]:
     """The numbers that stand beside no cell, as rows: (label, whether an improvement, the lines of each column).
@@ -171,36 +167,32 @@ def _others(
     numbers differ; otherwise their labels name what tells them apart.
     """
     telling = [*published.axes, *(name for row in rows if not isinstance(row.published, str) for name in row.published)]
-    identity = dict.fromkeys(n for n in (*telling, "section", "split") if n != published.row_column)
+    identity = dict.fromkeys(n for n in (*telling, "section", "split") if n != "row")
     groups: dict[tuple[str, ...], list[Printed]] = {}
     for line in lines:
-        groups.setdefault((line[published.row_column], *(line.get(n, "") for n in identity)), []).append(line)
+        groups.setdefault((line["row"], *(line.get(n, "") for n in identity)), []).append(line)
     made: list[tuple[list[tuple[str, ...]], bool, list[list[Printed]]]] = []  # identities that share a row
 
-    def same(a: Sequence[Printed], b: Sequence[Printed], column: Column) -> bool:
-        return not a or not b or value_of(a[0], column, published) == value_of(b[0], column, published)
+    def same(a: Sequence[Printed], b: Sequence[Printed]) -> bool:
+        return not a or not b or a[0]["value"] == b[0]["value"]
 
     for (own, group), signed in product(groups.items(), (False, True)):
         left = [
-            [
-                line
-                for line in answers(group, column, published, signed)
-                if value_of(line, column, published) and place_of(line, column, published) not in beside
-            ]
+            [x for x in answers(group, column, signed) if x["value"] and place_of(x) not in beside]
             for column in columns
         ]
         while any(left):
-            row = [[x for x in found if same([x], found, c)] for found, c in zip(left, columns, strict=True)]
+            row = [[x for x in found if same([x], found)] for found in left]
             left = [[x for x in found if x not in taken] for found, taken in zip(left, row, strict=True)]
             for known, sign, cells in made:
-                if (known[0][0], sign) == (own[0], signed) and all(map(same, cells, row, columns)):
+                if (known[0][0], sign) == (own[0], signed) and all(map(same, cells, row)):
                     known.append(own)
                     for cell, more in zip(cells, row, strict=True):
                         cell += more
                     break
             else:
                 made.append(([own], signed, row))
-    names = (published.row_column, *identity)
+    names = ("row", *identity)
     return [(_told_apart(own, groups, names), signed, row) for own, signed, row in made]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from harness.contracts import Row
+from harness.contracts import TableRow
 from harness.errors import unknown
 from reports.model import Block, Column, Entry, Line
 from reports.statistics import mean_std
@@ -15,7 +15,7 @@ STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded
 
 
 def improvements(
-    rows: Sequence[Row], blocks: Sequence[Block], columns: Sequence[Column], mark: Callable[[Row], str]
+    rows: Sequence[TableRow], blocks: Sequence[Block], columns: Sequence[Column], mark: Callable[[TableRow], str]
 ) -> tuple[Block, ...]:
     """The rows that `improves` makes of two rows of `blocks`, in a block for each student and initialisation.
 

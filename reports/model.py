@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.contracts import Row, RunResult
+from harness.contracts import RunResult, TableRow
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Entry:
 class Line:
     """One row of a block, the student and initialisation it was made with, and an entry for each column."""
 
-    row: Row
+    row: TableRow
     student: str
     init: str
     mark: str

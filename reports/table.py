@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.contracts import CellResult, Row, Study, Task
+from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import unknown
 from reports.improvement import STATUSES, by_seed, improvements
 from reports.model import Block, Column, Entry, Line, Provenance, Table
@@ -78,7 +78,7 @@ def build(
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
 
-    def mark(row: Row) -> str:
+    def mark(row: TableRow) -> str:
         return marks.setdefault(row.mark, _symbol(len(marks))) if row.mark else ""
 
     for (student, init, name), found in grid.items():
@@ -158,7 +158,7 @@ def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
     return replace(entry, status=worse.status, value=value, std=std, progress=worse.progress)
 
 
-def _place(cell: CellResult, rows: Mapping[str, Row]) -> tuple[str, str]:
+def _place(cell: CellResult, rows: Mapping[str, TableRow]) -> tuple[str, str]:
     """What of student and initialisation the cell's row leaves free: nothing where it is a checkpoint or a teacher."""
     row = rows[cell.row.name]
     whole = row.checkpoint or row.teacher

@@ -2,19 +2,14 @@
 
 from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
-from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SOURCE, WORDS_ARE_OURS, profiles
+from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SIZES, SOURCE, WORDS_ARE_OURS
+from studies.profiles import varied
 from studies.told import LIU_BILSTM
 
 
-def _row(name: str, objective: str, label: str, published: str, augmentation: str = "") -> Row:
-    return Row(
-        name,
-        objective,
-        label,
-        published={"row": published, "split": "dev"},
-        settings={**AUGMENTED, "augmentation": augmentation} if augmentation else {},
-        mark=ON_AUGMENTED if augmentation else "",
-    )
+def _augmented(name: str, label: str, printed: str, augmentation: str) -> Row:
+    settings = {**AUGMENTED, "augmentation": augmentation}
+    return Row(name, "logit_mse", label, {"row": printed, "split": "dev"}, mark=ON_AUGMENTED, settings=settings)
 
 
 study(
@@ -24,17 +19,16 @@ study(
         question="What do the teacher's logits add to a BiLSTM, and what do masked and replaced words?",
         procedure="one_stage",
         rows=(
-            _row("labels", "labels_only", "Labels", "No Aug. (label)"),
-            _row("logits", "logit_mse", "Logits", "No Aug. (logit)"),
-            _row("masking", "logit_mse", "Logits, masking", "Aug (Mask only)", "masking"),
-            _row("masking_pos", "logit_mse", "Logits, masking + POS", "Aug (Mask + POS)", "masking+pos"),
+            Row("labels", "labels_only", "Labels", {"row": "No Aug. (label)", "split": "dev"}),
+            Row("logits", "logit_mse", "Logits", {"row": "No Aug. (logit)", "split": "dev"}),
+            _augmented("masking", "Logits, masking", "Aug (Mask only)", "masking"),
+            _augmented("masking_pos", "Logits, masking + POS", "Aug (Mask + POS)", "masking+pos"),
         ),
         students=("bilstm",),
         metrics=METRICS,
         published=Published(
-            files=("liu2020_table3_3_augmentation_ablation.csv",),
-            source=f"{SOURCE}, Table 3.3",
-            row_column="row",
+            ("liu2020_table3_3_augmentation_ablation.csv",),
+            f"{SOURCE}, Table 3.3",
             notes=(
                 EPOCHS_ARE_OURS,
                 WORDS_ARE_OURS,
@@ -42,6 +36,6 @@ study(
             ),
         ),
         told={**LIU_BILSTM, "tasks": Told(("sst2", "qqp"), "Table 3.3")},
-        profiles=profiles(paper=("sst2", "qqp")),
+        profiles=varied(SIZES, {"paper": ("sst2", "qqp")}),
     )
 )

@@ -2,10 +2,13 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import NOTES, profiles
+from studies.matrix_settings import MLP, NOTES, SIZES, SOURCE
 from studies.told import GALKE
 
-HEAD = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
+
+def _row(name: str, label: str, printed: str) -> Row:
+    return Row(name, "vanilla_kd", label, printed, student=name, init="random", settings=MLP)
+
 
 study(
     Study(
@@ -14,33 +17,12 @@ study(
         question="Does a second product of matrices, in reverse order, help?",
         procedure="one_stage",
         rows=(
-            Row(
-                "hybrid",
-                "vanilla_kd",
-                "Hybrid, random",
-                published="Hybrid, rand. init.",
-                student="hybrid",
-                init="random",
-                settings=HEAD,
-            ),
-            Row(
-                "bidirectional_hybrid",
-                "vanilla_kd",
-                "Bidirectional hybrid, random",
-                published="Bidirectional Hybrid, rand. init.",
-                student="bidirectional_hybrid",
-                init="random",
-                settings=HEAD,
-            ),
+            _row("hybrid", "Hybrid, random", "Hybrid, rand. init."),
+            _row("bidirectional_hybrid", "Bidirectional hybrid, random", "Bidirectional Hybrid, rand. init."),
         ),
         students=("hybrid", "bidirectional_hybrid"),
-        published=Published(
-            files=("galke2022_table02_bidirectional.csv",),
-            source="Galke et al., Matrix Embeddings, Table II",
-            row_column="row",
-            notes=NOTES,
-        ),
+        published=Published(("galke2022_table02_bidirectional.csv",), f"{SOURCE}, Table II", notes=NOTES),
         told=GALKE,
-        profiles=profiles(),
+        profiles=SIZES,
     )
 )

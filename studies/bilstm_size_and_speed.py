@@ -1,19 +1,16 @@
 """Table 3.2 of liu2020: parameters and encoding speed of the distilled BiLSTM, of models with random weights."""
 
-from harness.contracts import Profile, Published, Row, Study
+from dataclasses import replace
+
+from harness.contracts import ModelRow, Published, Study
 from harness.registry import study
 from studies.lstm_settings import SOURCE
+from studies.profiles import SIZE_AND_SPEED, measured, of
 from studies.told import LIU_BILSTM_SPEED
 
-SHOWN = ("millions_without_embeddings", "size_factor", "sentences_per_second", "seconds", "time_factor")
 TASKS = ("speed", "speed_pairs")
-
-
-def _profile(batch: int, rounds: int, pairs: int) -> Profile:
-    settings = {"batch_size": batch, "rounds": rounds, "bilstm.channels": "frozen_and_trained"}
-    own = {"speed_pairs": {"rounds": pairs}}
-    return Profile("bert-large-uncased", TASKS, ("random",), trials=1, seeds=1, settings=settings, task_settings=own)
-
+CHANNELS = {"bilstm.channels": ("frozen_and_trained",) * 3}
+SIZES = measured("bert-large-uncased", *TASKS, batch_size=(4, 64, 512), rounds=(2, 2, 132), **CHANNELS)
 
 study(
     Study(
@@ -22,33 +19,20 @@ study(
         question="How large is the distilled BiLSTM beside its teacher, and how fast does it encode?",
         procedure="speed",
         rows=(
-            Row("bert_large", "", "BERT-large", published="BERT_LARGE", checkpoint="bert-large-uncased"),
-            Row(
+            ModelRow("bert_large", "BERT-large", "BERT_LARGE", checkpoint="bert-large-uncased"),
+            ModelRow(
                 "bilstm",
-                "",
                 "Distilled BiLSTM",
-                published="Distilled BiLSTM",
-                settings={"student.hidden_units": 150, "student.head_units": 200},
+                "Distilled BiLSTM",
+                settings=of("student", hidden_units=150, head_units=200),
             ),
         ),
         students=("bilstm",),
-        metrics=dict.fromkeys(TASKS, SHOWN),
+        metrics=dict.fromkeys(TASKS, SIZE_AND_SPEED),
         relative_to="bilstm",
         published=Published(
-            files=("liu2020_table3_2_size_speed.csv",),
-            source=f"{SOURCE}, Table 3.2",
-            row_column="row",
-            task_column="workload",
-            value_columns={
-                "millions_without_embeddings": "parameters_millions",
-                "size_factor": "parameters_factor",
-                "seconds": "value",
-                "time_factor": "factor",
-            },
-            task_names={
-                "speed": "SST-2 training set, single sentences (67,350)",
-                "speed_pairs": "QQP training set, sentence pairs (363,850)",
-            },
+            ("liu2020_table3_2_size_speed.csv",),
+            f"{SOURCE}, Table 3.2",
             notes=(
                 "The published 335 of BERT-large holds the embeddings, which the students' counts leave out.",
                 "0.96 is that of 150 units, two channels and a last layer of 200. Of pairs the same sizes make 1.14, a "
@@ -61,6 +45,6 @@ study(
             ),
         ),
         told=LIU_BILSTM_SPEED,
-        profiles={"quick": _profile(4, 2, 2), "small": _profile(64, 2, 2), "paper": _profile(512, 132, 711)},
+        profiles=SIZES | {"paper": replace(SIZES["paper"], task_settings={"speed_pairs": {"rounds": 711}})},
     )
 )

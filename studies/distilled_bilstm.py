@@ -3,10 +3,13 @@
 The published "Distilled BiLSTM" is the last of the three; without augmentation it is in Table 3.3 (study augmentation).
 """
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import CheckpointRow, Published, Row, Study, TeacherRow
 from harness.registry import study
-from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SOURCE, WORDS_ARE_OURS, profiles
+from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SIZES, SOURCE, WORDS_ARE_OURS
 from studies.told import LIU_BILSTM
+
+LARGE, BASE, FINE_TUNED = "BERT_LARGE [17]", "BERT_BASE [17]", "fine-tuned here"
+LABEL = "Distilled BiLSTM"
 
 study(
     Study(
@@ -15,33 +18,17 @@ study(
         question="How much of a fine-tuned transformer does a single-layer BiLSTM learn from its logits?",
         procedure="one_stage",
         rows=(
-            Row("teacher", "labels_only", "Teacher", published="BERT_LARGE [17]", teacher=True),
-            Row(
-                "bert_base",
-                "labels_only",
-                "BERT-base",
-                published="BERT_BASE [17]",
-                checkpoint="bert-base-uncased",
-                reference=True,
-                mark="fine-tuned here",
-            ),
-            Row("plain", "labels_only", "BiLSTM", published="BiLSTM (our implementation)"),
-            Row("distilled", "logit_mse", "Distilled BiLSTM, no augmentation", mark="not in the published table"),
-            Row(
-                "augmented",
-                "logit_mse",
-                "Distilled BiLSTM",
-                published="Distilled BiLSTM",
-                settings=AUGMENTED,
-                mark=ON_AUGMENTED,
-            ),
+            TeacherRow("teacher", "Teacher", LARGE),
+            CheckpointRow("bert_base", "BERT-base", "bert-base-uncased", BASE, FINE_TUNED, reference=True),
+            Row("plain", "labels_only", "BiLSTM", "BiLSTM (our implementation)"),
+            Row("distilled", "logit_mse", f"{LABEL}, no augmentation", mark="not in the published table"),
+            Row("augmented", "logit_mse", LABEL, LABEL, mark=ON_AUGMENTED, settings=AUGMENTED),
         ),
         students=("bilstm",),
         metrics=METRICS,
         published=Published(
-            files=("liu2020_table3_1_glue_test.csv",),
-            source=f"{SOURCE}, Table 3.1",
-            row_column="row",
+            ("liu2020_table3_1_glue_test.csv",),
+            f"{SOURCE}, Table 3.1",
             notes=(
                 EPOCHS_ARE_OURS,
                 "GPT is a decoder and ELMo no model of transformers; neither is built here, and rows that others "
@@ -52,6 +39,6 @@ study(
             ),
         ),
         told=LIU_BILSTM,
-        profiles=profiles(),
+        profiles=SIZES,
     )
 )

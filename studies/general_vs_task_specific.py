@@ -1,12 +1,21 @@
 """Table III of galke2022: general distillation, task-specific distillation, and the second after the first."""
 
+from typing import Any
+
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, NOTES, profiles
+from studies.matrix_settings import GENERAL, MLP, NOTES, SIZES, SOURCE
+from studies.profiles import varied
 from studies.told import GALKE
 
 STUDENT = "bidirectional_hybrid"
-HEAD = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
+CORPUS_FIRST = "distilled on the corpus, then trained on the labels without the teacher"
+STARTS = "starts from the student of the general distillation"
+
+
+def _row(name: str, objective: str, label: str, printed: str, init: str, **more: Any) -> Row:
+    return Row(name, objective, label, printed, student=STUDENT, init=init, settings=MLP, **more)
+
 
 study(
     Study(
@@ -15,45 +24,22 @@ study(
         question="Is a matrix embedding better distilled on unlabelled text, on the task, or on one after the other?",
         procedure="one_stage",
         rows=(
-            Row(
-                "general",
-                "mlm_kd",
-                "General",
-                published="General",
-                student=STUDENT,
-                init="random",
-                procedure="general",
-                settings=HEAD,
-                mark="distilled on the corpus, then trained on the labels without the teacher",
-            ),
-            Row(
-                "task_specific",
-                "vanilla_kd",
-                "Task-specific, random",
-                published="Task-specific, rand. init",
-                student=STUDENT,
-                init="random",
-                settings=HEAD,
-            ),
-            Row(
+            _row("general", "mlm_kd", "General", "General", "random", procedure="general", mark=CORPUS_FIRST),
+            _row("task_specific", "vanilla_kd", "Task-specific, random", "Task-specific, rand. init", "random"),
+            _row(
                 "task_specific_pretrained",
                 "vanilla_kd",
                 "Task-specific, pretrained",
-                published="Task-specific, pretrained",
-                student=STUDENT,
-                init="pretrained",
-                settings=HEAD,
-                mark="starts from the student of the general distillation",
+                "Task-specific, pretrained",
+                "pretrained",
+                mark=STARTS,
             ),
         ),
         students=(STUDENT,),
         published=Published(
-            files=("galke2022_table03_general_vs_task_specific.csv",),
-            source="Galke et al., Matrix Embeddings, Table III",
-            row_column="row",
-            notes=(*NOTES, *GENERAL),
+            ("galke2022_table03_general_vs_task_specific.csv",), f"{SOURCE}, Table III", notes=(*NOTES, *GENERAL)
         ),
         told=GALKE,
-        profiles=profiles(small=("cola", "mrpc", "rte", "sst2", "stsb_classes")),
+        profiles=varied(SIZES, {"small": ("cola", "mrpc", "rte", "sst2", "stsb_classes")}),
     )
 )

@@ -6,11 +6,16 @@ texts is not said: ours has none, so that the two lines differ in the objective 
 
 from harness.contracts import Row, Study
 from harness.registry import study
-from studies.lstm_settings import METRICS, profiles
+from studies.lstm_settings import METRICS, ONE_SIZE
 from studies.told import UNITS_TOLD
 
-LINES = (("plain", "labels_only", "BiLSTM"), ("distilled", "logit_mse", "Distilled BiLSTM"))
 UNITS = (2, 8, 32, 150, 300)
+
+
+def _row(name: str, objective: str, line: str, units: int) -> Row:
+    settings = {"student.hidden_units": units}
+    return Row(f"{name}_{units}", objective, f"{line}, {units} units", settings=settings, point=(line, units))
+
 
 study(
     Study(
@@ -18,21 +23,14 @@ study(
         title="Size of the BiLSTM",
         question="How few units does a BiLSTM need, with and without a teacher?",
         procedure="one_stage",
-        rows=tuple(
-            Row(
-                f"{name}_{units}",
-                objective,
-                f"{label}, {units} units",
-                settings={"student.hidden_units": units},
-                point=(label, units),
-            )
-            for name, objective, label in LINES
-            for units in UNITS
+        rows=(
+            *(_row("plain", "labels_only", "BiLSTM", units) for units in UNITS),
+            *(_row("distilled", "logit_mse", "Distilled BiLSTM", units) for units in UNITS),
         ),
         students=("bilstm",),
         metrics={"qqp": METRICS["qqp"][1]},
         figure="units in each direction",
         told=UNITS_TOLD,
-        profiles=profiles(paper=("sst2", "qqp"), seeds=1, sizes=False),
+        profiles=ONE_SIZE,
     )
 )

@@ -19,9 +19,11 @@ of quick AdaDelta stays at chance, so there Adam takes its place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from harness.contracts import Profile
+from studies.profiles import ADAM, PAPER, QUICK, SMALL, of, varied
 
 METRICS = {
     "mrpc": ("f1", "accuracy"),
@@ -30,7 +32,6 @@ METRICS = {
     "mnli": ("accuracy", "mismatched_accuracy"),
 }
 SOURCE = "Liu, Effective Utilization of Pretrained Language Models"
-WORD2VEC = "vectors:GoogleNews-vectors-negative300.bin"
 MASKED = {"augmentation": "masking", "augmentation_copies": 10, "augmentation_probability": 0.1}
 AUGMENTED = {"augmentation": "masking+pos", "augmentation_probability": 0.1}
 ON_AUGMENTED = "trained on augmented texts too"
@@ -48,134 +49,76 @@ WORDS_ARE_OURS = (
 )
 TEACHER_IS_OURS = "The published teacher starts from the released MT-DNN, ours from the teacher's own weights."
 
-ADAM = {"schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
 _ADADELTA = {**ADAM, "optimiser": "adadelta", "learning_rate": 1.0}
 _FREQUENT = {"batch_size": 256, "augmentation_copies": 10}
 _RARE = {"augmentation_copies": 40}
-_BY_TASK = {"sst2": {"augmentation_copies": 10}, "qqp": _FREQUENT, "mnli": _FREQUENT, "stsb": _RARE, "mrpc": _RARE}
+_SHORT = {**ADAM, "learning_rate": 2e-3, "epochs": 8, "train_examples": 896, "max_length": 32}
 
-
-def profiles(
-    quick: tuple[str, ...] = ("sentiment", "similarity"),
-    small: tuple[str, ...] = ("sst2", "mrpc"),
-    paper: tuple[str, ...] = ("sst2", "qqp", "stsb", "mrpc", "mnli"),
-    seeds: int = 2,
-    sizes: bool = True,
-) -> dict[str, Profile]:
-    """The three sizes of chapter 3.
-
-    seeds are those of quick and small; sizes says that the grid of sizes is searched in the paper's.
-    """
-    grid = {"student.hidden_units": (150, 300), "student.head_units": (200, 400)}
-    return {
-        "quick": Profile(
-            teacher="embedded",
-            tasks=quick,
-            inits=("random",),
-            trials=1,
-            seeds=seeds,
-            settings={
-                **ADAM,
-                "learning_rate": 2e-3,
-                "bilstm.hidden_units": 64,
-                "bilstm.head_units": 32,
-                "bilstm.embedding_size": 64,
-                "epochs": 8,
-                "train_examples": 896,
-                "max_length": 32,
-                "augmentation_copies": 3,
-            },
+# Chapter 3; in the paper's size the grid of sizes is searched.
+SIZES = {
+    "quick": replace(
+        QUICK,
+        settings=(
+            _SHORT | of("bilstm", hidden_units=64, head_units=32, embedding_size=64) | {"augmentation_copies": 3}
         ),
-        "small": Profile(
-            teacher="minilm",
-            tasks=small,
-            inits=("random",),
-            trials=1,
-            seeds=seeds,
-            settings={
-                **_ADADELTA,
-                "epochs": 10,
-                "batch_size": 50,
-                "patience": 3,
-                "augmentation_copies": 10,
-            },
+    ),
+    "small": replace(
+        SMALL, settings={**_ADADELTA, "epochs": 10, "batch_size": 50, "patience": 3, "augmentation_copies": 10}
+    ),
+    "paper": replace(
+        PAPER,
+        teacher="bert-large-uncased",
+        tasks=("sst2", "qqp", "stsb", "mrpc", "mnli"),
+        inits=("vectors:GoogleNews-vectors-negative300.bin",),
+        trials=4,
+        settings=(
+            _ADADELTA
+            | {"protocol": "published", "bilstm.channels": "frozen_and_trained"}
+            | {"epochs": 15, "batch_size": 50, "patience": 3}
         ),
-        "paper": Profile(
-            teacher="bert-large-uncased",
-            tasks=paper,
-            inits=(WORD2VEC,),
-            trials=4 if sizes else 1,
-            seeds=3,
-            settings={
-                **_ADADELTA,
-                "protocol": "published",
-                "bilstm.channels": "frozen_and_trained",
-                "epochs": 15,
-                "batch_size": 50,
-                "patience": 3,
-            },
-            task_settings=_BY_TASK,
-            search=grid if sizes else {},
+        task_settings=(
+            {"sst2": {"augmentation_copies": 10}, "qqp": _FREQUENT, "mnli": _FREQUENT} | {"stsb": _RARE, "mrpc": _RARE}
         ),
-    }
+        search={"student.hidden_units": (150, 300), "student.head_units": (200, 400)},
+    ),
+}
+# For figures: one run of each model in quick and small, and of many models one size of each in the paper's.
+ONE_RUN = varied(SIZES, seeds=1) | {"paper": SIZES["paper"]}
+ONE_SIZE = ONE_RUN | {"paper": replace(SIZES["paper"], tasks=("sst2", "qqp"), trials=1, search={})}
 
 
-def joint_profiles(
-    quick: tuple[str, ...] = ("acceptability", "sentiment", "similarity"),
-    small: tuple[str, ...] = ("sst2", "mrpc", "stsb", "rte"),
-    fine_tuned: bool = True,
-    augmented: bool = True,
-) -> dict[str, Profile]:
+def _students(hidden: int, head: int, embedding: int) -> dict[str, Any]:
+    """Sizes of the students of chapter 4; the BiLSTM beside them reads the teacher's vocabulary as they do."""
+    sizes = {"hidden_units": hidden, "head_units": head, "embedding_size": embedding}
+    own = {**of("biattentive_lstm", sizes), **of("bilstm", sizes)}
+    return {**own, "bilstm.vocabulary": "teacher", "averaged_transformer.head_units": head}
+
+
+def joint_sizes(fine_tuned: bool = True, augmented: bool = True) -> dict[str, Profile]:
     """The three sizes of chapter 4.
 
     fine_tuned: what is trained on each task starts from the joint distillation, whose settings are "multi_task.NAME";
     otherwise they are the plain ones. augmented: the joint distillation reads masked texts too, in the paper's size.
     """
-    short = {**ADAM, "learning_rate": 2e-3, "epochs": 8, "train_examples": 896, "max_length": 32}
     middle = {**ADAM, "learning_rate": 5e-4, "epochs": 8, "batch_size": 64, "patience": 2}
     tuning = {**ADAM, "epochs": 16, "batch_size": 128, "patience": 3}
     joint = {**ADAM, "learning_rate": 5e-4, "epochs": 16, "batch_size": 128, **(MASKED if augmented else {})}
+
+    def settings(tuned: dict[str, Any], jointly: dict[str, Any]) -> dict[str, Any]:
+        apart = {name: value for name, value in jointly.items() if name != "max_length"}
+        return {**tuned, **of("multi_task", apart)} if fine_tuned else jointly
+
+    paper = replace(
+        PAPER,
+        teacher="bert-large-uncased",
+        tasks=("sst2", "mrpc", "stsb", "qqp", "mnli", "qnli_ranking", "rte"),
+        trials=4 if fine_tuned else 1,
+        settings={**_students(256, 512, 300), "protocol": "published", **settings(tuning, joint)},
+        search={"learning_rate": (5e-4, 5e-5, 1.5e-5, 1e-5)} if fine_tuned else {},
+    )
+    quick, small = _students(48, 32, 64) | settings(_SHORT, _SHORT), _students(128, 256, 300) | settings(middle, middle)
     return {
-        "quick": Profile(
-            teacher="embedded",
-            tasks=quick,
-            inits=("random",),
-            trials=1,
-            seeds=2,
-            settings={**_students(48, 32, 64), **short, **(_of_joint(short) if fine_tuned else {})},
-        ),
-        "small": Profile(
-            teacher="minilm",
-            tasks=small,
-            inits=("random",),
-            trials=1,
-            seeds=2,
-            settings={**_students(128, 256, 300), **middle, **(_of_joint(middle) if fine_tuned else {})},
-        ),
-        "paper": Profile(
-            teacher="bert-large-uncased",
-            tasks=("sst2", "mrpc", "stsb", "qqp", "mnli", "qnli_ranking", "rte"),
-            inits=("random",),
-            trials=4 if fine_tuned else 1,
-            seeds=3,
-            settings={
-                **_students(256, 512, 300),
-                "protocol": "published",
-                **({**tuning, **_of_joint(joint)} if fine_tuned else joint),
-            },
-            search={"learning_rate": (5e-4, 5e-5, 1.5e-5, 1e-5)} if fine_tuned else {},
-        ),
+        "quick": replace(QUICK, tasks=("acceptability", "sentiment", "similarity"), settings=quick),
+        "small": replace(SMALL, tasks=("sst2", "mrpc", "stsb", "rte"), settings=small),
+        "paper": paper,
     }
-
-
-def _students(hidden: int, head: int, embedding: int) -> dict[str, Any]:
-    """Sizes of the students of chapter 4; the BiLSTM beside them reads the teacher's vocabulary as they do."""
-    named = {"hidden_units": hidden, "head_units": head, "embedding_size": embedding}
-    sizes = {f"{lstm}.{name}": size for lstm in ("biattentive_lstm", "bilstm") for name, size in named.items()}
-    return {**sizes, "bilstm.vocabulary": "teacher", "averaged_transformer.head_units": head}
-
-
-def _of_joint(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as those of the joint distillation that fine-tuning starts from."""
-    shared = ("max_length", "precision")
-    return {f"multi_task.{name}": value for name, value in settings.items() if name not in shared}

@@ -3,9 +3,10 @@
 The published figure shows two sentences, chosen by hand, and prints no numbers.
 """
 
-from harness.contracts import Row, Study, Told
+from harness.contracts import Row, Study, TeacherRow, Told
 from harness.registry import study
-from studies.lstm_settings import AUGMENTED, ON_AUGMENTED, profiles
+from studies.lstm_settings import AUGMENTED, ON_AUGMENTED, ONE_RUN
+from studies.profiles import varied
 from studies.told import LIU_BILSTM
 
 study(
@@ -15,13 +16,13 @@ study(
         question="Does a model know that a sentence without its decisive word says little?",
         procedure="one_stage",
         rows=(
-            Row("teacher", "labels_only", "Teacher", teacher=True),
-            Row("distilled", "logit_mse", "Distilled BiLSTM", settings=AUGMENTED, mark=ON_AUGMENTED),
+            TeacherRow("teacher", "Teacher"),
+            Row("distilled", "logit_mse", "Distilled BiLSTM", mark=ON_AUGMENTED, settings=AUGMENTED),
             Row("plain", "labels_only", "BiLSTM"),
         ),
         students=("bilstm",),
         analysis="masked_word_entropy",
         told={**LIU_BILSTM, "tasks": Told("sst2", "Figure 3.4")},
-        profiles=profiles(quick=("sentiment",), small=("sst2",), paper=("sst2",), seeds=1),
+        profiles=varied(ONE_RUN, {"quick": ("sentiment",), "small": ("sst2",), "paper": ("sst2",)}),
     )
 )

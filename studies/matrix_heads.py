@@ -2,11 +2,18 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
+from studies.matrix_settings import GENERAL, NOTES, RELU, SIZES, SOURCE
+from studies.profiles import of, varied
 from studies.told import GALKE_HEADS
 
 HEADS = {"linear": "Linear probe", "mlp": "MLP", "cnn": "CNN", "bilstm": "BiLSTM"}
 ENCODINGS = {"joint": "joint", "diffcat": "DiffCat"}
+# Every head with every encoding: (name, label, what both are).
+MODELS = tuple(
+    (f"{head}_{encoding}", f"{label}, {encoding_label}", {"head": head, "pair_encoding": encoding})
+    for encoding, encoding_label in ENCODINGS.items()
+    for head, label in HEADS.items()
+)
 
 study(
     Study(
@@ -15,25 +22,17 @@ study(
         question="Which head and pair encoding suits which matrix embedding?",
         procedure="one_stage",
         rows=tuple(
-            Row(
-                f"{head}_{encoding}",
-                "vanilla_kd",
-                f"{label}, {encoding_label}",
-                published={"head": head, "pair_encoding": encoding, "distillation": "task_specific"},
-                settings={"student.head": head, "student.pair_encoding": encoding},
-            )
-            for encoding, encoding_label in ENCODINGS.items()
-            for head, label in HEADS.items()
+            Row(name, "vanilla_kd", label, {**own, "distillation": "task_specific"}, settings=of("student", own))
+            for name, label, own in MODELS
         ),
         students=("cbow", "cmow", "hybrid", "bidirectional_hybrid"),
         published=Published(
-            files=(
+            (
                 "galke2022_table09_joint_encoding.csv",
                 "galke2022_table10_diffcat_encoding.csv",
                 "galke2022_table11_bidirectional_diffcat.csv",
             ),
-            source="Galke et al., Matrix Embeddings, Tables IX, X and XI",
-            row_column="row",
+            f"{SOURCE}, Tables IX, X and XI",
             axes={"embedding": "student", "init": "init"},
             notes=(
                 *NOTES,
@@ -46,6 +45,6 @@ study(
             ),
         ),
         told=GALKE_HEADS,
-        profiles=profiles(inits=("random", "pretrained"), quick=("acceptability", "paraphrase")),
+        profiles=varied(SIZES, {"quick": ("acceptability", "paraphrase")}, inits=("random", "pretrained")),
     )
 )

@@ -1,16 +1,19 @@
 """Tables IV and VIII of galke2022: matrix embeddings beside the literature, on the soft loss alone, and augmented."""
 
-from harness.contracts import Published, Row, Study
+from typing import Any
+
+from harness.contracts import CheckpointRow, Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
+from studies.matrix_settings import GENERAL, MLP, NOTES, RELU, SIZES, SOURCE
+from studies.profiles import of
 from studies.told import GALKE
 
-MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
+BIDIRECTIONAL = "bidirectional_hybrid"
 CNN = {"student.head": "cnn", "student.pair_encoding": "joint"}
 # Table VII: the best configuration of each task. (student, init, settings, tasks); the quick profile's are ours.
 BEST = (
-    ("bidirectional_hybrid", "pretrained", MLP, ("cola", "rte", "acceptability")),
-    ("bidirectional_hybrid", "random", MLP, ("mnli", "qnli", "entailment")),
+    (BIDIRECTIONAL, "pretrained", MLP, ("cola", "rte", "acceptability")),
+    (BIDIRECTIONAL, "random", MLP, ("mnli", "qnli", "entailment")),
     ("cbow", "pretrained", MLP, ("mrpc", "stsb_classes", "paraphrase")),
     ("hybrid", "random", MLP, ("qqp",)),
     ("cmow", "random", CNN, ("sst2", "sentiment")),
@@ -19,21 +22,14 @@ BEST = (
 
 
 def _ours(name: str, label: str, student: str, init: str, settings: dict[str, str]) -> Row:
-    return Row(name, "vanilla_kd", label, published=label, student=student, init=init, settings=settings)
+    return Row(name, "vanilla_kd", label, label, student=student, init=init, settings=settings)
 
 
-def _general(name: str, label: str, head: str) -> Row:
-    return Row(
-        name,
-        "mlm_kd",
-        f"{label}, general",
-        published=label,
-        student="bidirectional_hybrid",
-        init="random",
-        procedure="general",
-        settings={"student.head": head, "student.pair_encoding": "diffcat"},
-        mark="distilled on the corpus, then trained on the labels without the teacher",
-    )
+def _general(head: str, label: str) -> Row:
+    mark = "distilled on the corpus, then trained on the labels without the teacher"
+    own: dict[str, Any] = {"student": BIDIRECTIONAL, "init": "random", "procedure": "general"}
+    settings = of("student", head=head, pair_encoding="diffcat")
+    return Row(f"general_{head}", "mlm_kd", f"{label}, general", label, mark=mark, settings=settings, **own)
 
 
 def _further(name: str, label: str, settings: dict[str, float | str], mark: str) -> tuple[Row, ...]:
@@ -43,20 +39,19 @@ def _further(name: str, label: str, settings: dict[str, float | str], mark: str)
             f"{name}_{student}_{init}",
             "vanilla_kd",
             f"{label}: {student.replace('_', ' ')}, {init}",
-            published={"row": label, "embedding": student, "init": init},
+            {"row": label, "embedding": student, "init": init},
+            mark=mark,
             student=student,
             init=init,
             tasks=tasks,
             settings={**best, **settings},
-            mark=mark,
         )
         for student, init, best, tasks in BEST
     )
 
 
-def _checkpoint(name: str, label: str, model: str, published: str, reference: bool = False) -> Row:
-    mark = "fine-tuned here"
-    return Row(name, "labels_only", label, published, checkpoint=model, mark=mark, reference=reference)
+def _checkpoint(name: str, label: str, model: str, printed: str, reference: bool = False) -> CheckpointRow:
+    return CheckpointRow(name, label, model, printed, "fine-tuned here", reference)
 
 
 study(
@@ -72,27 +67,15 @@ study(
             _checkpoint(
                 "tinybert", "TinyBERT (4 layers)", "huawei-noah/TinyBERT_General_4L_312D", "TinyBERT (4 layers) [12]"
             ),
-            Row(
-                "minilm6",
-                "labels_only",
-                "MiniLM (6 layers)",
-                checkpoint="nreimers/MiniLM-L6-H384-uncased",
-                mark="fine-tuned here",
-            ),
-            _general("general_linear", "Bidi. Hybrid + Linear", "linear"),
-            _general("general_mlp", "Bidi. Hybrid + MLP", "mlp"),
+            _checkpoint("minilm6", "MiniLM (6 layers)", "nreimers/MiniLM-L6-H384-uncased", ""),
+            _general("linear", "Bidi. Hybrid + Linear"),
+            _general("mlp", "Bidi. Hybrid + MLP"),
             _ours("cmow_cnn", "CMOW + CNN (rand. init.)", "cmow", "random", CNN),
             _ours("cmow_cnn_pretrained", "CMOW + CNN (pretrained)", "cmow", "pretrained", CNN),
             _ours("cbow_mlp_pretrained", "CBOW + MLP (pretrained)", "cbow", "pretrained", MLP),
             _ours("hybrid_mlp", "Hybrid + MLP (rand. init.)", "hybrid", "random", MLP),
-            _ours("bidirectional_mlp", "Bidi. Hybrid + MLP (rand. init.)", "bidirectional_hybrid", "random", MLP),
-            _ours(
-                "bidirectional_mlp_pretrained",
-                "Bidi. Hybrid + MLP (pretrained)",
-                "bidirectional_hybrid",
-                "pretrained",
-                MLP,
-            ),
+            _ours("bidirectional_mlp", "Bidi. Hybrid + MLP (rand. init.)", BIDIRECTIONAL, "random", MLP),
+            _ours("bidirectional_mlp_pretrained", "Bidi. Hybrid + MLP (pretrained)", BIDIRECTIONAL, "pretrained", MLP),
             *_further(
                 "soft_loss",
                 "Only soft loss",
@@ -107,11 +90,10 @@ study(
                 "several pieces only where augmentation_vectors names a file of word vectors",
             ),
         ),
-        students=("cbow", "cmow", "hybrid", "bidirectional_hybrid"),
+        students=("cbow", "cmow", "hybrid", BIDIRECTIONAL),
         published=Published(
-            files=("galke2022_table08_extended_comparison.csv", "galke2022_table04_literature.csv"),
-            source="Galke et al., Matrix Embeddings, Tables VIII and IV",
-            row_column="row",
+            ("galke2022_table08_extended_comparison.csv", "galke2022_table04_literature.csv"),
+            f"{SOURCE}, Tables VIII and IV",
             notes=(
                 *NOTES,
                 *GENERAL,
@@ -128,6 +110,6 @@ study(
             ),
         ),
         told=GALKE,
-        profiles=profiles(),
+        profiles=SIZES,
     )
 )

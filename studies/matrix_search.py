@@ -4,10 +4,16 @@ Embedding and initialisation are axes of the table, so that every one of them is
 learning rate are searched in each cell.
 """
 
+from dataclasses import replace
+
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, NOTES, RELU, profiles
+from studies.matrix_settings import GENERAL, NOTES, RELU, SIZES, SOURCE
+from studies.profiles import varied
 from studies.told import GALKE_SEARCH
+
+TRIALS = {"quick": 4, "small": 8, "paper": 48}
+GRID = {"student.pair_encoding": ("diffcat", "joint"), "student.head": ("mlp", "linear", "cnn", "bilstm")}
 
 study(
     Study(
@@ -15,12 +21,11 @@ study(
         title="Search over matrix embeddings",
         question="Which embedding, start, head, pair encoding and learning rate is best for each task?",
         procedure="one_stage",
-        rows=(Row("best", "vanilla_kd", "Best of its search", published="best configuration"),),
+        rows=(Row("best", "vanilla_kd", "Best of its search", "best configuration"),),
         students=("hybrid", "cmow", "cbow", "bidirectional_hybrid"),
         published=Published(
-            files=("galke2022_table07_best_configurations.csv", "galke2022_table06_search_space.csv"),
-            source="Galke et al., Matrix Embeddings, Table VII",
-            row_column="row",
+            ("galke2022_table07_best_configurations.csv", "galke2022_table06_search_space.csv"),
+            f"{SOURCE}, Table VII",
             axes={"embedding": "student", "init": "init"},
             omitted=(
                 (
@@ -42,14 +47,11 @@ study(
             ),
         ),
         told=GALKE_SEARCH,
-        profiles=profiles(
-            inits=("random", "pretrained"),
-            quick=("acceptability", "paraphrase"),
-            search={
-                "student.pair_encoding": ("diffcat", "joint"),
-                "student.head": ("mlp", "linear", "cnn", "bilstm"),
-            },
-            trials=(4, 8, 48),
-        ),
+        profiles={
+            size: replace(profile, trials=TRIALS[size], search={**GRID, **profile.search})
+            for size, profile in varied(
+                SIZES, {"quick": ("acceptability", "paraphrase")}, inits=("random", "pretrained")
+            ).items()
+        },
     )
 )

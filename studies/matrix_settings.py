@@ -13,31 +13,23 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from harness.contracts import Profile
+from studies.profiles import PAPER, QUICK, SMALL, WIKIPEDIA_AND_BOOKS, of
 
-GLUE = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb_classes", "wnli")
-LEARNING_RATES = (1e-3, 5e-4, 1e-4, 5e-5, 1e-5, 5e-6)
-RUNS_ARE_OURS = "Epochs, patience and the number of runs are lost in the text; 20, 5 and 3 are ours."
-SCORE = "Score is the mean of the row, which three printed cells are not (62.5, 79.5 and 48.4 for 62.7, 79.7 and 48.8)."
-MRPC_LOOKS_LIKE_ACCURACY = (
-    "MRPC and QQP are defined as the mean of accuracy and F1, but the paper's own values look like accuracy."
-)
-SOFT_LOSS = (
+SOURCE = "Galke et al., Matrix Embeddings"
+MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
+NOTES = (
+    "MRPC and QQP are defined as the mean of accuracy and F1, but the paper's own values look like accuracy.",
+    "Score is the mean of the row, which three printed cells are not (62.5, 79.5 and 48.4 for 62.7, 79.7 and 48.8).",
+    "Epochs, patience and the number of runs are lost in the text; 20, 5 and 3 are ours.",
     "The released code divides the soft loss by the number of classes too: there it has 1/2 (MNLI 1/3, STS-B 1/21) of "
-    "the text's weight, which is ours."
-)
-SECOND_SENTENCE = (
+    "the text's weight, which is ours.",
     "DiffCat reads each sentence with a [CLS] here; the released code splits a joint pair, whose second has none. "
-    "Batches of 32 and weight decay 0.01 on the tasks are ours; those released differ by task and head."
-)
-TEACHERS_AND_DROPOUT = (
+    "Batches of 32 and weight decay 0.01 on the tasks are ours; those released differ by task and head.",
     "The paper's teachers on the tasks are checkpoints that others fine-tuned, but for STS-B and MNLI; ours are all "
-    "fine-tuned here. Its dropout is that of pretraining; here it acts on the tasks too."
+    "fine-tuned here. Its dropout is that of pretraining; here it acts on the tasks too.",
 )
-NOTES = (MRPC_LOOKS_LIKE_ACCURACY, SCORE, RUNS_ARE_OURS, SOFT_LOSS, SECOND_SENTENCE, TEACHERS_AND_DROPOUT)
 # Of studies with students that were distilled on a corpus.
 GENERAL = (
     "In general distillation the released code takes the soft loss of every token at temperature 2, masks rare tokens "
@@ -53,85 +45,39 @@ RELU = (
 )
 
 _LOSS = {"vanilla_kd.temperature": 1.0, "warmup_ratio": 0.0}
-_QUICK = {
-    **_LOSS,
-    "student.matrix_size": 8,
-    "student.vector_size": 64,
-    "student.embedding_dropout": 0.0,
-    "student.hidden_dropout": 0.1,
-    "epochs": 10,
-    "train_examples": 896,
-    "max_length": 32,
-    "general.epochs": 1,
-    "general.pieces": 6000,
-    "general.max_length": 32,
-    "general.learning_rate": 1e-2,
-}
-_SMALL = {
-    **_LOSS,
-    "epochs": 10,
-    "patience": 3,
-    "general.epochs": 1,
-    "general.learning_rate": 1e-3,
-    "general.max_length": 64,
-}
-_PAPER = {
-    **_LOSS,
-    "protocol": "published",
-    "epochs": 20,
-    "patience": 5,
-    "general.epochs": 1,
-    "general.batch_size": 128,
-    "general.learning_rate": 5e-4,
-    "general.warmup_ratio": 0.0,
-    "general.weight_decay": 0.0,
-    "general.adam_beta2": 0.98,
-    "general.adam_epsilon": 1e-6,
-    "general.gradient_clip": 5.0,
-    "general.max_length": 128,
-    "general.pack": True,  # BookCorpus is a sentence a row
-}
-
-
-def profiles(
-    inits: tuple[str, ...] = ("random",),
-    search: Mapping[str, Any] | None = None,
-    quick: tuple[str, ...] = ("acceptability", "sentiment", "paraphrase", "entailment"),
-    small: tuple[str, ...] = ("mrpc", "rte", "stsb_classes"),
-    paper: tuple[str, ...] = GLUE,
-    trials: tuple[int, int, int] = (1, 2, 6),
-) -> dict[str, Profile]:
-    """The three sizes. search is joined to that of the learning rate; trials are those of quick, small and paper."""
-    more = dict(search or {})
-    return {
-        "quick": Profile(
-            teacher="embedded",
-            tasks=quick,
-            inits=inits,
-            trials=trials[0],
-            seeds=2,
-            settings=_QUICK,
-            search={**more, "learning_rate": (1e-2, 5e-3)},
-            corpus="embedded",
+SIZES = {
+    "quick": replace(
+        QUICK,
+        tasks=("acceptability", "sentiment", "paraphrase", "entailment"),
+        settings=(
+            _LOSS
+            | of("student", matrix_size=8, vector_size=64, embedding_dropout=0.0, hidden_dropout=0.1)
+            | {"epochs": 10, "train_examples": 896, "max_length": 32}
+            | of("general", epochs=1, pieces=6000, max_length=32, learning_rate=1e-2)
         ),
-        "small": Profile(
-            teacher="minilm",
-            tasks=small,
-            inits=inits,
-            trials=trials[1],
-            seeds=2,
-            settings=_SMALL,
-            search={**more, "learning_rate": (1e-3, 5e-4)},
-            corpus="pydoc",
+        search={"learning_rate": (1e-2, 5e-3)},
+        corpus="embedded",
+    ),
+    "small": replace(
+        SMALL,
+        tasks=("mrpc", "rte", "stsb_classes"),
+        trials=2,
+        settings=(_LOSS | {"epochs": 10, "patience": 3} | of("general", epochs=1, learning_rate=1e-3, max_length=64)),
+        search={"learning_rate": (1e-3, 5e-4)},
+        corpus="pydoc",
+    ),
+    "paper": replace(
+        PAPER,
+        tasks=("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb_classes", "wnli"),
+        trials=6,
+        settings=(
+            _LOSS
+            | {"protocol": "published", "epochs": 20, "patience": 5}
+            | of("general", epochs=1, batch_size=128, learning_rate=5e-4, warmup_ratio=0.0, weight_decay=0.0)
+            | of("general", adam_beta2=0.98, adam_epsilon=1e-6, gradient_clip=5.0, max_length=128)
+            | {"general.pack": True}  # BookCorpus is a sentence a row
         ),
-        "paper": Profile(
-            teacher="bert-base-uncased",
-            tasks=paper,
-            inits=inits,
-            trials=trials[2],
-            seeds=3,
-            settings=_PAPER,
-            search={**more, "learning_rate": LEARNING_RATES},
-            corpus="hub:wikipedia+hub:bookcorpus",
-        ),
-    }
+        search={"learning_rate": (1e-3, 5e-4, 1e-4, 5e-5, 1e-5, 5e-6)},
+        corpus=WIKIPEDIA_AND_BOOKS,
+    ),
+}

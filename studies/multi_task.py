@@ -1,9 +1,21 @@
 """Table 4.1 of liu2020: students distilled on all tasks together, then trained on each."""
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import Published, Row, Study, TeacherRow
 from harness.registry import study
-from studies.lstm_settings import JOINTLY, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.lstm_settings import JOINTLY, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
 from studies.told import LIU_TUNED
+
+LSTM, TRANSFORMER = "biattentive_lstm", "averaged_transformer"
+ALONE = (
+    "not in the published table: distilled on the task alone, from a teacher of that task alone, and on the original "
+    "texts"
+)
+FIRST = f"{JOINTLY}; starts from the teacher's first layers"
+
+
+def _joint(name: str, label: str, student: str, init: str, mark: str) -> Row:
+    return Row(name, "labels_only", label, label, student=student, init=init, mark=mark)
+
 
 study(
     Study(
@@ -12,50 +24,24 @@ study(
         question="Does a student learn more from a teacher's logits on several tasks together than on each alone?",
         procedure="one_stage",
         rows=(
-            Row(
-                "teacher",
-                "labels_only",
-                "Teacher of all tasks",
-                published="MTL-BERT (Teacher)",
-                procedure="multi_task",
-                teacher=True,
-            ),
+            TeacherRow("teacher", "Teacher of all tasks", "MTL-BERT (Teacher)", procedure="multi_task"),
             Row(
                 "single_lstm",
                 "logit_mse",
                 "Bi-attentive LSTM, each task alone",
-                student="biattentive_lstm",
+                student=LSTM,
                 init="random",
-                mark="not in the published table: distilled on the task alone, from a teacher of that task alone, "
-                "and on the original texts",
+                mark=ALONE,
             ),
-            Row(
-                "mkd_lstm",
-                "labels_only",
-                "MKD-LSTM",
-                published="MKD-LSTM",
-                student="biattentive_lstm",
-                init="multi_task",
-                mark=JOINTLY,
-            ),
-            Row(
-                "mkd_transformer",
-                "labels_only",
-                "MKD-Transformer",
-                published="MKD-Transformer",
-                student="averaged_transformer",
-                init="multi_task:first",
-                mark=f"{JOINTLY}; starts from the teacher's first layers",
-            ),
+            _joint("mkd_lstm", "MKD-LSTM", LSTM, "multi_task", JOINTLY),
+            _joint("mkd_transformer", "MKD-Transformer", TRANSFORMER, "multi_task:first", FIRST),
         ),
-        students=("biattentive_lstm", "averaged_transformer"),
+        students=(LSTM, TRANSFORMER),
         metrics={**METRICS, "": "millions_without_embeddings"},
         general="logit_mse",
         published=Published(
-            files=("liu2020_table4_1_glue_test.csv",),
-            source=f"{SOURCE}, Table 4.1",
-            row_column="row",
-            value_columns={"millions_without_embeddings": "parameters_millions"},
+            ("liu2020_table4_1_glue_test.csv",),
+            f"{SOURCE}, Table 4.1",
             notes=(
                 TEACHER_IS_OURS,
                 RANKED,
@@ -70,6 +56,6 @@ study(
             ),
         ),
         told=LIU_TUNED,
-        profiles=joint_profiles(),
+        profiles=joint_sizes(),
     )
 )

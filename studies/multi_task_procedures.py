@@ -3,13 +3,21 @@
 No row is trained further on its task after the joint distillation.
 """
 
+from typing import Any
+
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
 from studies.told import LIU_JOINT
 
 LSTM = "biattentive_lstm"
-JOINT = "multi_task"
+ALONE = "Single Task Distilled Biatt LSTM"
+ORIGINAL = {"augmentation": "none"}
+
+
+def _joint(name: str, label: str, printed: str, student: str = LSTM, **settings: Any) -> Row:
+    return Row(name, "logit_mse", label, printed, student=student, procedure="multi_task", settings=settings)
+
 
 study(
     Study(
@@ -18,40 +26,18 @@ study(
         question="Which part of multi-task distillation makes the student better?",
         procedure="one_stage",
         rows=(
-            Row(
-                "plain",
-                "labels_only",
-                "Bi-attentive LSTM",
-                published="Biatt LSTM",
-                student=LSTM,
-                settings={"augmentation": "none"},
-            ),
-            Row(
-                "single",
-                "logit_mse",
-                "Distilled on the task alone",
-                published="Single Task Distilled Biatt LSTM",
-                student=LSTM,
-            ),
-            Row("bilstm", "logit_mse", "BiLSTM, all tasks", published="BiLSTM_MTL", student="bilstm", procedure=JOINT),
-            Row(
-                "words",
-                "logit_mse",
-                "MKD-LSTM, words",
-                published="MKD-LSTM Word-level Tokenizer",
-                student=LSTM,
-                procedure=JOINT,
-                settings={"student.vocabulary": "words"},
-            ),
-            Row("mkd_lstm", "logit_mse", "MKD-LSTM", published="MKD-LSTM", student=LSTM, procedure=JOINT),
+            Row("plain", "labels_only", "Bi-attentive LSTM", "Biatt LSTM", student=LSTM, settings=ORIGINAL),
+            Row("single", "logit_mse", "Distilled on the task alone", ALONE, student=LSTM),
+            _joint("bilstm", "BiLSTM, all tasks", "BiLSTM_MTL", "bilstm"),
+            _joint("words", "MKD-LSTM, words", "MKD-LSTM Word-level Tokenizer", **{"student.vocabulary": "words"}),
+            _joint("mkd_lstm", "MKD-LSTM", "MKD-LSTM"),
         ),
         students=(LSTM, "bilstm"),
         metrics=METRICS,
         general="logit_mse",
         published=Published(
-            files=("liu2020_table4_2_procedure_ablation.csv",),
-            source=f"{SOURCE}, Table 4.2",
-            row_column="row",
+            ("liu2020_table4_2_procedure_ablation.csv",),
+            f"{SOURCE}, Table 4.2",
             notes=(
                 TEACHER_IS_OURS,
                 RANKED,
@@ -59,6 +45,6 @@ study(
             ),
         ),
         told=LIU_JOINT,
-        profiles=joint_profiles(fine_tuned=False),
+        profiles=joint_sizes(fine_tuned=False),
     )
 )

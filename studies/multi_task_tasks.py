@@ -2,13 +2,15 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_profiles
+from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
+from studies.profiles import varied
 from studies.told import LIU_TUNED_BY_TASKS
 
 
 def _row(name: str, label: str, published: str, tasks: tuple[str, ...]) -> Row:
     mark = f"distilled on {published}, then trained on the labels of each task without the teacher"
-    return Row(name, "labels_only", label, published, init="multi_task", training_tasks=tasks, mark=mark)
+    printed = {"section": published}
+    return Row(name, "labels_only", label, printed, init="multi_task", training_tasks=tasks, mark=mark)
 
 
 study(
@@ -27,9 +29,8 @@ study(
         metrics=METRICS,
         general="logit_mse",
         published=Published(
-            files=("liu2020_table4_3_training_task_ablation.csv",),
-            source=f"{SOURCE}, Table 4.3",
-            row_column="section",
+            ("liu2020_table4_3_training_task_ablation.csv",),
+            f"{SOURCE}, Table 4.3",
             notes=(
                 TEACHER_IS_OURS,
                 RANKED,
@@ -38,6 +39,8 @@ study(
             ),
         ),
         told=LIU_TUNED_BY_TASKS,
-        profiles=joint_profiles(quick=("sentiment", "paraphrase", "entailment", "similarity"), augmented=False),
+        profiles=varied(
+            joint_sizes(augmented=False), {"quick": ("sentiment", "paraphrase", "entailment", "similarity")}
+        ),
     )
 )

@@ -7,42 +7,41 @@ and students: Adam's beta2 0.98 and epsilon 1e-6, weight decay 0.1, no clipping.
 is in the notes below.
 """
 
-from harness.contracts import Profile, Published, Row, Study
+from dataclasses import replace
+
+from harness.contracts import Published, Row, Study
 from harness.registry import study
+from studies.profiles import GLUE, PAPER, QUICK, SMALL, of
 from studies.told import WANG_TASK_SPECIFIC
 
+LABELS = "no teacher: trained on the labels alone, for one stage"
+VANILLA = "the published form: the prediction stage alone, half the epochs of the rows with two stages"
+EQUAL = "not in the published table: the prediction stage for as many epochs as both stages have"
+MSE = "not in the published table: the prediction stage alone"
 ROWS = (
-    Row("labels_only", "labels_only", "Labels only", mark="no teacher: trained on the labels alone, for one stage"),
-    Row(
-        "vanilla_kd",
-        "vanilla_kd",
-        "Vanilla KD",
-        published="Vanilla KD",
-        mark="the published form: the prediction stage alone, half the epochs of the rows with two stages",
-    ),
-    Row(
-        "vanilla_kd_equal_epochs",
-        "vanilla_kd",
-        "Vanilla KD (equal epochs)",
-        equal_epochs=True,
-        mark="not in the published table: the prediction stage for as many epochs as both stages have",
-    ),
-    Row("logit_mse", "logit_mse", "Logit-MSE", mark="not in the published table: the prediction stage alone"),
+    Row("labels_only", "labels_only", "Labels only", mark=LABELS),
+    Row("vanilla_kd", "vanilla_kd", "Vanilla KD", "Vanilla KD", mark=VANILLA),
+    Row("vanilla_kd_equal_epochs", "vanilla_kd", "Vanilla KD (equal epochs)", equal_epochs=True, mark=EQUAL),
+    Row("logit_mse", "logit_mse", "Logit-MSE", mark=MSE),
     Row("cosine", "cosine", "Cosine SRA", mark="not in the published table"),
-    Row("hid_cls_contrast", "hid_cls_contrast", "Hid-CLS-Contrast", published="Hid-CLS-Contrast"),
-    Row("hid_cls", "hid_cls", "Hid-CLS", published="Hid-CLS"),
-    Row("hid_seq", "hid_seq", "Hid-Seq", published="Hid-Seq"),
-    Row("att_mse", "att_mse", "Att-MSE", published="Att-MSE"),
-    Row("att_mse+hid_seq", "att_mse+hid_seq", "Att-MSE + Hid-Seq", published="Att-MSE+Hid-Seq"),
-    Row("att_kl", "att_kl", "Att-KL", published="Att-KL"),
-    Row("att_kl+hid_seq", "att_kl+hid_seq", "Att-KL + Hid-Seq", published="Att-KL+Hid-Seq"),
-    Row("att_kl+val_kl", "att_kl+val_kl", "Att-KL + Val-KL", published="Att-KL+Val-KL"),
+    *(
+        Row(objective, objective, label, label.replace(" + ", "+"))
+        for objective, label in (
+            ("hid_cls_contrast", "Hid-CLS-Contrast"),
+            ("hid_cls", "Hid-CLS"),
+            ("hid_seq", "Hid-Seq"),
+            ("att_mse", "Att-MSE"),
+            ("att_mse+hid_seq", "Att-MSE + Hid-Seq"),
+            ("att_kl", "Att-KL"),
+            ("att_kl+hid_seq", "Att-KL + Hid-Seq"),
+            ("att_kl+val_kl", "Att-KL + Val-KL"),
+        )
+    ),
 )
 
 # Liu et al. (2019), RoBERTa: section 3.1, Table 10 and their released fine-tuning on GLUE.
 LIU = {"adam_beta2": 0.98, "adam_epsilon": 1e-6, "gradient_clip": 0.0}
-
-GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")
+INITS = ("every", "first", "last", "random")
 SMALL_BATCH = {"batch_size": 16}
 
 study(
@@ -56,8 +55,8 @@ study(
         students=("transformer",),
         metrics={"mrpc": ("f1", "accuracy"), "cola": ("matthews", "accuracy"), "qqp": "accuracy"},
         published=Published(
-            files=("wang2023_table1_task_specific.csv",),
-            source="Wang et al., How to Distill your BERT (ACL 2023), Table 1",
+            ("wang2023_table1_task_specific.csv",),
+            "Wang et al., How to Distill your BERT (ACL 2023), Table 1",
             init="every",
             printed_metrics={"MRPC": "acc", "CoLA": "acc"},
             notes=(
@@ -76,49 +75,41 @@ study(
         ),
         told=WANG_TASK_SPECIFIC,
         profiles={
-            "quick": Profile(
-                teacher="embedded",
+            "quick": replace(
+                QUICK,
                 tasks=("acceptability", "entailment"),
-                inits=("every", "first", "last", "random"),
+                inits=INITS,
                 trials=2,
                 seeds=3,
-                settings={
-                    "transformer.layers": 2,
-                    "epochs": 5,
-                    "train_examples": 256,  # so few that labels alone leave doubt: soft labels are seen to help
-                    "batch_size": 16,
-                    "max_length": 32,
-                    "warmup_ratio": 0.1,
-                    "vanilla_kd.soft_weight": 0.9,
-                },
+                settings=(
+                    {"transformer.layers": 2, "epochs": 5, "batch_size": 16, "max_length": 32, "warmup_ratio": 0.1}
+                    | {"train_examples": 256}  # so few that labels alone leave doubt: soft labels are seen to help
+                    | {"vanilla_kd.soft_weight": 0.9}
+                ),
                 search={"learning_rate": (2e-3, 1e-3)},
             ),
-            "small": Profile(
-                teacher="minilm",
+            "small": replace(
+                SMALL,
                 tasks=("sst2", "mrpc", "rte", "cola"),
-                inits=("every", "first", "last", "random"),
+                inits=INITS,
                 trials=3,
                 seeds=3,
                 settings={"transformer.layers": 3, "epochs": 3},
                 search={"learning_rate": (1e-4, 5e-5, 2e-4)},
             ),
-            "paper": Profile(
+            "paper": replace(
+                PAPER,
                 teacher="roberta-base",
                 tasks=GLUE,
                 inits=("every", "first", "last", "1,8,12", "random:embeddings"),
-                trials=1,
                 seeds=4,
-                settings={
-                    "protocol": "published",
-                    "transformer.layers": 3,
-                    "epochs": 10,
-                    "learning_rate": 1e-5,
-                    "schedule": "polynomial",
-                    "max_length": 512,
-                    "weight_decay": 0.1,  # of a RoBERTa teacher too, by its own recipe
-                    **LIU,
-                    **{f"teacher.{name}": value for name, value in LIU.items()},
-                },
+                settings=(
+                    {"protocol": "published", "transformer.layers": 3, "epochs": 10, "learning_rate": 1e-5}
+                    | {"schedule": "polynomial", "max_length": 512}
+                    | {"weight_decay": 0.1}  # of a RoBERTa teacher too, by its own recipe
+                    | LIU
+                    | of("teacher", LIU)
+                ),
                 task_settings={
                     "rte": {"learning_rate": 2e-5, **SMALL_BATCH},
                     "mrpc": SMALL_BATCH,

@@ -2,13 +2,15 @@
 
 from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
-from studies.matrix_settings import NOTES, profiles
+from studies.matrix_settings import MLP, NOTES, SIZES, SOURCE
+from studies.profiles import varied
 from studies.told import GALKE
 
+PAIRS = ("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli")
 
-def _row(encoding: str, label: str, published: str) -> Row:
-    settings = {"student.head": "mlp", "student.pair_encoding": encoding}
-    return Row(encoding, "vanilla_kd", label, published=published, settings=settings)
+
+def _row(encoding: str, label: str, printed: str) -> Row:
+    return Row(encoding, "vanilla_kd", label, printed, settings={**MLP, "student.pair_encoding": encoding})
 
 
 study(
@@ -23,23 +25,12 @@ study(
         ),
         students=("hybrid",),
         published=Published(
-            files=("galke2022_table01_pair_encoding.csv",),
-            source="Galke et al., Matrix Embeddings, Table I",
-            row_column="row",
+            ("galke2022_table01_pair_encoding.csv",),
+            f"{SOURCE}, Table I",
             axes={"embedding": "student", "init": "init"},
-            notes=(
-                *NOTES,
-                'The text calls the gain of DiffCat "consistent"; WNLI is equal (56.3).',
-            ),
+            notes=(*NOTES, 'The text calls the gain of DiffCat "consistent"; WNLI is equal (56.3).'),
         ),
-        told={
-            **GALKE,
-            "tasks": Told(("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli"), "Table I"),
-            "inits": Told("random", "Table I"),
-        },
-        profiles=profiles(
-            quick=("paraphrase", "entailment"),
-            paper=("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli"),
-        ),
+        told={**GALKE, "tasks": Told(PAIRS, "Table I"), "inits": Told("random", "Table I")},
+        profiles=varied(SIZES, {"quick": ("paraphrase", "entailment"), "paper": PAIRS}),
     )
 )

@@ -1,13 +1,12 @@
 """Tables XII and XIII of galke2022: parameters of every embedding with every head. Counted, never trained."""
 
-from harness.contracts import Profile, Published, Row, Study
+from harness.contracts import ModelRow, Published, Study
 from harness.registry import study
-from studies.matrix_heads import ENCODINGS, HEADS
+from studies.matrix_heads import MODELS
+from studies.matrix_settings import SOURCE
+from studies.profiles import measured, of
 
-COUNTS = ("parameters", "classifier_parameters")
-PROFILE = Profile(
-    teacher="bert-base-uncased", tasks=("mrpc", "mnli", "stsb_classes"), inits=("random",), trials=1, seeds=1
-)
+TASKS = ("mrpc", "mnli", "stsb_classes")
 
 study(
     Study(
@@ -15,27 +14,13 @@ study(
         title="Parameters of matrix embeddings",
         question="How many parameters has each embedding with each head, for 2, 3 and 21 classes?",
         procedure="count",
-        rows=tuple(
-            Row(
-                f"{head}_{encoding}",
-                "",
-                f"{label}, {encoding_label}",
-                published={"head": head, "pair_encoding": encoding},
-                settings={"student.head": head, "student.pair_encoding": encoding},
-            )
-            for encoding, encoding_label in ENCODINGS.items()
-            for head, label in HEADS.items()
-        ),
+        rows=tuple(ModelRow(name, label, own, settings=of("student", own)) for name, label, own in MODELS),
         students=("cbow", "cmow", "hybrid", "bidirectional_hybrid"),
-        metrics={"mrpc": COUNTS, "mnli": COUNTS, "stsb_classes": COUNTS},
+        metrics=dict.fromkeys(TASKS, ("parameters", "classifier_parameters")),
         published=Published(
-            files=("galke2022_table12_parameters_joint.csv", "galke2022_table13_parameters_diffcat.csv"),
-            source="Galke et al., Matrix Embeddings, Tables XII and XIII",
-            row_column="row",
-            task_column="tasks",
-            value_column="parameters",
+            ("galke2022_table12_parameters_joint.csv", "galke2022_table13_parameters_diffcat.csv"),
+            f"{SOURCE}, Tables XII and XIII",
             axes={"embedding": "student"},
-            metric_columns={"parameters": {"scope": "total"}, "classifier_parameters": {"scope": "classifier"}},
             reasons=(
                 (
                     {"head": "bilstm", "pair_encoding": "joint"},
@@ -53,6 +38,6 @@ study(
                 "is STS-B's. Misplaced digit groups (4,025,0421 and 110,936,21) are read as they are meant.",
             ),
         ),
-        profiles={"quick": PROFILE, "small": PROFILE, "paper": PROFILE},
+        profiles=measured("bert-base-uncased", *TASKS),
     )
 )

@@ -1,17 +1,16 @@
 """Table V of galke2022: parameters and encoding speed, of models with random weights."""
 
-from harness.contracts import Profile, Published, Row, Study
+from harness.contracts import ModelRow, Published, Study
 from harness.registry import study
+from studies.matrix_settings import SOURCE
+from studies.profiles import measured
 from studies.told import GALKE_SPEED
 
-
-def _checkpoint(name: str, label: str, checkpoint: str) -> Row:
-    return Row(name, "", label, published=label, checkpoint=checkpoint)
+HYBRID = "bidirectional_hybrid"
 
 
-def _profile(batch: int, rounds: int, seeds: int) -> Profile:
-    settings = {"batch_size": batch, "rounds": rounds}
-    return Profile("bert-base-uncased", ("speed",), ("random",), trials=1, seeds=seeds, settings=settings)
+def _checkpoint(name: str, label: str, checkpoint: str) -> ModelRow:
+    return ModelRow(name, label, label, checkpoint=checkpoint)
 
 
 study(
@@ -25,24 +24,14 @@ study(
             _checkpoint("distilbert", "DistilBERT-base", "distilbert-base-uncased"),
             _checkpoint("mobilebert", "MobileBERT", "google/mobilebert-uncased"),
             _checkpoint("tinybert", "TinyBERT (4 layer)", "huawei-noah/TinyBERT_General_4L_312D"),
-            Row(
-                "bidirectional_hybrid",
-                "",
-                "Bidirectional hybrid",
-                published="Bidi. Hyrid",
-                student="bidirectional_hybrid",
-                settings={"student.head": "mlp"},
-            ),
+            ModelRow(HYBRID, "Bidirectional hybrid", "Bidi. Hyrid", HYBRID, {"student.head": "mlp"}),
         ),
-        students=("bidirectional_hybrid",),
+        students=(HYBRID,),
         metrics={"speed": ("sentences_per_second", "speed_ratio", "millions_of_parameters")},
         published=Published(
-            files=("galke2022_table05_speed.csv",),
-            source="Galke et al., Matrix Embeddings, Table V",
-            row_column="row",
-            task_column="",
-            value_columns={"sentences_per_second": "value", "millions_of_parameters": "parameters_millions"},
-            quotients={"speed_ratio": ("value", "BERT-base")},
+            ("galke2022_table05_speed.csv",),
+            f"{SOURCE}, Table V",
+            quotients={"speed_ratio": "BERT-base"},
             notes=(
                 "The published speeds were measured on an NVIDIA A100-SXM4-40GB; a processor is another machine for "
                 "ratios too.",
@@ -53,6 +42,6 @@ study(
             ),
         ),
         told=GALKE_SPEED,
-        profiles={"quick": _profile(8, 2, 1), "small": _profile(256, 2, 1), "paper": _profile(256, 1024, 1)},
+        profiles=measured("bert-base-uncased", "speed", batch_size=(8, 256, 256), rounds=(2, 2, 1024)),
     )
 )

@@ -1,8 +1,8 @@
 """Table 1 of wu2020: a BiLSTM distilled on unlabelled sentences, on the task, and on one after the other."""
 
-from collections.abc import Mapping
+from typing import Any
 
-from harness.contracts import Published, Row, Study
+from harness.contracts import CheckpointRow, GainRow, Published, Row, Study, TeacherRow
 from harness.registry import study
 from studies.sra_settings import (
     AUGMENTED,
@@ -12,20 +12,23 @@ from studies.sra_settings import (
     NOT_BUILT,
     NOTES,
     SAME_SCORE_TWICE,
+    SIZES,
     SOURCE,
-    profiles,
 )
 from studies.told import WU
 
 ON_AUGMENTED = "trained on augmented texts too"
+BASE, LARGE = "BERT_BASE (Devlin et al., 2019)", "BERT_LARGE (Devlin et al., 2019)"
+TS, BOTH = "BiLSTM_KD+TS (Tang et al., 2019b)", f"{FROM_SRA}; {ON_AUGMENTED}"
+PRETRAINED = "pretrained"
 
 
-def _distilled(name: str, label: str, published: str, init: str, settings: Mapping[str, object], mark: str) -> Row:
-    return Row(name, "logit_mse", label, published=published, init=init, settings=settings, mark=mark)
+def _kd(name: str, label: str, printed: str, init: str = "", mark: str = "", **more: Any) -> Row:
+    return Row(name, "logit_mse", label, printed, mark=mark, init=init, **more)
 
 
-def _gain(name: str, label: str, better: str, published: str) -> Row:
-    return Row(name, "", label, published=published, improves=(better, "bilstm"))
+def _gain(better: str, of: str, printed: str) -> GainRow:
+    return GainRow(f"{better}_gain", f"Gain of {of}", (better, "bilstm"), printed)
 
 
 study(
@@ -35,42 +38,26 @@ study(
         question="Does a BiLSTM that has learnt a teacher's sentence vectors from unlabelled text learn tasks better?",
         procedure="one_stage",
         rows=(
-            Row("bert_base", "labels_only", "Teacher", published="BERT_BASE (Devlin et al., 2019)", teacher=True),
-            Row(
-                "bert_large",
-                "labels_only",
-                "BERT-large",
-                published="BERT_LARGE (Devlin et al., 2019)",
-                checkpoint="bert-large-uncased",
-                reference=True,
-                mark="fine-tuned here",
-            ),
-            Row("bilstm", "labels_only", "BiLSTM", published="BiLSTM (our implementation)"),
-            _distilled("kd", "BiLSTM, KD", "BiLSTM_KD (Tang et al., 2019a)", "", {}, ""),
-            Row("sra", "cosine", "BiLSTM, SRA", published="BiLSTM_SRA (Ours)", procedure="general", mark=FROM_CORPUS),
-            _distilled("sra_kd", "BiLSTM, SRA + KD", "BiLSTM_SRA+KD", "pretrained", {}, FROM_SRA),
-            _distilled("kd_ts", "BiLSTM, KD + TS", "BiLSTM_KD+TS (Tang et al., 2019b)", "", AUGMENTED, ON_AUGMENTED),
-            _distilled(
-                "sra_kd_ts",
-                "BiLSTM, SRA + KD + TS",
-                "BiLSTM_SRA+KD+TS",
-                "pretrained",
-                AUGMENTED,
-                f"{FROM_SRA}; {ON_AUGMENTED}",
-            ),
-            _gain("kd_gain", "Gain of KD", "kd", "KD (Tang et al., 2019a)"),
-            _gain("sra_gain", "Gain of SRA", "sra", "SRA(Ours)"),
-            _gain("sra_kd_gain", "Gain of SRA + KD", "sra_kd", "SRA(Ours)+KD"),
-            _gain("kd_ts_gain", "Gain of KD + TS", "kd_ts", "KD+TS (Tang et al., 2019a)"),
-            _gain("sra_kd_ts_gain", "Gain of SRA + KD + TS", "sra_kd_ts", "SRA(Ours)+KD+TS"),
+            TeacherRow("bert_base", "Teacher", BASE),
+            CheckpointRow("bert_large", "BERT-large", "bert-large-uncased", LARGE, "fine-tuned here", reference=True),
+            Row("bilstm", "labels_only", "BiLSTM", "BiLSTM (our implementation)"),
+            _kd("kd", "BiLSTM, KD", "BiLSTM_KD (Tang et al., 2019a)"),
+            Row("sra", "cosine", "BiLSTM, SRA", "BiLSTM_SRA (Ours)", procedure="general", mark=FROM_CORPUS),
+            _kd("sra_kd", "BiLSTM, SRA + KD", "BiLSTM_SRA+KD", PRETRAINED, FROM_SRA),
+            _kd("kd_ts", "BiLSTM, KD + TS", TS, mark=ON_AUGMENTED, settings=AUGMENTED),
+            _kd("sra_kd_ts", "BiLSTM, SRA + KD + TS", "BiLSTM_SRA+KD+TS", PRETRAINED, BOTH, settings=AUGMENTED),
+            _gain("kd", "KD", "KD (Tang et al., 2019a)"),
+            _gain("sra", "SRA", "SRA(Ours)"),
+            _gain("sra_kd", "SRA + KD", "SRA(Ours)+KD"),
+            _gain("kd_ts", "KD + TS", "KD+TS (Tang et al., 2019a)"),
+            _gain("sra_kd_ts", "SRA + KD + TS", "SRA(Ours)+KD+TS"),
         ),
         students=("bilstm",),
         metrics=METRICS,
         general="cosine",
         published=Published(
-            files=("wu2020_table1_glue_test.csv",),
-            source=f"{SOURCE}, Table 1",
-            row_column="row",
+            ("wu2020_table1_glue_test.csv",),
+            f"{SOURCE}, Table 1",
             notes=(
                 *NOTES,
                 SAME_SCORE_TWICE,
@@ -79,6 +66,6 @@ study(
             ),
         ),
         told=WU,
-        profiles=profiles(),
+        profiles=SIZES,
     )
 )

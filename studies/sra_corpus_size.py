@@ -1,9 +1,12 @@
 """Table 4 of wu2020: how much unlabelled text the distillation needs. The paper's corpora have 1, 2 and 4 million."""
 
-from harness.contracts import Published, Row, Study, Told
+from harness.contracts import GainRow, Published, Row, Study, Told
 from harness.registry import study
-from studies.sra_settings import FROM_CORPUS, METRICS, NOTES, SAME_SCORE_TWICE, SOURCE, profiles
+from studies.profiles import varied
+from studies.sra_settings import FROM_CORPUS, METRICS, NOTES, SAME_SCORE_TWICE, SIZES, SOURCE
 from studies.told import WU
+
+WITH_LOSS = ("accuracy", "distillation_loss")
 
 
 def _row(name: str, label: str, published: str, fraction: float) -> Row:
@@ -11,8 +14,8 @@ def _row(name: str, label: str, published: str, fraction: float) -> Row:
     return Row(name, "cosine", label, published, procedure="general", settings=settings, mark=FROM_CORPUS)
 
 
-def _gain(name: str, label: str, published: str) -> Row:
-    return Row(f"{name}_gain", "", f"Gain of {label}", published, improves=(name, "none"))
+def _gain(name: str, label: str, published: str) -> GainRow:
+    return GainRow(f"{name}_gain", f"Gain of {label}", (name, "none"), published)
 
 
 study(
@@ -22,7 +25,7 @@ study(
         question="How much unlabelled text does the distillation of sentence vectors need?",
         procedure="one_stage",
         rows=(
-            Row("none", "labels_only", "No distillation", published="0M"),
+            Row("none", "labels_only", "No distillation", "0M"),
             _row("quarter", "A quarter of the sentences", "1M", 0.25),
             _row("half", "Half of the sentences", "2M", 0.5),
             _row("all", "All sentences", "4M", 1.0),
@@ -31,17 +34,11 @@ study(
             _gain("all", "all sentences", "4M"),
         ),
         students=("bilstm",),
-        metrics={
-            "sentiment": ("accuracy", "distillation_loss"),
-            "sst2": ("accuracy", "distillation_loss"),
-            "mnli": METRICS["mnli"][0],
-        },
+        metrics={"sentiment": WITH_LOSS, "sst2": WITH_LOSS, "mnli": METRICS["mnli"][0]},
         general="cosine",
         published=Published(
-            files=("wu2020_table4_distillation_data_size.csv",),
-            source=f"{SOURCE}, Table 4",
-            row_column="row",
-            metric_columns={"distillation_loss": {"task": "Wikipedia", "metric": "distillation_loss"}},
+            ("wu2020_table4_distillation_data_size.csv",),
+            f"{SOURCE}, Table 4",
             notes=(
                 *NOTES,
                 SAME_SCORE_TWICE,
@@ -50,6 +47,6 @@ study(
             ),
         ),
         told={**WU, "tasks": Told(("sst2", "mnli"), "Table 4")},
-        profiles=profiles(quick=("sentiment", "similarity"), small=("sst2", "mrpc"), paper=("sst2", "mnli")),
+        profiles=varied(SIZES, {"paper": ("sst2", "mnli")}),
     )
 )

@@ -1,21 +1,30 @@
 """Table 3 of wu2020: how much each way of training needs of the labelled data, the teacher too."""
 
-from harness.contracts import Published, Row, Study, Told
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from harness.contracts import Published, Row, Study, TableRow, TeacherRow, Told
 from harness.registry import study
-from studies.sra_settings import FROM_CORPUS, NOTES, SAME_SCORE_TWICE, SOURCE, profiles
+from studies.profiles import varied
+from studies.sra_settings import FROM_CORPUS, NOTES, SAME_SCORE_TWICE, SIZES, SOURCE
 from studies.told import WU, WU_KD_TEACHER
 
 PERCENTS = (20, 30, 50, 100)
+FRACTIONS = varied(SIZES, {"quick": ("sentiment",), "small": ("sst2",), "paper": ("sst2",)}, {"train_examples": 0})
 
 
-def _row(percent: int, name: str, objective: str, label: str, published: str, **rest: object) -> Row:
-    return Row(
-        f"{name}_{percent}",
-        objective,
-        f"{label}, {percent}%",
-        published={"row": published, "train_fraction_percent": str(percent)},
-        settings={"train_fraction": percent / 100},
-        **rest,  # type: ignore[arg-type]
+def _rows(kind: Callable[..., TableRow], name: str, label: str, printed: str, **rest: Any) -> tuple[TableRow, ...]:
+    """The row with each share of the training data."""
+    return tuple(
+        kind(
+            name=f"{name}_{percent}",
+            label=f"{label}, {percent}%",
+            published={"row": printed, "train_fraction_percent": str(percent)},
+            settings={"train_fraction": percent / 100},
+            **rest,
+        )
+        for percent in PERCENTS
     )
 
 
@@ -26,20 +35,16 @@ study(
         question="Does a student distilled on unlabelled text need fewer labelled examples?",
         procedure="one_stage",
         rows=(
-            *(_row(percent, "teacher", "labels_only", "Teacher", "BERT_LARGE", teacher=True) for percent in PERCENTS),
-            *(_row(percent, "bilstm", "labels_only", "BiLSTM", "BiLSTM") for percent in PERCENTS),
-            *(_row(percent, "kd", "logit_mse", "BiLSTM, KD", "BiLSTM_KD") for percent in PERCENTS),
-            *(
-                _row(percent, "sra", "cosine", "BiLSTM, SRA", "BiLSTM_SRA", procedure="general", mark=FROM_CORPUS)
-                for percent in PERCENTS
-            ),
+            *_rows(TeacherRow, "teacher", "Teacher", "BERT_LARGE"),
+            *_rows(Row, "bilstm", "BiLSTM", "BiLSTM", objective="labels_only"),
+            *_rows(Row, "kd", "BiLSTM, KD", "BiLSTM_KD", objective="logit_mse"),
+            *_rows(Row, "sra", "BiLSTM, SRA", "BiLSTM_SRA", objective="cosine", procedure="general", mark=FROM_CORPUS),
         ),
         students=("bilstm",),
         general="cosine",
         published=Published(
-            files=("wu2020_table3_data_fraction.csv",),
-            source=f"{SOURCE}, Table 3",
-            row_column="row",
+            ("wu2020_table3_data_fraction.csv",),
+            f"{SOURCE}, Table 3",
             notes=(
                 *NOTES,
                 SAME_SCORE_TWICE,
@@ -48,12 +53,7 @@ study(
             ),
         ),
         told={**WU, "tasks": Told("sst2", "Table 3"), "teacher": WU_KD_TEACHER},
-        profiles=profiles(
-            quick=("sentiment",),
-            small=("sst2",),
-            paper=("sst2",),
-            settings={"train_examples": 0},
-            teacher="embedded:train",  # the shipped one has read all of the training data
-        ),
+        # The shipped teacher has read all of the training data.
+        profiles=FRACTIONS | {"quick": replace(FRACTIONS["quick"], teacher="embedded:train")},
     )
 )

@@ -5,27 +5,27 @@ that on all of it the first epoch passes the plain BiLSTM's last. Each point is 
 keeps its best epoch until then.
 """
 
+from typing import Any
+
 from harness.contracts import Row, Study
 from harness.registry import study
-from studies.sra_settings import FROM_CORPUS, METRICS, profiles
+from studies.profiles import varied
+from studies.sra_settings import FROM_CORPUS, METRICS, SIZES
 from studies.told import CURVE
 
-PERCENTS = (30, 100)
-EPOCHS = (1, 2, 4, 8)
-SETTINGS = {"patience": 0, "train_examples": 0}
 
-
-def _point(
-    percent: int, epochs: int, name: str, objective: str, label: str, procedure: str = "", mark: str = ""
-) -> Row:
-    return Row(
-        f"{name}_{percent}_{epochs}",
-        objective,
-        f"{label}, {percent}%, {epochs} epoch{'s' if epochs > 1 else ''}",
-        procedure=procedure,
-        settings={"train_fraction": percent / 100, "epochs": epochs},
-        mark=mark,
-        point=(f"{label}, {percent}%", epochs),
+def _points(name: str, objective: str, label: str, **more: Any) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            f"{name}_{percent}_{epochs}",
+            objective,
+            f"{label}, {percent}%, {epochs} epoch{'s' if epochs > 1 else ''}",
+            settings={"train_fraction": percent / 100, "epochs": epochs},
+            point=(f"{label}, {percent}%", epochs),
+            **more,
+        )
+        for percent in (30, 100)
+        for epochs in (1, 2, 4, 8)
     )
 
 
@@ -36,18 +36,18 @@ study(
         question="Does a student distilled on unlabelled text converge in fewer epochs?",
         procedure="one_stage",
         rows=(
-            *(_point(p, epochs, "bilstm", "labels_only", "BiLSTM") for p in PERCENTS for epochs in EPOCHS),
-            *(
-                _point(p, epochs, "sra", "cosine", "BiLSTM, SRA", "general", FROM_CORPUS)
-                for p in PERCENTS
-                for epochs in EPOCHS
-            ),
+            *_points("bilstm", "labels_only", "BiLSTM"),
+            *_points("sra", "cosine", "BiLSTM, SRA", procedure="general", mark=FROM_CORPUS),
         ),
         students=("bilstm",),
         metrics={"qqp": METRICS["qqp"][1]},
         general="cosine",
         figure="epochs",
         told=CURVE,
-        profiles=profiles(quick=("similarity",), small=("sst2",), paper=("qqp",), settings=SETTINGS),
+        profiles=varied(
+            SIZES,
+            {"quick": ("similarity",), "small": ("sst2",), "paper": ("qqp",)},
+            {"patience": 0, "train_examples": 0},
+        ),
     )
 )

@@ -15,20 +15,14 @@ Every row has one architecture here, where the published rows with KD alone are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from harness.contracts import Profile
+from studies.profiles import ADAM, PAPER, QUICK, SMALL, of
 
-METRICS = {
-    "qqp": ("f1", "accuracy"),
-    "mrpc": ("f1", "accuracy"),
-    "mnli": ("accuracy", "mismatched_accuracy"),
-}
+METRICS = {"qqp": ("f1", "accuracy"), "mrpc": ("f1", "accuracy"), "mnli": ("accuracy", "mismatched_accuracy")}
 SOURCE = "Wu et al., Sentence Representation Approximation"
 FROM_CORPUS = "distilled on the corpus, then trained on the labels without the teacher"
 FROM_SRA = "starts from the student that was distilled on the corpus"
-GLOVE = "vectors:glove.840B.300d.txt"
 EPOCHS_ARE_OURS = "The text gives no epochs, no batch of fine-tuning and no number of runs; these are ours."
 KD_IS_ANOTHER = (
     "The published rows with KD alone are Tang et al.'s smaller BiLSTM, and their gains are over the plain BiLSTM of "
@@ -50,98 +44,42 @@ SAME_SCORE_TWICE = (
 AUGMENTED = {"augmentation": "masking+pos", "augmentation_probability": 0.1}
 COPIES = {"sst2": 11, "mrpc": 217, "qqp": 10, "mnli": 10}  # 67,349 x 12 and 3,668 x 218 examples are 800,000
 
-_ADAM = {"weight_decay": 0.0, "schedule": "constant", "warmup_ratio": 0.0}
-_SHARED = {
-    **_ADAM,
-    **{f"general.{name}": value for name, value in _ADAM.items()},
-    "general.text": "sentences",
-    "bilstm.projection": "teacher_width",
-}
-_QUICK = {
-    **_SHARED,
-    "bilstm.hidden_units": 64,
-    "bilstm.head_units": 32,
-    "bilstm.embedding_size": 64,
-    "epochs": 8,
-    "train_examples": 896,
-    "max_length": 32,
-    "augmentation_copies": 2,
-    "general.epochs": 4,
-    "general.pieces": 6000,
-    "general.batch_size": 64,
-    "general.learning_rate": 2e-3,
-    "general.max_length": 32,
-}
-_SMALL = {
-    **_SHARED,
-    "bilstm.hidden_units": 256,
-    "bilstm.head_units": 256,
-    "epochs": 6,
-    "batch_size": 64,
-    "patience": 2,
-    "augmentation_copies": 4,
-    "general.epochs": 4,
-    "general.batch_size": 128,
-    "general.learning_rate": 1e-3,
-    "general.max_length": 64,
-}
-_PAPER = {
-    **_SHARED,
-    "protocol": "published",
-    "bilstm.hidden_units": 512,
-    "bilstm.head_units": 256,
-    "epochs": 10,
-    "batch_size": 64,
-    "patience": 3,
-    "general.epochs": 3,
-    "general.pieces": 4_000_000,
-    "general.batch_size": 1024,
-    "general.learning_rate": 1e-3,
-    "general.max_length": 64,
-}
-
-
-def profiles(
-    quick: tuple[str, ...] = ("sentiment", "similarity"),
-    small: tuple[str, ...] = ("sst2", "mrpc"),
-    paper: tuple[str, ...] = ("sst2", "qqp", "mnli", "mrpc"),
-    seeds: int = 2,
-    settings: Mapping[str, Any] | None = None,
-    teacher: str = "embedded",
-) -> dict[str, Profile]:
-    """The three sizes. seeds are those of quick and small; settings are joined to those of each size; teacher is that
-    of quick."""
-    more = dict(settings or {})
-    return {
-        "quick": Profile(
-            teacher=teacher,
-            tasks=quick,
-            inits=("random",),
-            trials=1,
-            seeds=seeds,
-            settings={**_QUICK, **more},
-            search={"learning_rate": (2e-3, 1e-3)},
-            corpus="embedded",
+_SHARED = {**ADAM, **of("general", ADAM), "general.text": "sentences", "bilstm.projection": "teacher_width"}
+SIZES = {
+    "quick": replace(
+        QUICK,
+        settings=(
+            _SHARED
+            | of("bilstm", hidden_units=64, head_units=32, embedding_size=64)
+            | {"epochs": 8, "train_examples": 896, "max_length": 32, "augmentation_copies": 2}
+            | of("general", epochs=4, pieces=6000, batch_size=64, learning_rate=2e-3, max_length=32)
         ),
-        "small": Profile(
-            teacher="minilm",
-            tasks=small,
-            inits=("random",),
-            trials=1,
-            seeds=seeds,
-            settings={**_SMALL, **more},
-            search={"learning_rate": (1e-3, 5e-4)},
-            corpus="pydoc",
+        search={"learning_rate": (2e-3, 1e-3)},
+        corpus="embedded",
+    ),
+    "small": replace(
+        SMALL,
+        settings=(
+            _SHARED
+            | of("bilstm", hidden_units=256, head_units=256)
+            | {"epochs": 6, "batch_size": 64, "patience": 2, "augmentation_copies": 4}
+            | of("general", epochs=4, batch_size=128, learning_rate=1e-3, max_length=64)
         ),
-        "paper": Profile(
-            teacher="bert-base-uncased",
-            tasks=paper,
-            inits=(GLOVE,),
-            trials=4,
-            seeds=3,
-            settings={**_PAPER, **more},
-            task_settings={task: {"augmentation_copies": copies} for task, copies in COPIES.items()},
-            search={"learning_rate": (2e-4, 3e-4, 5e-4, 1e-3)},
-            corpus="hub:wikipedia",
+        search={"learning_rate": (1e-3, 5e-4)},
+        corpus="pydoc",
+    ),
+    "paper": replace(
+        PAPER,
+        inits=("vectors:glove.840B.300d.txt",),
+        trials=4,
+        settings=(
+            _SHARED
+            | of("bilstm", hidden_units=512, head_units=256)
+            | {"protocol": "published", "epochs": 10, "batch_size": 64, "patience": 3}
+            | of("general", epochs=3, pieces=4_000_000, batch_size=1024, learning_rate=1e-3, max_length=64)
         ),
-    }
+        task_settings={task: {"augmentation_copies": copies} for task, copies in COPIES.items()},
+        search={"learning_rate": (2e-4, 3e-4, 5e-4, 1e-3)},
+        corpus="hub:wikipedia",
+    ),
+}

@@ -1,22 +1,13 @@
 """Table 2 of wu2020: parameters and encoding speed of pairs, of models with random weights."""
 
-from harness.contracts import Profile, Published, Row, Study
+from harness.contracts import ModelRow, Published, Study
 from harness.registry import study
+from studies.profiles import SIZE_AND_SPEED, measured, of
 from studies.sra_settings import NOT_BUILT, SOURCE
 from studies.told import WU_SPEED
 
-SRA = {
-    "student.hidden_units": 512,
-    "student.head_units": 256,
-    "student.projection": "teacher_width",
-}
-KD = {"student.hidden_units": 300, "student.head_units": 400, "student.channels": "frozen_and_trained"}
-
-
-def _profile(batch: int, rounds: int) -> Profile:
-    settings = {"batch_size": batch, "rounds": rounds}
-    return Profile("bert-base-uncased", ("speed_pairs",), ("random",), trials=1, seeds=1, settings=settings)
-
+SRA = of("student", hidden_units=512, head_units=256, projection="teacher_width")
+KD = of("student", hidden_units=300, head_units=400, channels="frozen_and_trained")
 
 study(
     Study(
@@ -25,36 +16,19 @@ study(
         question="How large is the distilled BiLSTM beside transformers, and how fast does it encode pairs?",
         procedure="speed",
         rows=(
-            Row("bert_large", "", "BERT-large", published="BERT_LARGE", checkpoint="bert-large-uncased"),
-            Row("bert_base", "", "BERT-base", published="BERT_BASE", checkpoint="bert-base-uncased"),
-            Row("bert6", "", "BERT, 6 layers", "BERT_6-PKD", student="transformer", settings={"student.layers": 6}),
-            Row("bert3", "", "BERT, 3 layers", "BERT_3-PKD", student="transformer", settings={"student.layers": 3}),
-            Row("kd", "", "BiLSTM, KD", published="BiLSTM_KD", student="bilstm", settings=KD),
-            Row("sra", "", "BiLSTM, SRA", published="BiLSTM_SRA", student="bilstm", settings=SRA),
+            ModelRow("bert_large", "BERT-large", "BERT_LARGE", checkpoint="bert-large-uncased"),
+            ModelRow("bert_base", "BERT-base", "BERT_BASE", checkpoint="bert-base-uncased"),
+            ModelRow("bert6", "BERT, 6 layers", "BERT_6-PKD", "transformer", {"student.layers": 6}),
+            ModelRow("bert3", "BERT, 3 layers", "BERT_3-PKD", "transformer", {"student.layers": 3}),
+            ModelRow("kd", "BiLSTM, KD", "BiLSTM_KD", "bilstm", KD),
+            ModelRow("sra", "BiLSTM, SRA", "BiLSTM_SRA", "bilstm", SRA),
         ),
         students=("transformer", "bilstm"),
-        metrics={
-            "speed_pairs": (
-                "millions_without_embeddings",
-                "size_factor",
-                "sentences_per_second",
-                "seconds",
-                "time_factor",
-            )
-        },
+        metrics={"speed_pairs": SIZE_AND_SPEED},
         relative_to="sra",
         published=Published(
-            files=("wu2020_table2_size_speed.csv",),
-            source=f"{SOURCE}, Table 2",
-            row_column="row",
-            task_column="workload",
-            value_columns={
-                "millions_without_embeddings": "parameters_millions",
-                "size_factor": "parameters_factor",
-                "seconds": "value",
-                "time_factor": "factor",
-            },
-            task_names={"speed_pairs": "100k samples of QQP"},
+            ("wu2020_table2_size_speed.csv",),
+            f"{SOURCE}, Table 2",
             notes=(
                 "Of a pair, 3.33M in the BiLSTM, 0.79M in the linear layer and 0.79M in the task layer of 256 make 4.9 "
                 "(4.3 of a single sentence); nothing in the text makes 4.8. 2.4 is the other BiLSTM reading "
@@ -68,6 +42,6 @@ study(
             ),
         ),
         told=WU_SPEED,
-        profiles={"quick": _profile(4, 2), "small": _profile(64, 2), "paper": _profile(1024, 98)},
+        profiles=measured("bert-base-uncased", "speed_pairs", batch_size=(4, 64, 1024), rounds=(2, 2, 98)),
     )
 )

@@ -4,15 +4,11 @@ A pair is a paraphrase where the cosine of its sentences' vectors is above a thr
 BiLSTM KD learns the teacher's cosine of the pairs of the task, BiLSTM SRA the teacher's vectors of unlabelled text.
 """
 
-from harness.contracts import Published, Row, Study, Told
+from harness.contracts import ModelRow, Published, Row, Study, TeacherRow, Told
 from harness.registry import study
-from studies.sra_settings import EPOCHS_ARE_OURS, METRICS, NOT_BUILT, SOURCE, TEXT_IS_READ, profiles
+from studies.profiles import varied
+from studies.sra_settings import EPOCHS_ARE_OURS, METRICS, NOT_BUILT, SIZES, SOURCE, TEXT_IS_READ
 from studies.told import WU
-
-
-def _teacher(name: str, label: str, published: str, pooling: str) -> Row:
-    return Row(name, "labels_only", label, published, teacher=True, settings={"untuned.pooling": pooling})
-
 
 study(
     Study(
@@ -21,18 +17,17 @@ study(
         question="Do distilled sentence vectors tell paraphrases apart before any label has been seen?",
         procedure="untuned",
         rows=(
-            _teacher("first", "Teacher, first token", "BERT_BASE (CLS)", "first"),
-            _teacher("mean", "Teacher, mean of tokens", "BERT_BASE (averaged)", "mean"),
-            Row("kd", "pair_cosine", "BiLSTM, KD", published="BiLSTM_KD"),
-            Row("sra", "", "BiLSTM, SRA", published="BiLSTM_SRA", init="pretrained"),
+            TeacherRow("first", "Teacher, first token", "BERT_BASE (CLS)", {"untuned.pooling": "first"}),
+            TeacherRow("mean", "Teacher, mean of tokens", "BERT_BASE (averaged)", {"untuned.pooling": "mean"}),
+            Row("kd", "pair_cosine", "BiLSTM, KD", "BiLSTM_KD"),
+            ModelRow("sra", "BiLSTM, SRA", "BiLSTM_SRA", init="pretrained"),
         ),
         students=("bilstm",),
         metrics={"qqp": METRICS["qqp"], "mrpc": METRICS["mrpc"], "paraphrase": ("f1", "accuracy")},
         general="cosine",
         published=Published(
-            files=("wu2020_table5_untuned_qqp.csv",),
-            source=f"{SOURCE}, Table 5",
-            row_column="row",
+            ("wu2020_table5_untuned_qqp.csv",),
+            f"{SOURCE}, Table 5",
             notes=(
                 EPOCHS_ARE_OURS,
                 NOT_BUILT,
@@ -42,6 +37,6 @@ study(
             ),
         ),
         told={**WU, "tasks": Told("qqp", "Table 5")},
-        profiles=profiles(quick=("paraphrase",), small=("mrpc",), paper=("qqp",)),
+        profiles=varied(SIZES, {"quick": ("paraphrase",), "small": ("mrpc",), "paper": ("qqp",)}),
     )
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
-from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Row, Task
+from harness.contracts import Hyperparameter, LayerMap, ModelInfo, TableRow, Task
 from harness.errors import UserError
 from harness.registry import PROCEDURES, file_of
 from harness.training.settings import TRAINING
@@ -72,7 +72,7 @@ class Procedure(ABC):
         """Why the procedure cannot train by an objective, or ""."""
         return ""
 
-    def check_init(self, row: Row, init: str, kind: str) -> None:
+    def check_init(self, row: TableRow, init: str, kind: str) -> None:
         """Raise UserError for an initialisation, of this kind, that the procedure makes itself."""
         return
 
@@ -80,7 +80,7 @@ class Procedure(ABC):
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         """Add the cell of a student's row on a task, or of the model that a row without a student names."""
 
-    def teacher_cell(self, row: Row, task: Task, cells: Cells) -> None:
+    def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         """Add the cell of a row that is the teacher itself."""
         choice = cells.choices.choose(row, None, "", task, self)
         refused = choice.refused or cells.refused_analysis(task)

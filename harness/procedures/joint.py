@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from harness.contracts import Row, Task
+from harness.contracts import TableRow, Task
 from harness.errors import UserError
 from harness.procedures.base import Procedure, procedure, size_of
 from harness.runs import MULTI_TASK, PRETRAINED
@@ -20,7 +20,7 @@ class MultiTask(Procedure):
 
     joint: ClassVar[bool] = True
 
-    def check_init(self, row: Row, init: str, kind: str) -> None:
+    def check_init(self, row: TableRow, init: str, kind: str) -> None:
         if kind in (MULTI_TASK, PRETRAINED):
             raise UserError(f"row {row.name} is distilled on several tasks itself, so it cannot start from {init}")
 
@@ -37,7 +37,7 @@ class MultiTask(Procedure):
         cells.add(choice, task, run, after=[run.teacher, *more], size=size_of(choice.describe(task)))
         cells.use(choice, None, without)
 
-    def teacher_cell(self, row: Row, task: Task, cells: Cells) -> None:
+    def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         choice = cells.choices.choose(row, None, "", task, self)
         run, after, refused = cells.jointly.teacher(row, cells.own_of(choice))
         if run is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness import combine, pairing
-from harness.contracts import LayerMap, ModelInfo, Row, Task, Want
+from harness.contracts import LayerMap, ModelInfo, TableRow, Task, Want
 from harness.errors import UserError
 from harness.procedures.base import PlannedStage, Procedure, procedure, size_of
 from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
@@ -162,6 +162,6 @@ class General(Labelled):
     def distils(self, choice: Choice) -> bool:
         return True
 
-    def check_init(self, row: Row, init: str, kind: str) -> None:
+    def check_init(self, row: TableRow, init: str, kind: str) -> None:
         if kind == PRETRAINED:
             raise UserError(f"row {row.name} is distilled on the corpus itself, so it cannot start from {init}")

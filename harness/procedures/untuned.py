@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
-from harness.contracts import Hyperparameter, Row, Task
+from harness.contracts import Hyperparameter, TableRow, Task
 from harness.procedures.base import Procedure, own_settings, procedure, size_of
 from harness.runs import PRETRAINED, UntunedRun
 from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
@@ -54,7 +54,7 @@ class Untuned(Procedure):
         if not refused:
             cells.use(choice, task, set())
 
-    def teacher_cell(self, row: Row, task: Task, cells: Cells) -> None:
+    def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         from harness.training.untuned import refusal
 
         choice = cells.choices.choose(row, None, "", task, self)

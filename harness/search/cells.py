@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from harness import combine, pairing, registry
-from harness.contracts import LayerMap, Row, Task, Want
+from harness.contracts import LayerMap, TableRow, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation import masked_words
@@ -56,7 +56,7 @@ class Cells:
         self.sources: dict[str, list[str]] = {}
         self._taken: set[tuple[str, ...]] = set()
 
-    def of_row(self, row: Row, task: Task) -> None:
+    def of_row(self, row: TableRow, task: Task) -> None:
         """Add the row's cells on a task: one for each student and initialisation that it leaves free."""
         if row.improves or (row.tasks and task.name not in row.tasks):
             return
@@ -73,7 +73,7 @@ class Cells:
                 for init in self.asked.inits_of(row):
                     self._student(student, init, row, task)
 
-    def _student(self, student: Any, init: str, row: Row, task: Task) -> None:
+    def _student(self, student: Any, init: str, row: TableRow, task: Task) -> None:
         procedure = self.asked.procedure_of(row)
         choice = self.choices.choose(row, student, init, None if procedure.joint else task, procedure)
         if (place := (student.name, choice.by_content, row.name, task.name)) in self._taken:
@@ -91,7 +91,7 @@ class Cells:
         else:
             procedure.cell(choice, task, self)
 
-    def _fine_tuned(self, row: Row, task: Task) -> None:
+    def _fine_tuned(self, row: TableRow, task: Task) -> None:
         """A cell of a checkpoint that is fine-tuned as it is."""
         source = self.model(self.checkpoints[row.name])
         who = BaseTeacher(name=source.name, content=self.asked.contents.teacher(source))

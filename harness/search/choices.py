@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.contracts import Hyperparameter, ModelInfo, Row, Task
+from harness.contracts import Hyperparameter, ModelInfo, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.procedures.base import Procedure
@@ -30,7 +30,7 @@ class Choice:
     """
 
     asked: Asked
-    row: Row
+    row: TableRow
     student: Any
     task: Task | None
     procedure: Procedure
@@ -81,7 +81,7 @@ class Choices:
         self.asked = asked
         self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
-    def choose(self, row: Row, student: Any, init: str, task: Task | None, procedure: Procedure) -> Choice:
+    def choose(self, row: TableRow, student: Any, init: str, task: Task | None, procedure: Procedure) -> Choice:
         """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
         declared: Mapping[str, Hyperparameter] = procedure.declared(student, row.objective, self.asked.study.general)
         if row.teacher and procedure.tunes:  # its recipe is its own

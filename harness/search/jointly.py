@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness import combine, pairing
-from harness.contracts import Row, Task, Want
+from harness.contracts import TableRow, Task, Want
 from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun, RunId
 from harness.search.choices import Choice, Choices
 from harness.search.making import Making
@@ -59,14 +59,14 @@ class Jointly:
         own = {name: value for name, value in choice.settings.items() if "." in name}
         return {**self.making.joint_settings(choice.elsewhere("multi_task."), choice.settings), **own}
 
-    def teacher(self, row: Row, own: Mapping[str, Any]) -> tuple[JointTeacherRun | None, list[RunId], str]:
+    def teacher(self, row: TableRow, own: Mapping[str, Any]) -> tuple[JointTeacherRun | None, list[RunId], str]:
         """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
         tasks, refused = self._tasks(row)
         if refused:
             return None, [], refused
         return *self.making.joint_teacher_run(tasks, self._metrics(tasks), own), ""
 
-    def _tasks(self, row: Row) -> tuple[dict[str, Task], str]:
+    def _tasks(self, row: TableRow) -> tuple[dict[str, Task], str]:
         """(the tasks that the row's joint run trains on, why there are too few)."""
         named = row.training_tasks
         tasks = {name: task for name, task in self.tasks.items() if not named or name in named}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.contracts import Hyperparameter, Row, Task, Want
+from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.runs import JointTeacherRun, Run
@@ -82,7 +81,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         students=[student.name for student in students],
         inits=cells.inits,
         examples={task.name: asked.contents.examples(task) for task in tasks} if asked.procedure.trains else {},
-        rows=[dataclasses.asdict(row) for row in rows],
+        rows=[row.to_json() for row in rows],
         defaults=defaults,
         shown={name: [h.alias, h.complement] for name, h in known.items() if h.alias},
         first=making.first,
@@ -102,7 +101,7 @@ def _outputs(*wants: dict[str, Want]) -> dict[str, Any]:
     return {task: want.parts() for task, want in found.items() if want.parts()}
 
 
-def _teachers(asked: Asked, making: Making, tasks: Sequence[Task], rows: Sequence[Row]) -> dict[str, str]:
+def _teachers(asked: Asked, making: Making, tasks: Sequence[Task], rows: Sequence[TableRow]) -> dict[str, str]:
     """The runs whose scores stand above the table, by task: of the teacher refined on all tasks where one is."""
     if not (asked.procedure.trains and asked.procedure.tunes):
         return {}
@@ -126,7 +125,7 @@ def _origins(runs: Iterable[Run]) -> dict[str, str]:
     }
 
 
-def _check_settings(asked: Asked, rows: Sequence[Row], students: Sequence[Any]) -> dict[str, Hyperparameter]:
+def _check_settings(asked: Asked, rows: Sequence[TableRow], students: Sequence[Any]) -> dict[str, Hyperparameter]:
     """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
     known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import combine, registry
-from harness.contracts import ModelInfo, Profile, Row, Study, Task
+from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.search import settings as merging
 from harness.search.contents import Contents
-from harness.training.settings import LABELS, TEACHER_TRAINING
+from harness.training.settings import TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
 
@@ -129,11 +129,11 @@ class Asked:
             )
         return number
 
-    def procedure_of(self, row: Row) -> Any:
+    def procedure_of(self, row: TableRow) -> Any:
         """The procedure that a row's cells are made by."""
         return registry.PROCEDURES.get(row.procedure) if row.procedure else self.procedure
 
-    def students_of(self, row: Row) -> list[Any]:
+    def students_of(self, row: TableRow) -> list[Any]:
         """The students that a row has cells for."""
         asked = self.request.students
         names = asked or self.study.students
@@ -141,7 +141,7 @@ class Asked:
             names = [row.student] if not asked or row.student in asked else []
         return [registry.STUDENTS.get(name) for name in names]
 
-    def inits_of(self, row: Row) -> Sequence[str]:
+    def inits_of(self, row: TableRow) -> Sequence[str]:
         """The initialisations that a row has cells for; one that the row fixes may be given more exactly."""
         asked = self.request.inits
         if not row.init:
@@ -168,21 +168,23 @@ class Asked:
             given[row] = model or declared.get(name, name)
         return given
 
-    def rows(self, checkpoints: dict[str, str]) -> list[Row]:
-        declared = [replace(row, settings=combine.recorded(row.settings)) for row in self.study.rows]
+    def rows(self, checkpoints: dict[str, str]) -> list[TableRow]:
+        declared = [
+            replace(row, settings=combine.recorded(row.settings)) if row.settings else row  # type: ignore[type-var]
+            for row in self.study.rows
+        ]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
-        known |= {
-            name: Row(name, LABELS, name, checkpoint=model) for name, model in checkpoints.items() if name not in known
-        }
+        known |= {name: CheckpointRow(name, name, model) for name, model in checkpoints.items() if name not in known}
         if not self.request.objectives:
             return list(known.values())
-        rows: dict[str, Row] = {}
+        rows: dict[str, TableRow] = {}
         asked_as: dict[str, str] = {}  # row, or the objective of one that is no study's -> the word that asked for it
         for asked in self.request.objectives:
             if asked in known:
                 row = known[asked]
             else:
-                plain = [r for r in known.values() if not (r.equal_epochs or r.settings or r.student or r.init)]
+                trained = [r for r in known.values() if isinstance(r, Row)]
+                plain = [r for r in trained if not (r.equal_epochs or r.settings or r.student or r.init)]
                 same = [r for r in plain if r.objective == _canonical(asked, known)]
                 row = same[0] if same else Row(asked, combine.canonical(asked), asked)
             which = row.name if row.name in known else row.objective

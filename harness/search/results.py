@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.contracts import CellResult, Row, RunResult
+from harness.contracts import CellResult, RunResult, TableRow
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.runs import GeneralRun
@@ -40,7 +40,7 @@ def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
 
 def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[CellResult]:
     """Every cell of the plan with the finished runs that the ledger holds of it. replays: as `replayed` gives them."""
-    rows = {row["name"]: Row(**row) for row in plan.rows}
+    rows = {row["name"]: TableRow.from_json(row) for row in plan.rows}
     results = []
     for cell, found in zip(plan.cells, replayed(plan, ledger) if replays is None else replays, strict=True):
         common: dict[str, Any] = {

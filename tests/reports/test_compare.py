@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from harness.contracts import Profile, Published, Row, RunResult
+from harness.contracts import CheckpointRow, Profile, Published, Row, RunResult, TeacherRow
 from harness.errors import UserError
 from harness.registry import STUDIES
 from reports import render, with_published
@@ -86,7 +86,7 @@ def test_another_protocol_than_the_published_one_is_told(protocol, told):
 
 def test_a_released_checkpoint_stands_beside_its_numbers_or_under_published_only():
     """It has no initialisation, so that of the published students is not asked of it; it is named until it is run."""
-    tiny = Row("tiny", "labels_only", "Tiny", published="Hid-Seq", checkpoint="hub/tiny")
+    tiny = CheckpointRow("tiny", "Tiny", "hub/tiny", "Hid-Seq")
     study = replace(STUDY, rows=(ROWS[0], tiny))
     run = compared([cell(ROWS[0], "sst2", (60, 60)), cell(tiny, "sst2", (70, 70), "", student="")], study)
     assert {line.label: line.pairs[0].printed for b in run.blocks for line in b.lines}["Tiny"] == "87.4"
@@ -101,7 +101,11 @@ def test_a_released_checkpoint_stands_beside_its_numbers_or_under_published_only
 
 
 def test_teachers_and_other_references_are_not_ranked_among_the_students():
-    rows = (replace(ROWS[0], teacher=True), replace(ROWS[1], reference=True), *ROWS[2:])
+    rows = (
+        TeacherRow("vanilla_kd", "Vanilla KD", "Vanilla KD"),
+        CheckpointRow("hid_seq", "Hid-Seq", "hub/large", "Hid-Seq", reference=True),
+        *ROWS[2:],
+    )
     made = compared(
         [cell(r, t, (90 - i,) * 2) for i, r in enumerate(rows) for t in ("sst2", "rte")], replace(STUDY, rows=rows)
     )
@@ -153,10 +157,8 @@ def wang(**changes):
     [
         (replace(STUDY, published=None), "answers no published table"),
         (wang(files=("wang2023_table1_task_specifc.csv",)), "did you mean wang2023_table1_task_specific.csv"),
-        (wang(task_column="tasks"), "unknown column of wang2023_table1_task_specific.csv 'tasks': did you mean task"),
         (wang(axes={"row": "head"}), "unknown axis of a published table 'head'"),
         (wang(axes={"embedding": "student"}), "unknown column of .* 'embedding'"),
-        (wang(metric_columns={"accuracy": {"scope": "total"}}), "unknown column of .* 'scope'"),
         (wang(printed_metrics={"Cola": "acc"}), "unknown task in .* 'Cola': valid names: Avg, CoLA"),
         (wang(printed_metrics={"CoLA": "accuracy"}), "unknown metric of .* 'accuracy'"),
         (replace(STUDY, rows=(replace(ROWS[0], published="Vanila KD"),)), "'Vanila KD': did you mean Vanilla KD"),
@@ -172,8 +174,8 @@ def test_a_wrong_declaration_is_one_sentence(study, message):
 
 
 def test_two_different_numbers_for_one_entry_are_refused():
-    row = Row("hid", "hid_seq", "Hid", published="+Hid-Seq")  # the label of two rows, under Att-MSE and Att-KL
-    study = replace(STUDY, rows=(row,), published=replace(STUDY.published, row_column="row"))
+    row = Row("hid", "hid_seq", "Hid", {"marker": ""})  # of many rows
+    study = replace(STUDY, rows=(row,))
     with pytest.raises(UserError, match="several numbers for Hid on SST-2"):
         with_published(table([cell(row, "sst2", (60, 60))], study), study)
 
@@ -212,7 +214,7 @@ def printed(tmp_path, monkeypatch):
 
 
 def declared(rows, files=("a.csv",), **changes):
-    published = Published(files, "A paper", "row", axes={"embedding": "student", "init": "init"})
+    published = Published(files, "A paper", axes={"embedding": "student", "init": "init"})
     return replace(STUDY, rows=rows, students=("cbow", "cmow"), published=replace(published, **changes))
 
 
@@ -376,11 +378,7 @@ def test_counts_are_compared_exactly_and_every_other_one_is_named_with_its_reaso
     published = Published(
         ("c.csv",),
         "A paper",
-        row_column="row",
-        task_column="tasks",
-        value_column="parameters",
         axes={"embedding": "student"},
-        metric_columns={name: {"scope": scope} for name, scope in zip(shown, ("total", "classifier"), strict=True)},
         reasons=(({"head": "cnn"}, "1,000 more than the text tells"),),
         notes=("Another note.",),
     )
@@ -404,24 +402,19 @@ def test_counts_are_compared_exactly_and_every_other_one_is_named_with_its_reaso
     assert "\n".join(squeezed) + "\n" == COUNTED
 
 
-def test_a_table_without_tasks_is_compared_by_its_metric_alone():
+def test_a_speed_is_compared_whatever_was_encoded(monkeypatch):
     rows = tuple(Row(n, "labels_only", n, published=n, student=n, init="random") for n in ("BERT-base", "MobileBERT"))
-    published = Published(
-        ("galke2022_table05_speed.csv",),
-        "Galke et al. (2022), Table V",
-        row_column="row",
-        task_column="",
-        metric_columns={"sentences_per_second": {"quantity": "inference speed"}},
-    )
-    metrics = {"sst2": ("sentences_per_second", "parameters")}
+    published = Published(("galke2022_table05_speed.csv",), "Galke et al. (2022), Table V")
+    monkeypatch.setitem(TASKS, "speed", replace(TASKS["sst2"], name="speed", label="Encoding"))
+    metrics = {"speed": ("sentences_per_second", "parameters")}
     study = replace(STUDY, rows=rows, students=(), procedure="speed", published=published, metrics=metrics)
     run = RunResult("r", 0, {}, {"sentences_per_second": 860.4, "parameters": 5}, 0.0, {})
     cells = [
-        cell(r, "sst2", (), "random", student=r.student, seeds=(run,), trials=(run,), wanted_seeds=1) for r in rows
+        cell(r, "speed", (), "random", student=r.student, seeds=(run,), trials=(run,), wanted_seeds=1) for r in rows
     ]
     made = with_published(table(cells, study, protocol=""), study)
     assert [line.pairs[0].printed for line in made.comparison.blocks[0].lines] == ["4600", "5500"]
-    assert "No published column: SST-2 parameters." in made.comparison.remarks
+    assert "No published column: Encoding parameters." in made.comparison.remarks
     assert [line.label for line in made.comparison.others][0] == "ELMo"
 
 

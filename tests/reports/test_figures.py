@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts import Row
+from harness.contracts import Row, TeacherRow
 from reports import render
 from reports.figures import curves, heatmap, lines
 from reports.masking import masked_words
@@ -103,7 +103,7 @@ def test_a_label_in_several_blocks_is_told_apart_by_them():
 
 
 def test_curves_show_the_rows_that_fix_both_axes_beside_the_first_block():
-    fixed = replace(ROWS[1], teacher=True)
+    fixed = TeacherRow("hid_seq", "Hid-Seq")
     cells = [cell(fixed, "sst2", (90, 90), "", student=""), cell(ROWS[0], "sst2", (60, 60))]
     drawn = texts(curves(table(cells, replace(STUDY, rows=(fixed, ROWS[0])))))
     assert {"Hid-Seq", "Vanilla KD", "Selection metric × 100 (transformer, init every)"} <= drawn

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts import Published, Row
+from harness.contracts import GainRow, Published, Row
 from harness.errors import UserError
 from reports import FORMATS, render, with_published
 from reports.layout import entry_text, heading
@@ -16,8 +16,8 @@ from tests.reports.synthetic import STUDY, cell, run, table
 
 PLAIN = Row("plain", "labels_only", "BiLSTM", {"row_id": "3"}, student="bilstm", init="random")
 SRA = Row("sra", "vanilla_kd", "BiLSTM SRA", {"row_id": "11"}, student="sentence", init="pretrained")
-GAIN = Row("gain", "", "SRA", {"row_id": "17"}, improves=("sra", "plain"), mark="a difference")
-PUBLISHED = Published(("wu2020_table1_glue_test.csv",), "Wu et al., Table 1", row_column="row")
+GAIN = GainRow("gain", "SRA", ("sra", "plain"), {"row_id": "17"}, mark="a difference")
+PUBLISHED = Published(("wu2020_table1_glue_test.csv",), "Wu et al., Table 1")
 
 
 def study(*rows, **changes):

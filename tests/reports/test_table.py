@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contracts import Profile, Row, RunResult
+from harness.contracts import CheckpointRow, Profile, Row, RunResult, TeacherRow
 from harness.errors import UserError
 from reports import FORMATS, render, with_published
 from reports.layout import entry_text, heading
@@ -74,7 +74,7 @@ def test_best_is_over_all_initialisations_and_equal_values_are_all_best():
 
 
 def test_the_teacher_and_other_references_never_take_the_bold_from_the_students():
-    teacher, large = replace(VANILLA, teacher=True), replace(HID, reference=True)
+    teacher, large = TeacherRow("it", "Teacher"), CheckpointRow("large", "Large", "hub/large", reference=True)
     scores = ((teacher, (100, 100)), (large, (86, 86)), (ATT, (86, 86)), (VAL, (84, 86)))
     study = replace(STUDY, rows=tuple(row for row, _ in scores))
     made = table([cell(row, "sst2", right) for row, right in scores], study)
@@ -240,16 +240,16 @@ def test_rows_that_fix_their_axes_stand_together_and_the_others_by_what_they_lea
 
 
 def test_a_checkpoint_is_its_own_student():
-    row = replace(ATT, checkpoint="distilbert-base-uncased")
+    row = CheckpointRow("att_kl", "Att-KL", "distilbert-base-uncased")
     (block,) = table([cell(row, "sst2", (60, 60))], replace(STUDY, rows=(row,))).blocks
     assert (block.student, block.init, block.lines[0].student) == ("", "", "distilbert-base-uncased")
 
 
 def test_teachers_stand_with_the_rows_that_fix_both_axes_in_the_order_of_the_study():
     rows = (
-        replace(VANILLA, name="teacher_20", teacher=True),
+        TeacherRow("teacher_20", "Vanilla KD", mark=VANILLA.mark),
         replace(HID, student="bilstm", init="random"),
-        replace(VANILLA, name="teacher_100", teacher=True),
+        TeacherRow("teacher_100", "Vanilla KD", mark=VANILLA.mark),
     )
     cells = [
         *(cell(r, "sst2", (60, 60), "", student="") for r in (rows[2], rows[0])),

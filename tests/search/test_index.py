@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import os
@@ -97,7 +96,7 @@ PLAN: dict[str, Any] = {
     "tasks": ["acceptability", "entailment"],
     "students": ["transformer"],
     "inits": ["every", "first", "last"],
-    "rows": [dataclasses.asdict(Row(name, name, name)) for name in ("vanilla_kd", "att_kl", "hid_seq", "cosine")],
+    "rows": [Row(name, name, name).to_json() for name in ("vanilla_kd", "att_kl", "hid_seq", "cosine")],
     "defaults": DEFAULTS,
     "first": {TEACHER: {"specification": FIRST, "after": []}},
     "teachers": {"acceptability": TEACHER, "entailment": TEACHER},

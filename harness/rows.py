@@ -1,0 +1,141 @@
+"""The rows of a study's table, of five types. Part of `harness.contracts`, where plugins find them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+
+class TableRow:
+    """One line of a study's table, of one of the types below. What its type does not have, or it leaves free, is empty.
+
+    published tells the row's lines in the published table: what they print as their row, or values of several columns
+    by name. mark is a sentence printed under the table wherever the row was made otherwise than the rest. settings are
+    those that make the row what it is, named as in `--set` ("student.head" is the setting `head` of whichever student).
+    """
+
+    name: str
+    label: str
+    published: str | Mapping[str, str] = ""
+    mark: str = ""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    objective: str = ""
+    equal_epochs: bool = False
+    student: str = ""
+    init: str = ""
+    procedure: str = ""
+    tasks: tuple[str, ...] = ()
+    training_tasks: tuple[str, ...] = ()
+    checkpoint: str = ""
+    teacher: bool = False
+    reference: bool = False
+    improves: tuple[str, ...] = ()
+    point: tuple[str, float] | None = None
+
+    @property
+    def competes(self) -> bool:
+        """Whether the row is ranked among the students."""
+        return not (self.teacher or self.reference)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plans hold it: alike whatever its type."""
+        return {name: getattr(self, name) for name in _STORED} | {"settings": dict(self.settings)}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> TableRow:
+        """The row of which a plan holds this."""
+        kinds = {"improves": GainRow, "teacher": TeacherRow, "objective": Row}
+        kind: Any = next((kinds[name] for name in kinds if stored.get(name)), ModelRow)
+        kind = CheckpointRow if kind is Row and stored.get("checkpoint") else kind
+        made: TableRow = kind(**{f.name: stored[f.name] for f in fields(kind) if f.name in stored})
+        return made
+
+
+@dataclass(frozen=True)
+class Row(TableRow):
+    """A student trained by an objective, given by its name or sum ("att_kl+hid_seq").
+
+    student, init, procedure and tasks stand for the study's own where a row fixes them. equal_epochs gives a row that
+    has only the prediction stage the epochs of both stages together. training_tasks are those that a student distilled
+    on several tasks learns from, where they are not those of the table. point places the row in a line figure: (the
+    line's label, where on the horizontal axis).
+    """
+
+    name: str
+    objective: str = field()
+    label: str
+    published: str | Mapping[str, str] = ""
+    equal_epochs: bool = False
+    mark: str = ""
+    student: str = ""
+    init: str = ""
+    procedure: str = ""
+    tasks: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    training_tasks: tuple[str, ...] = ()
+    point: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class ModelRow(TableRow):
+    """A model that no task trains: what is asked is its size, its speed, or what its vectors are as it starts.
+
+    It is a student, or a checkpoint by its hub name.
+    """
+
+    name: str
+    label: str
+    published: str | Mapping[str, str] = ""
+    student: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str = ""
+    init: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointRow(TableRow):
+    """A model by its hub name, fine-tuned on the labels as it is, where `--checkpoints` names the row.
+
+    reference: it is no student, as a model of the teacher's size, and never best.
+    """
+
+    name: str
+    label: str
+    checkpoint: str = field()
+    published: str | Mapping[str, str] = ""
+    mark: str = ""
+    reference: bool = False
+    objective = "labels_only"
+
+
+@dataclass(frozen=True)
+class TeacherRow(TableRow):
+    """The teacher itself, fine-tuned with the row's settings. It is never best."""
+
+    name: str
+    label: str
+    published: str | Mapping[str, str] = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    procedure: str = ""
+    mark: str = ""
+    objective, teacher = "labels_only", True
+
+
+@dataclass(frozen=True)
+class GainRow(TableRow):
+    """By how much the first of the two rows named in `improves` is better than the second; it has no cells."""
+
+    name: str
+    label: str
+    improves: tuple[str, ...] = field()
+    published: str | Mapping[str, str] = ""
+    mark: str = ""
+
+
+_STORED = (
+    *(f.name for f in fields(Row)[:11]),
+    *("checkpoint", "teacher", "improves", "training_tasks", "point", "reference"),
+)

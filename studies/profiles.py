@@ -1,0 +1,49 @@
+"""The three sizes of a study: what most have, varied by each work's settings and by each study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.contracts import Profile
+
+QUICK = Profile("embedded", ("sentiment", "similarity"), ("random",), trials=1, seeds=2)
+SMALL = Profile("minilm", ("sst2", "mrpc"), ("random",), trials=1, seeds=2)
+PAPER = Profile("bert-base-uncased", ("sst2", "qqp", "mnli", "mrpc"), ("random",), trials=1, seeds=3)
+GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")  # the tasks of wang2023
+WIKIPEDIA_AND_BOOKS = "hub:wikipedia+hub:bookcorpus"
+# What the works call Adam is AdamW without decay, at a constant rate.
+ADAM = {"schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
+SIZE_AND_SPEED = ("millions_without_embeddings", "size_factor", "sentences_per_second", "seconds", "time_factor")
+
+
+def varied(
+    sizes: Mapping[str, Profile],
+    tasks: Mapping[str, tuple[str, ...]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> dict[str, Profile]:
+    """The sizes with other tasks in those named, and the settings and changes in all."""
+    return {
+        size: replace(
+            profile,
+            tasks=(tasks or {}).get(size, profile.tasks),
+            settings={**profile.settings, **(settings or {})},
+            **changes,
+        )
+        for size, profile in sizes.items()
+    }
+
+
+def of(owner: str, settings: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """The settings as those of an owner: {"general.epochs": 1}."""
+    return {f"{owner}.{name}": value for name, value in {**(settings or {}), **more}.items()}
+
+
+def measured(teacher: str, *tasks: str, **settings: tuple[Any, Any, Any]) -> dict[str, Profile]:
+    """The three sizes of a study that trains nothing: models of random weights. settings: each by size."""
+    return {
+        size: Profile(teacher, tasks, ("random",), 1, 1, {name: values[i] for name, values in settings.items()})
+        for i, size in enumerate(("quick", "small", "paper"))
+    }
