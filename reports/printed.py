@@ -102,22 +102,19 @@ def _numbers(line: Mapping[str, str], sized: set[str]) -> Iterator[Printed]:
 def _check(lines: Sequence[Printed], published: Published, rows: Iterable[TableRow]) -> None:
     """Raise UserError for a column or row that no line of the published tables has."""
     source = " and ".join(published.files)
-    columns = {name for line in lines for name in line}
     asked = [*published.axes]
     asked += [name for what, _ in published.omitted for name in ([what] if isinstance(what, str) else what)]
     asked += [name for row in rows if not isinstance(row.published, str) for name in row.published]
-    for name in asked:
-        if name not in columns:
-            raise unknown(f"column of {source}", name, columns)
-    printed, tasks, printed_rows = ({line[name] for line in lines} for name in ("metric", "task", "row"))
-    for name, metric in published.printed_metrics.items():
-        if name not in tasks:
-            raise unknown(f"task in {source}", name, tasks)
-        if metric not in printed:
-            raise unknown(f"metric of {source}", metric, printed)
-    for label in published.quotients.values():
-        if label not in printed_rows:
-            raise unknown(f"row in {source}", label, printed_rows)
+    printed = {name: {line[name] for line in lines} for name in ("task", "metric", "row")}
+    for what, names, valid in (
+        ("column of", asked, {name for line in lines for name in line}),
+        ("task in", published.printed_metrics, printed["task"]),
+        ("metric of", published.printed_metrics.values(), printed["metric"]),
+        ("row in", published.quotients.values(), printed["row"]),
+    ):
+        for name in names:
+            if name not in valid:
+                raise unknown(f"{what} {source}", name, valid)
     for axis in published.axes.values():
         if axis not in ("student", "init"):
             raise unknown("axis of a published table", axis, ("student", "init"))
@@ -125,7 +122,7 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[TableR
         if any(_is_row(line, row) for line in lines):
             continue
         if isinstance(row.published, str):
-            raise unknown(f"row in {source}", row.published, printed_rows)
+            raise unknown(f"row in {source}", row.published, printed["row"])
         wanted = ", ".join(f"{name} {value}" for name, value in row.published.items())
         raise UserError(f"row {row.name} is to be compared with {wanted}, which no line of {source} has")
 

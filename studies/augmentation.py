@@ -6,6 +6,8 @@ from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMEN
 from studies.profiles import varied
 from studies.told import LIU_BILSTM
 
+OF_DEV = "The published scores beside ours are of dev; those of test stand apart."
+
 
 def _augmented(name: str, label: str, printed: str, augmentation: str) -> Row:
     settings = {**AUGMENTED, "augmentation": augmentation}
@@ -29,11 +31,7 @@ study(
         published=Published(
             ("liu2020_table3_3_augmentation_ablation.csv",),
             f"{SOURCE}, Table 3.3",
-            notes=(
-                EPOCHS_ARE_OURS,
-                WORDS_ARE_OURS,
-                "The published scores beside ours are of dev; those of test stand apart.",
-            ),
+            notes=(EPOCHS_ARE_OURS, WORDS_ARE_OURS, OF_DEV),
         ),
         told={**LIU_BILSTM, "tasks": Told(("sst2", "qqp"), "Table 3.3")},
         profiles=varied(SIZES, {"paper": ("sst2", "qqp")}),

@@ -10,7 +10,7 @@ from studies.told import GALKE
 
 STUDENT = "bidirectional_hybrid"
 CORPUS_FIRST = "distilled on the corpus, then trained on the labels without the teacher"
-STARTS = "starts from the student of the general distillation"
+AFTER, STARTS = "Task-specific, pretrained", "starts from the student of the general distillation"
 
 
 def _row(name: str, objective: str, label: str, printed: str, init: str, **more: Any) -> Row:
@@ -26,14 +26,7 @@ study(
         rows=(
             _row("general", "mlm_kd", "General", "General", "random", procedure="general", mark=CORPUS_FIRST),
             _row("task_specific", "vanilla_kd", "Task-specific, random", "Task-specific, rand. init", "random"),
-            _row(
-                "task_specific_pretrained",
-                "vanilla_kd",
-                "Task-specific, pretrained",
-                "Task-specific, pretrained",
-                "pretrained",
-                mark=STARTS,
-            ),
+            _row("task_specific_pretrained", "vanilla_kd", AFTER, AFTER, "pretrained", mark=STARTS),
         ),
         students=(STUDENT,),
         published=Published(

@@ -17,8 +17,6 @@ words are the 50,000 commonest of the training texts, lower-cased, of which the 
 of quick AdaDelta stays at chance, so there Adam takes its place.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -2,10 +2,19 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, NOTES, RELU, SIZES, SOURCE
-from studies.profiles import of, varied
+from studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
+from studies.profiles import of
 from studies.told import GALKE_HEADS
 
+REMARKS = (
+    *NOTES,
+    *GENERAL,
+    RELU,
+    "Pretrained unidirectional embeddings are those of Mai et al., which cover about half of the vocabulary; ours are "
+    "generally distilled, or a file's with --inits vectors:FILE.",
+    "The paper's own teacher stands under Published only; ours is above the rows.",
+    "CoLA 0 and STS-B 0 look like collapsed models; RTE 54.0 is no multiple of 1/277.",
+)
 HEADS = {"linear": "Linear probe", "mlp": "MLP", "cnn": "CNN", "bilstm": "BiLSTM"}
 ENCODINGS = {"joint": "joint", "diffcat": "DiffCat"}
 # Every head with every encoding: (name, label, what both are).
@@ -34,17 +43,9 @@ study(
             ),
             f"{SOURCE}, Tables IX, X and XI",
             axes={"embedding": "student", "init": "init"},
-            notes=(
-                *NOTES,
-                *GENERAL,
-                RELU,
-                "Pretrained unidirectional embeddings are those of Mai et al., which cover about half of the "
-                "vocabulary; ours are generally distilled, or a file's with --inits vectors:FILE.",
-                "The paper's own teacher stands under Published only; ours is above the rows.",
-                "CoLA 0 and STS-B 0 look like collapsed models; RTE 54.0 is no multiple of 1/277.",
-            ),
+            notes=REMARKS,
         ),
         told=GALKE_HEADS,
-        profiles=varied(SIZES, {"quick": ("acceptability", "paraphrase")}, inits=("random", "pretrained")),
+        profiles=BOTH_STARTS,
     )
 )

@@ -8,6 +8,20 @@ from studies.matrix_settings import GENERAL, MLP, NOTES, RELU, SIZES, SOURCE
 from studies.profiles import of
 from studies.told import GALKE
 
+REMARKS = (
+    *NOTES,
+    *GENERAL,
+    RELU,
+    "Augmentation as in TinyBERT replaces a word of several pieces by its neighbours among word vectors; without --set "
+    "augmentation_vectors=FILE such words stay. Copies (5) are ours; TinyBERT makes 10 to 30 by task, and never "
+    "replaces stop words, as ours may.",
+    "The rows from the literature mix measures and splits (QQP 70.5 and 71.3 look like F1 on test) and are not "
+    "comparable with the paper's own rows.",
+    "ELMo is no model of transformers; CBOW, CBOW-FFN and BiLSTM of [15], Hybrid of [19] and Word2rate are other "
+    "works' models, of which neither weights nor recipe are part of this project: they stand under Published only, as "
+    "does the paper's own teacher, whose place is ours above the rows.",
+    'In Table IV "Bidi. Hybrid + MLP (ours)" is not one model: it takes the best of several per task.',
+)
 BIDIRECTIONAL = "bidirectional_hybrid"
 CNN = {"student.head": "cnn", "student.pair_encoding": "joint"}
 # Table VII: the best configuration of each task. (student, init, settings, tasks); the quick profile's are ours.
@@ -94,20 +108,7 @@ study(
         published=Published(
             ("galke2022_table08_extended_comparison.csv", "galke2022_table04_literature.csv"),
             f"{SOURCE}, Tables VIII and IV",
-            notes=(
-                *NOTES,
-                *GENERAL,
-                RELU,
-                "Augmentation as in TinyBERT replaces a word of several pieces by its neighbours among word vectors; "
-                "without --set augmentation_vectors=FILE such words stay. Copies (5) are ours; TinyBERT makes 10 to 30 "
-                "by task, and never replaces stop words, as ours may.",
-                "The rows from the literature mix measures and splits (QQP 70.5 and 71.3 look like F1 on test) and are "
-                "not comparable with the paper's own rows.",
-                "ELMo is no model of transformers; CBOW, CBOW-FFN and BiLSTM of [15], Hybrid of [19] and Word2rate "
-                "are other works' models, of which neither weights nor recipe are part of this project: they stand "
-                "under Published only, as does the paper's own teacher, whose place is ours above the rows.",
-                'In Table IV "Bidi. Hybrid + MLP (ours)" is not one model: it takes the best of several per task.',
-            ),
+            notes=REMARKS,
         ),
         told=GALKE,
         profiles=SIZES,

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, NOTES, RELU, SIZES, SOURCE
-from studies.profiles import varied
+from studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
 from studies.told import GALKE_SEARCH
 
+LISTED = "The text names six learning rates and lists five; Table VI has the sixth, 5e-6."
 TRIALS = {"quick": 4, "small": 8, "paper": 48}
 GRID = {"student.pair_encoding": ("diffcat", "joint"), "student.head": ("mlp", "linear", "cnn", "bilstm")}
 
@@ -39,19 +39,12 @@ study(
                     "chosen here are in table.json, and harness show CELL tells them.",
                 ),
             ),
-            notes=(
-                *NOTES,
-                *GENERAL,
-                RELU,
-                "The text names six learning rates and lists five; Table VI has the sixth, 5e-6.",
-            ),
+            notes=(*NOTES, *GENERAL, RELU, LISTED),
         ),
         told=GALKE_SEARCH,
         profiles={
             size: replace(profile, trials=TRIALS[size], search={**GRID, **profile.search})
-            for size, profile in varied(
-                SIZES, {"quick": ("acceptability", "paraphrase")}, inits=("random", "pretrained")
-            ).items()
+            for size, profile in BOTH_STARTS.items()
         },
     )
 )

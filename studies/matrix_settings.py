@@ -11,11 +11,9 @@ pretraining". `general.student.hidden_dropout` and `general.student.embedding_dr
 apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from studies.profiles import PAPER, QUICK, SMALL, WIKIPEDIA_AND_BOOKS, of
+from studies.profiles import PAPER, QUICK, SMALL, WIKIPEDIA_AND_BOOKS, of, varied
 
 SOURCE = "Galke et al., Matrix Embeddings"
 MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
@@ -81,3 +79,4 @@ SIZES = {
         corpus=WIKIPEDIA_AND_BOOKS,
     ),
 }
+BOTH_STARTS = varied(SIZES, {"quick": ("acceptability", "paraphrase")}, inits=("random", "pretrained"))

@@ -10,6 +10,11 @@ from harness.registry import study
 from studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
 from studies.told import LIU_JOINT
 
+REMARKS = (
+    TEACHER_IS_OURS,
+    RANKED,
+    "The published teacher is always that of all tasks; ours of the second line is of its task alone.",
+)
 LSTM = "biattentive_lstm"
 ALONE = "Single Task Distilled Biatt LSTM"
 ORIGINAL = {"augmentation": "none"}
@@ -35,15 +40,7 @@ study(
         students=(LSTM, "bilstm"),
         metrics=METRICS,
         general="logit_mse",
-        published=Published(
-            ("liu2020_table4_2_procedure_ablation.csv",),
-            f"{SOURCE}, Table 4.2",
-            notes=(
-                TEACHER_IS_OURS,
-                RANKED,
-                "The published teacher is always that of all tasks; ours of the second line is of its task alone.",
-            ),
-        ),
+        published=Published(("liu2020_table4_2_procedure_ablation.csv",), f"{SOURCE}, Table 4.2", notes=REMARKS),
         told=LIU_JOINT,
         profiles=joint_sizes(fine_tuned=False),
     )

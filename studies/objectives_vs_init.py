@@ -14,29 +14,44 @@ from harness.registry import study
 from studies.profiles import GLUE, PAPER, QUICK, SMALL, of
 from studies.told import WANG_TASK_SPECIFIC
 
+REMARKS = (
+    "MRPC and CoLA are headed F1 and Matthews correlation in print; by their values they are accuracies, and ours "
+    "beside them are.",
+    "Attention losses are means over real tokens here; the released code counts padding as well, so that beside "
+    "another objective they weigh otherwise, by about the padded over the real length.",
+    "The released Hid-CLS and Hid-Seq compare the embedding outputs too and have no W_h, which the text has; its "
+    "contrast is halved and draws its negatives without replacement where it can. It transfers layers 4, 8 and 12 "
+    "whatever the student starts from, the text and ours those that it starts from, and keeps its teacher's dropout "
+    "on; ours is off.",
+    "Weight decay acts on matrices alone here, in fairseq on biases and norms too; the polynomial schedule begins at a "
+    "rate of 0 and ends at 1e-7, fairseq's begins with the first step of the warm-up and ends at 0.",
+)
 LABELS = "no teacher: trained on the labels alone, for one stage"
 VANILLA = "the published form: the prediction stage alone, half the epochs of the rows with two stages"
 EQUAL = "not in the published table: the prediction stage for as many epochs as both stages have"
 MSE = "not in the published table: the prediction stage alone"
+SOURCE = "Wang et al., How to Distill your BERT (ACL 2023)"
+# Objectives of both tables: of the layers, alone or summed.
+OF_LAYERS = tuple(
+    Row(objective, objective, label, label.replace(" + ", "+"))
+    for objective, label in (
+        ("hid_cls", "Hid-CLS"),
+        ("hid_seq", "Hid-Seq"),
+        ("att_mse", "Att-MSE"),
+        ("att_mse+hid_seq", "Att-MSE + Hid-Seq"),
+        ("att_kl", "Att-KL"),
+        ("att_kl+hid_seq", "Att-KL + Hid-Seq"),
+        ("att_kl+val_kl", "Att-KL + Val-KL"),
+    )
+)
 ROWS = (
     Row("labels_only", "labels_only", "Labels only", mark=LABELS),
     Row("vanilla_kd", "vanilla_kd", "Vanilla KD", "Vanilla KD", mark=VANILLA),
     Row("vanilla_kd_equal_epochs", "vanilla_kd", "Vanilla KD (equal epochs)", equal_epochs=True, mark=EQUAL),
     Row("logit_mse", "logit_mse", "Logit-MSE", mark=MSE),
     Row("cosine", "cosine", "Cosine SRA", mark="not in the published table"),
-    *(
-        Row(objective, objective, label, label.replace(" + ", "+"))
-        for objective, label in (
-            ("hid_cls_contrast", "Hid-CLS-Contrast"),
-            ("hid_cls", "Hid-CLS"),
-            ("hid_seq", "Hid-Seq"),
-            ("att_mse", "Att-MSE"),
-            ("att_mse+hid_seq", "Att-MSE + Hid-Seq"),
-            ("att_kl", "Att-KL"),
-            ("att_kl+hid_seq", "Att-KL + Hid-Seq"),
-            ("att_kl+val_kl", "Att-KL + Val-KL"),
-        )
-    ),
+    Row("hid_cls_contrast", "hid_cls_contrast", "Hid-CLS-Contrast", "Hid-CLS-Contrast"),
+    *OF_LAYERS,
 )
 
 # Liu et al. (2019), RoBERTa: section 3.1, Table 10 and their released fine-tuning on GLUE.
@@ -56,22 +71,10 @@ study(
         metrics={"mrpc": ("f1", "accuracy"), "cola": ("matthews", "accuracy"), "qqp": "accuracy"},
         published=Published(
             ("wang2023_table1_task_specific.csv",),
-            "Wang et al., How to Distill your BERT (ACL 2023), Table 1",
+            f"{SOURCE}, Table 1",
             init="every",
             printed_metrics={"MRPC": "acc", "CoLA": "acc"},
-            notes=(
-                "MRPC and CoLA are headed F1 and Matthews correlation in print; by their values they are accuracies, "
-                "and ours beside them are.",
-                "Attention losses are means over real tokens here; the released code counts padding as well, so that "
-                "beside another objective they weigh otherwise, by about the padded over the real length.",
-                "The released Hid-CLS and Hid-Seq compare the embedding outputs too and have no W_h, which the text "
-                "has; its contrast is halved and draws its negatives without replacement where it can. It transfers "
-                "layers 4, 8 and 12 whatever the student starts from, the text and ours those that it starts from, "
-                "and keeps its teacher's dropout on; ours is off.",
-                "Weight decay acts on matrices alone here, in fairseq on biases and norms too; the polynomial "
-                "schedule begins at a rate of 0 and ends at 1e-7, fairseq's begins with the first step of the warm-up "
-                "and ends at 0.",
-            ),
+            notes=REMARKS,
         ),
         told=WANG_TASK_SPECIFIC,
         profiles={

@@ -6,6 +6,7 @@ from studies.matrix_settings import MLP, NOTES, SIZES, SOURCE
 from studies.profiles import varied
 from studies.told import GALKE
 
+CONSISTENT = 'The text calls the gain of DiffCat "consistent"; WNLI is equal (56.3).'
 PAIRS = ("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli")
 
 
@@ -28,7 +29,7 @@ study(
             ("galke2022_table01_pair_encoding.csv",),
             f"{SOURCE}, Table I",
             axes={"embedding": "student", "init": "init"},
-            notes=(*NOTES, 'The text calls the gain of DiffCat "consistent"; WNLI is equal (56.3).'),
+            notes=(*NOTES, CONSISTENT),
         ),
         told={**GALKE, "tasks": Told(PAIRS, "Table I"), "inits": Told("random", "Table I")},
         profiles=varied(SIZES, {"quick": ("paraphrase", "entailment"), "paper": PAIRS}),

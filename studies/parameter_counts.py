@@ -6,6 +6,10 @@ from studies.matrix_heads import MODELS
 from studies.matrix_settings import SOURCE
 from studies.profiles import measured, of
 
+REMARKS = (
+    "Of the bidirectional hybrid with a BiLSTM head two numbers are printed for three columns; the second is STS-B's. "
+    "Misplaced digit groups (4,025,0421 and 110,936,21) are read as they are meant.",
+)
 TASKS = ("mrpc", "mnli", "stsb_classes")
 
 study(
@@ -33,10 +37,7 @@ study(
                     "CBOW does not use",
                 ),
             ),
-            notes=(
-                "Of the bidirectional hybrid with a BiLSTM head two numbers are printed for three columns; the second "
-                "is STS-B's. Misplaced digit groups (4,025,0421 and 110,936,21) are read as they are meant.",
-            ),
+            notes=REMARKS,
         ),
         profiles=measured("bert-base-uncased", *TASKS),
     )

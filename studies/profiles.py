@@ -1,7 +1,5 @@
 """The three sizes of a study: what most have, varied by each work's settings and by each study."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -6,6 +6,12 @@ from studies.matrix_settings import SOURCE
 from studies.profiles import measured
 from studies.told import GALKE_SPEED
 
+REMARKS = (
+    "The published speeds were measured on an NVIDIA A100-SXM4-40GB; a processor is another machine for ratios too.",
+    "The bidirectional hybrid has 36.6M parameters in its embeddings, to which a small head adds what is printed; with "
+    "the MLP head of joint encoding, as here, it has 37.8M, with that of DiffCat 40.2M (Table XIII).",
+    "ELMo is no model of transformers, and not built here.",
+)
 HYBRID = "bidirectional_hybrid"
 
 
@@ -32,14 +38,7 @@ study(
             ("galke2022_table05_speed.csv",),
             f"{SOURCE}, Table V",
             quotients={"speed_ratio": "BERT-base"},
-            notes=(
-                "The published speeds were measured on an NVIDIA A100-SXM4-40GB; a processor is another machine for "
-                "ratios too.",
-                "The bidirectional hybrid has 36.6M parameters in its embeddings, to which a small head adds what is "
-                "printed; with the MLP head of joint encoding, as here, it has 37.8M, with that of DiffCat 40.2M "
-                "(Table XIII).",
-                "ELMo is no model of transformers, and not built here.",
-            ),
+            notes=REMARKS,
         ),
         told=GALKE_SPEED,
         profiles=measured("bert-base-uncased", "speed", batch_size=(8, 256, 256), rounds=(2, 2, 1024)),

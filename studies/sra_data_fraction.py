@@ -7,9 +7,14 @@ from typing import Any
 from harness.contracts import Published, Row, Study, TableRow, TeacherRow, Told
 from harness.registry import study
 from studies.profiles import varied
-from studies.sra_settings import FROM_CORPUS, NOTES, SAME_SCORE_TWICE, SIZES, SOURCE
+from studies.sra_settings import FROM_CORPUS, NOTES, SIZES, SOURCE
 from studies.told import WU, WU_KD_TEACHER
 
+REMARKS = (
+    *NOTES,
+    "The published first line, and the teacher of its KD, is BERT-large, that of SRA BERT-base; ours have one teacher. "
+    "As published, the teacher of KD has the same share of the training data.",
+)
 PERCENTS = (20, 30, 50, 100)
 FRACTIONS = varied(SIZES, {"quick": ("sentiment",), "small": ("sst2",), "paper": ("sst2",)}, {"train_examples": 0})
 
@@ -42,16 +47,7 @@ study(
         ),
         students=("bilstm",),
         general="cosine",
-        published=Published(
-            ("wu2020_table3_data_fraction.csv",),
-            f"{SOURCE}, Table 3",
-            notes=(
-                *NOTES,
-                SAME_SCORE_TWICE,
-                "The published first line, and the teacher of its KD, is BERT-large, that of SRA BERT-base; ours have "
-                "one teacher. As published, the teacher of KD has the same share of the training data.",
-            ),
-        ),
+        published=Published(("wu2020_table3_data_fraction.csv",), f"{SOURCE}, Table 3", notes=REMARKS),
         told={**WU, "tasks": Told("sst2", "Table 3"), "teacher": WU_KD_TEACHER},
         # The shipped teacher has read all of the training data.
         profiles=FRACTIONS | {"quick": replace(FRACTIONS["quick"], teacher="embedded:train")},

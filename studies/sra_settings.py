@@ -13,8 +13,6 @@ given with --corpus, is split in proportion.
 Every row has one architecture here, where the published rows with KD alone are Tang et al.'s smaller BiLSTM.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from studies.profiles import ADAM, PAPER, QUICK, SMALL, of
@@ -24,10 +22,6 @@ SOURCE = "Wu et al., Sentence Representation Approximation"
 FROM_CORPUS = "distilled on the corpus, then trained on the labels without the teacher"
 FROM_SRA = "starts from the student that was distilled on the corpus"
 EPOCHS_ARE_OURS = "The text gives no epochs, no batch of fine-tuning and no number of runs; these are ours."
-KD_IS_ANOTHER = (
-    "The published rows with KD alone are Tang et al.'s smaller BiLSTM, and their gains are over the plain BiLSTM of "
-    "the same authors, who distil BERT-large; every row here has one architecture and one teacher."
-)
 NOT_BUILT = (
     "ELMo is no model of transformers, and PKD and DSE are other works' methods; none is built here, and rows that "
     "others report are theirs: all stand under Published only."
@@ -36,10 +30,13 @@ TEXT_IS_READ = (
     "Sentences are split by pysbd, where the paper took spaCy. The students read the 50,000 commonest words of their "
     "training texts, lower-cased, beside vectors of cased words."
 )
-NOTES = (EPOCHS_ARE_OURS, KD_IS_ANOTHER, TEXT_IS_READ)
-SAME_SCORE_TWICE = (
+NOTES = (
+    EPOCHS_ARE_OURS,
+    "The published rows with KD alone are Tang et al.'s smaller BiLSTM, and their gains are over the plain BiLSTM of "
+    "the same authors, who distil BERT-large; every row here has one architecture and one teacher.",
+    TEXT_IS_READ,
     "84.5 on SST-2 for the plain BiLSTM is printed as a test score (Table 1), as a validation score (Table 3) and "
-    "without a split (Table 4); all training data give 90.0, 89.2 and 89.4 with SRA."
+    "without a split (Table 4); all training data give 90.0, 89.2 and 89.4 with SRA.",
 )
 AUGMENTED = {"augmentation": "masking+pos", "augmentation_probability": 0.1}
 COPIES = {"sst2": 11, "mrpc": 217, "qqp": 10, "mnli": 10}  # 67,349 x 12 and 3,668 x 218 examples are 800,000
