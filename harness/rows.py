@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+from harness.errors import UserError
+
 
 class TableRow:
     """One line of a study's table, of one of the types below. What its type does not have, or it leaves free, is empty.
@@ -76,6 +78,13 @@ class Row(TableRow):
     settings: Mapping[str, Any] = field(default_factory=dict)
     training_tasks: tuple[str, ...] = ()
     point: tuple[str, float] | None = None
+
+    def __new__(cls, *_: Any, **given: Any) -> Row:
+        for name in ("checkpoint", "teacher", "improves"):  # until rows had types, fields of this one
+            if name in given:
+                kinds = {"checkpoint": CheckpointRow, "teacher": TeacherRow, "improves": GainRow}
+                raise UserError(f"a Row is a student and has no {name}: declare a {kinds[name].__name__}")
+        return super().__new__(cls)
 
 
 @dataclass(frozen=True)
