@@ -9,6 +9,8 @@ from typing import Any
 
 from harness.errors import UserError
 
+LABELS = "labels_only"  # the objective that teachers and checkpoints are fine-tuned by
+
 
 class TableRow:
     """One line of a study's table, of one of the types below. What its type does not have, or it leaves free, is empty.
@@ -117,7 +119,7 @@ class CheckpointRow(TableRow):
     published: str | Mapping[str, str] = ""
     mark: str = ""
     reference: bool = False
-    objective = "labels_only"
+    objective = LABELS
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class TeacherRow(TableRow):
     settings: Mapping[str, Any] = field(default_factory=dict)
     procedure: str = ""
     mark: str = ""
-    objective, teacher = "labels_only", True
+    objective, teacher = LABELS, True
 
 
 @dataclass(frozen=True)

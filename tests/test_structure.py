@@ -96,7 +96,7 @@ def test_no_file_is_too_long_to_read_in_one_sitting() -> None:
 KINDS = (registry.OBJECTIVES, registry.STUDENTS, registry.TEACHERS)
 SUITE = "a source of data and a corpus too, whose teacher has its name"
 NAMED = {  # in a file of the engine, a name that is also a plugin's: why it may stand there
-    ("harness/training/settings.py", "labels_only"): "what a teacher is fine-tuned by is part of what its run is",
+    ("harness/rows.py", "labels_only"): "what a teacher is fine-tuned by is part of what its run is",
     ("harness/training/settings.py", "mlm"): "so is what its head for masked tokens is trained by",
     ("harness/training/settings.py", "vanilla_kd"): "and what the second stage of two_stage trains",
     ("harness/training/settings.py", "cosine"): "a schedule of the learning rate",

@@ -4,10 +4,10 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.hyperparameters import Values
+from harness.rows import LABELS as LABELS  # teachers are fine-tuned by it
 from harness.training.pruning import PRUNERS
 
 # The objectives that are part of what a run is, beside those that studies name.
-LABELS = "labels_only"  # teachers are fine-tuned by it
 MASKED_LABELS = "mlm"  # a teacher without a head for masked tokens is trained by it
 PREDICTION = "vanilla_kd"  # the second stage of two_stage trains it (wang2023, section 4)
 
