@@ -59,7 +59,7 @@ def printed() -> dict[Place, str]:
 def table(plan: Mapping[str, Any]) -> Any:
     """The table of a plan before any run, beside the published numbers."""
     with TemporaryDirectory() as folder:
-        return with_published(table_of(dict(plan), Ledger(Path(folder), create=True)), STUDIES.get(plan.study))
+        return with_published(table_of(plan, Ledger(Path(folder), create=True)), STUDIES.get(plan.study))
 
 
 def told(made: Any) -> tuple[dict[Place, str], dict[Place, str], set[Place]]:
