@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import Task
-from harness.data.tasks import get_task
 from harness.errors import UserError, unknown
 from harness.evaluation import server_scores
 from harness.executors import environment

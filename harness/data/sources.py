@@ -55,15 +55,16 @@ class TaskData:
 class TaskSource(ABC):
     """Where the examples of some tasks come from, opened with the value of `--data`.
 
-    title: what sentences call it. given: how `--data` tells it from others, "name" (by its own), "path" (see `holds`)
-    or "", where the examples lie in one place, whatever `--data` says. remote: it is asked over a network, so a plan
-    may do without. fixed: its examples are code, and the same as long as that is. tested: there are test splits, whose
-    labels GLUE's server keeps.
+    title: what sentences call it; hint: what they say to whoever names another for its tasks. given: how `--data` tells
+    it from others, "name" (by its own), "path" (see `holds`) or "", where the examples lie in one place, whatever
+    `--data` says. remote: it is asked over a network, so a plan may do without. fixed: its examples are code, and the
+    same as long as that is. tested: there are test splits, whose labels GLUE's server keeps.
     """
 
     name: ClassVar[str]
     tasks: ClassVar[tuple[Task, ...]]
-    title: ClassVar[str]
+    title: ClassVar[str]  # its name, where there is none
+    hint: ClassVar[str] = "give its own with --data"
     given: ClassVar[str] = ""
     remote: ClassVar[bool] = False
     fixed: ClassVar[bool] = False
@@ -97,7 +98,7 @@ class TaskSource(ABC):
 
     def elsewhere(self, task: Task, where: str) -> str:
         """What is said of one of its tasks where `--data` means a place that it is not in."""
-        return f"task {task.name} exists in {self.title} alone, not in {where}: leave out --data"
+        return f"task {task.name} exists in {self.title} alone, not in {where}: {self.hint}"
 
     def splits(self, task: Task) -> list[Split]:
         """Train and the dev splits. Raises UserError as `examples` does, and for a wrong text or label."""
@@ -113,7 +114,10 @@ def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSou
     def register(plugin: type[TaskSource]) -> type[TaskSource]:
         if not (inspect.isclass(plugin) and issubclass(plugin, TaskSource)) or inspect.isabstract(plugin):
             raise UserError(f"task source {name!r} must be a subclass of TaskSource with examples, not {plugin!r}")
+        if plugin.given not in ("name", "path", ""):
+            raise UserError(f"task source {name!r}: given is 'name', 'path' or '', not {plugin.given!r}")
         plugin.name, plugin.tasks, origin = name, tasks, inspect.getfile(plugin)
+        plugin.title = getattr(plugin, "title", name)
         SOURCES.add(name, plugin, origin)
         for task in tasks:
             if not task.name.isidentifier():
@@ -195,7 +199,8 @@ def _split(task: Task, name: str, found: Iterable[Example]) -> Split:
     labels: list[float] = []
     for where, row, label in found:
         if len(row) != 1 + task.pair or not all(isinstance(text, str) for text in row):
-            raise UserError(f"{where}: an example of task {task.name} has {'two texts' if task.pair else 'one text'}")
+            wanted = "two texts" if task.pair else "one text"
+            raise UserError(f"{where}: an example of task {task.name} is {wanted}, not {list(row)!r}")
         texts.append(row)
         labels.append(_parse(task, label, where))
     if not texts:

@@ -299,6 +299,7 @@ def _amount(gpus: float, cpus: float) -> str:
 
 def _absolute(place: Any) -> Any:
     """The place with whole paths, which have a meaning on other machines."""
+    from harness.data import corpora  # not before: it needs torch
 
     def whole(name: str, *kept: str) -> str:
         path = Path(name).expanduser()
@@ -306,14 +307,13 @@ def _absolute(place: Any) -> Any:
 
     folders = {name: getattr(place, name).resolve() for name in ("run", "runs", "cache")}
     source = whole(place.source, *sources.named_sources())
-    corpus = whole(place.corpus, "", "embedded", "pydoc")
+    corpus = whole(place.corpus, "", *corpora.NAMED)
     argument = whole(place.argument, "")
     return replace(place, **folders, source=source, corpus=corpus, argument=argument)
 
 
 def _parts(run: Run, place: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
-
     tasks = map(get_task, run.data_of)
     parts = [str(path) for task in tasks for path in sources.source_of(task, place.source).parts(task)]
     named = [place.argument, *([place.corpus] if isinstance(run, CorpusRun) else [])]

@@ -10,10 +10,8 @@ from typing import Any
 
 from harness import combine, registry
 from harness.contracts import ModelInfo, Profile, Row, Study, Task
-from harness.data import sources
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
-from harness.evaluation.metrics import MEANS, METRICS
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.search import settings as merging
 from harness.search.contents import Contents
@@ -74,6 +72,9 @@ class Asked:
 
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
+        from harness.data import sources
+        from harness.evaluation.metrics import MEANS, METRICS
+
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
@@ -95,7 +96,7 @@ class Asked:
         tasks = [get_task(task) for task in self.tasks]
         having = [source for task in tasks for source in sources.sources_of(task)]
         if request.data and having and not any(source.given for source in having):
-            raise UserError(f"--data has no effect: {', '.join(self.tasks)} are read from where they always lie")
+            raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
         for task in tasks if having else ():
             if not {task.metric} <= {*task.metrics} <= (known := {*METRICS, *MEANS}):
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"

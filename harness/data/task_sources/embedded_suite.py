@@ -23,7 +23,8 @@ SUITE = (
 class EmbeddedSuite(TaskSource):
     """Five tasks of our own grammar, made where they are asked for: no files, no network."""
 
-    title, given, fixed = "the embedded suite", "name", True
+    title, hint = "the embedded suite", "leave out --data"
+    given, fixed = "name", True
 
     def examples(self, task: Task, split: str) -> Iterator[Example]:
         for number, (*texts, label) in enumerate(embedded.generate(task.name)[split != "train"]):

@@ -67,9 +67,10 @@ class Glue(TaskSource):
     """One of the ways to GLUE's data."""
 
     title, tested = "GLUE", True
+    hint = "give GLUE's folder with --data DIR (or --data hub)"
 
     def elsewhere(self, task: Task, where: str) -> str:
-        return f"task {task.name} is not in {where}: give GLUE's folder with --data DIR (or --data hub)"
+        return f"task {task.name} is not in {where}: {self.hint}"
 
 
 @task_source("glue_folder", tasks=GLUE)
