@@ -72,6 +72,7 @@ class TaskSource(ABC):
 
     def __init__(self, data: str):
         self.data = data
+        self._read: dict[str, list[Split]] = {}
 
     @abstractmethod
     def examples(self, task: Task, split: str) -> Iterable[Example]:
@@ -102,7 +103,10 @@ class TaskSource(ABC):
 
     def splits(self, task: Task) -> list[Split]:
         """Train and the dev splits. Raises UserError as `examples` does, and for a wrong text or label."""
-        return [_split(task, name, self.examples(task, name)) for name in ("train", *task.dev_splits)]
+        if task.name not in self._read:
+            names = ("train", *task.dev_splits)
+            self._read[task.name] = [_split(task, name, self.examples(task, name)) for name in names]
+        return self._read[task.name]
 
 
 def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSource]], type[TaskSource]]:
@@ -163,13 +167,15 @@ def load_test(task: Task, data: str) -> tuple[tuple[NumberedSplit, ...], str]:
 
 def source_of(task: Task, data: str) -> TaskSource:
     """The source that has the task where `--data` says. Raises UserError where none has, or several have."""
-    named, having = named_sources(), [source(data) for source in sources_of(task)]
+    known = [SOURCES.get(name) for name in SOURCES.names()]
+    titles = {source.name: source.title for source in known if source.given == "name"}
+    having = [source(data) for source in known if task in source.tasks]
     if not having:
         raise UserError(f"task {task.name} has no examples to train on")
-    meant = {"path": data not in named, "": True}
+    meant = {"path": data not in titles, "": True}
     found = [source for source in having if meant.get(source.given, source.name == data) and source.holds(task)]
     if not found:
-        raise UserError(having[0].elsewhere(task, named[data].title if data in named else data))
+        raise UserError(having[0].elsewhere(task, titles.get(data, data)))
     if len(found) > 1:
         raise UserError(f"task {task.name} is read by {found[0].name} and by {found[1].name}: rename it in one")
     return found[0]
