@@ -13,7 +13,7 @@ from typing import NoReturn
 from harness import commands, converting, pretraining, submitting, viewing
 from harness.errors import UserError, near, sentence
 
-KINDS = ("objectives", "students", "teachers", "tasks", "studies")
+KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
 
 
 class Parser(argparse.ArgumentParser):

@@ -12,7 +12,8 @@ from typing import Any
 
 import reports
 from harness import registry
-from harness.data.tasks import TASKS, get_task
+from harness.contracts import Study, Task
+from harness.data.tasks import get_task
 from harness.errors import UserError, near, unknown
 from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
@@ -129,16 +130,14 @@ def list_names(options: Namespace) -> int:
     """Print every name of one kind with what it is."""
     for path in options.plugin:
         registry.load_file(path)
-    if options.kind == "tasks":
-        for name, task in TASKS.items():
-            print(f"{name:<18} {task.label}, {task.metric}")
-        return 0
     if options.kind not in registry.ALL:
-        raise unknown("kind", options.kind, [*registry.ALL, "tasks"])
+        raise unknown("kind", options.kind, registry.ALL)
     found = registry.ALL[options.kind]
     for name in found.names():
         plugin = found.get(name)
-        text = plugin.question if options.kind == "studies" else (plugin.__doc__ or "").strip().split("\n")[0]
+        text = (plugin.__doc__ or "").strip().split("\n")[0]
+        text = plugin.question if isinstance(plugin, Study) else text
+        text = f"{plugin.label}, {plugin.metric}" if isinstance(plugin, Task) else text
         extra = ""
         if hyperparameters := getattr(plugin, "hyperparameters", None):
             extra = f" [{', '.join(f'{name}.{k}={h.default}' for k, h in hyperparameters.items())}]"

@@ -5,6 +5,7 @@ Free of torch: studies and refusals never wait for it. `Objective`, `Student`, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -176,7 +177,8 @@ class Task:
     classes (STS-B in 21) gives the value of each class. ranking: examples with the same first text are candidates to be
     ranked by a score, those of the first label above the others (`Batch.groups`). dev_splits: the first is "dev"; the
     others are scored too, their metrics prefixed with the rest of their name ("mismatched_accuracy"). corpus: text
-    without labels, whose masked tokens are predicted.
+    without labels, whose masked tokens are predicted. range: the least and the greatest score there may be. examples:
+    about how many it has for training, for an estimate without them.
     """
 
     name: str
@@ -190,6 +192,8 @@ class Task:
     ranking: bool = False
     dev_splits: tuple[str, ...] = ("dev",)
     corpus: bool = False
+    range: tuple[float, float] = (-math.inf, math.inf)
+    examples: int = 0
 
     @property
     def outputs(self) -> int:

@@ -13,11 +13,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from harness.contracts import Hyperparameter, Signal, Study
+from harness.contracts import Hyperparameter, Signal, Study, Task
 from harness.errors import UserError, unknown
 from harness.files import digest
 
 if TYPE_CHECKING:
+    from harness.data.sources import TaskSource
     from harness.modeling.bases import Objective, Student, Teacher
     from harness.procedures.base import Procedure
 
@@ -26,7 +27,7 @@ HUB = "huggingface"  # the teacher that any name on the hub and any folder is fo
 
 
 class Registry(Generic[T]):
-    """Plugins of one kind by name. `folder` is the top-level package whose modules register themselves on import."""
+    """Plugins of one kind by name. `folder` is the package whose modules register themselves on import."""
 
     def __init__(self, kind: str, folder: str):
         self.kind = kind
@@ -37,6 +38,8 @@ class Registry(Generic[T]):
     def add(self, name: str, plugin: T, origin: str) -> None:
         """Register `plugin`. Raises UserError, naming both files, if another file has taken the name."""
         taken = self._found.get(name)
+        if taken and taken[0] is plugin:  # a task that several sources have
+            return
         if taken and taken[1] != origin:
             raise UserError(f"{self.kind} {name!r} is defined twice: in {taken[1]} and in {origin}; rename one")
         if taken:
@@ -83,8 +86,10 @@ STUDENTS: Registry[type[Student]] = Registry("student", "students")
 TEACHERS: Registry[type[Teacher]] = Registry("teacher", "teachers")
 STUDIES: Registry[Study] = Registry("study", "studies")
 PROCEDURES: Registry[Procedure] = Registry("procedure", "harness.procedures")
+TASKS: Registry[Task] = Registry("task", "harness.data.task_sources")
+SOURCES: Registry[type[TaskSource]] = Registry("task source", "harness.data.task_sources")
 _EVERY = (OBJECTIVES, STUDENTS, TEACHERS, STUDIES, PROCEDURES)
-ALL: dict[str, Registry[Any]] = {r.folder.rpartition(".")[2]: r for r in _EVERY}
+ALL: dict[str, Registry[Any]] = {r.folder.rpartition(".")[2]: r for r in _EVERY} | {"tasks": TASKS, "sources": SOURCES}
 
 _loaded: set[str] = set()
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import Task
-from harness.data.tasks import get_task
 from harness.errors import UserError, unknown
 from harness.evaluation import server_scores
 from harness.executors import environment
@@ -26,7 +25,7 @@ from harness.search.display import display
 from harness.search.driver import Driver
 from harness.search.planned import Cell, First, Plan
 from harness.search.progress import Finished, progress
-from harness.viewing import recorded, say, tell
+from harness.viewing import recorded, say, tasks_of, tell
 
 
 def submit(options: Namespace) -> int:
@@ -43,7 +42,8 @@ def submit(options: Namespace) -> int:
     source = options.data or plan.source
     cells = _cells(plan, options)
     best = {name: _best(plan, ledger, cell) for name, cell in cells.items()}
-    tasks = {name: get_task(name) for name in cells}
+    known_tasks = tasks_of(plan)
+    tasks = {name: known_tasks[name] for name in cells}
     tests = {name: sources.load_test(task, source) for name, task in tasks.items()}
     for name, task in tasks.items():
         if sources.content(task, source) != best[name].made.data_of[name]:

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import reports
 from harness import registry
-from harness.contracts import Study
-from harness.data.tasks import get_task
+from harness.contracts import Study, Task
+from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, plain, sentence, unknown
 from harness.evaluation import server_scores
 from harness.ledger import LOG, Held, Ledger
@@ -123,8 +123,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     cells = results.cell_results(plan, ledger, replays)
-    tasks = {name: get_task(name) for name in plan.tasks}
-    tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks.items()}
+    tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks_of(plan).items()}
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = dataclasses.replace(
         study,
@@ -159,6 +158,13 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
     )
     return dataclasses.replace(table, submitted=server_scores.of_cells(plan, ledger, replays))
+
+
+def tasks_of(plan: Plan) -> dict[str, Task]:
+    """The tasks of a plan, by name; those of its plugin files are found there again."""
+    for path in plan.plugins if {*plan.tasks} - {*MEASURED, *registry.TASKS.names()} else ():
+        registry.load_file(path)
+    return {name: get_task(name) for name in plan.tasks}
 
 
 def _study(options: Namespace) -> Study:

@@ -76,6 +76,8 @@ class EmbeddedTeacher(Teacher):
     Raises UserError where weights are read and those shipped are missing or damaged.
     """
 
+    data = "embedded"
+
     def __init__(self, argument: str = ""):
         if argument not in ("", "train"):
             raise UserError(f"teacher embedded:{argument} does not exist: embedded, or embedded:train to train it anew")

@@ -18,11 +18,10 @@ from transformers import (
 
 from harness.contracts import ModelInfo, Task
 from harness.data.encoding import tokenizer_fingerprint
-from harness.data.tasks import TASKS
 from harness.errors import UserError
 from harness.modeling import gpt2_bpe
 from harness.modeling.bases import Teacher
-from harness.registry import teacher
+from harness.registry import TASKS, teacher
 from teachers import fairseq_roberta
 from teachers.fairseq_checkpoint import Checkpoint
 from teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
@@ -87,7 +86,7 @@ class FairseqTeacher(Teacher):
                 f"{self.checkpoint.folder} cannot be converted: its dict.txt lacks pieces of encoder.json, which "
                 f"Hugging Face's tokenizers cannot leave out; --teacher fairseq:{self.argument} can be used"
             )
-        tasks = [task for task in TASKS.values() if self.answers(task)]
+        tasks = [task for task in map(TASKS.get, TASKS.names()) if self.answers(task)]
         if len(tasks) > 1:
             raise UserError(
                 f"{self.checkpoint.folder} answers {' and '.join(task.name for task in tasks)}, but a Hugging Face "

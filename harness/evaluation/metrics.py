@@ -42,10 +42,9 @@ def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
         raise ValueError(f"one prediction a label is needed, not {predictions.shape} for {labels.shape}")
     if not np.isfinite(predictions).all():
         raise ValueError("a prediction is not finite")
-    names = set(task.metrics)
-    found = {name: METRICS[name](predictions, labels) for name in task.metrics if name in METRICS}
-    for mean in names & set(MEANS):
-        found[mean] = sum(found[part] for part in MEANS[mean]) / 2
+    parts = {part for name in task.metrics for part in MEANS.get(name, (name,))}
+    found = {name: METRICS[name](predictions, labels) for name in sorted(parts)}
+    found |= {mean: sum(found[part] for part in MEANS[mean]) / 2 for mean in MEANS if mean in task.metrics}
     return {name: found[name] for name in task.metrics}
 
 

@@ -12,7 +12,6 @@ from harness.errors import UserError
 from harness.files import atomic_write
 
 SUFFIXES = {"test": "", "test_matched": "-m", "test_mismatched": "-mm"}  # of MNLI's two files
-LOWEST, HIGHEST = 0.0, 5.0  # a similarity score
 
 
 def file_name(task: Task, split: str) -> str:
@@ -23,16 +22,16 @@ def file_name(task: Task, split: str) -> str:
 def write(task: Task, test: NumberedSplit, predictions: np.ndarray, folder: Path) -> Path:
     """Write the file of one split into `folder`, whole or not at all; returns its path.
 
-    predictions: (N,) class indices, printed as the labels of the official files, or scores, clipped to 0..5 and
-    printed with three decimals. Raises ValueError for a score that is not finite and unless there is one prediction an
-    example, UserError if the folder cannot be written.
+    predictions: (N,) class indices, printed as the labels of the official files, or scores, clipped to the task's range
+    and printed with three decimals. Raises ValueError for a score that is not finite and unless there is one prediction
+    an example, UserError if the folder cannot be written.
     """
     if not np.isfinite(predictions).all():
         raise ValueError("a prediction is not finite")
     if task.labels:
         words = [task.labels[int(index)] for index in predictions]
     else:
-        words = [f"{score:.3f}" for score in np.clip(predictions, LOWEST, HIGHEST)]
+        words = [f"{score:.3f}" for score in np.clip(predictions, *task.range)]
     lines = ["index\tprediction", *(f"{n}\t{word}" for n, word in zip(test.index, words, strict=True))]
     path = folder / file_name(task, test.split.name)
     if path.is_dir():

@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.data.tasks import TASKS
+from harness.data import sources
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.executors import temporary
 from harness.executors.ray_depot import Depot, clear
@@ -298,23 +299,23 @@ def _amount(gpus: float, cpus: float) -> str:
 
 def _absolute(place: Any) -> Any:
     """The place with whole paths, which have a meaning on other machines."""
+    from harness.data import corpora  # not before: it needs torch
 
     def whole(name: str, *kept: str) -> str:
         path = Path(name).expanduser()
         return name if name in kept or not path.exists() else str(path.resolve())
 
     folders = {name: getattr(place, name).resolve() for name in ("run", "runs", "cache")}
-    source = whole(place.source, "embedded", "hub")
-    corpus = whole(place.corpus, "", "embedded", "pydoc")
+    source = whole(place.source, *sources.named_sources())
+    corpus = whole(place.corpus, "", *corpora.NAMED)
     argument = whole(place.argument, "")
     return replace(place, **folders, source=source, corpus=corpus, argument=argument)
 
 
 def _parts(run: Run, place: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
-    from harness.data import sources
-
-    parts = [str(path) for task in run.data_of for path in sources.parts(TASKS[task], place.source)]
+    tasks = map(get_task, run.data_of)
+    parts = [str(path) for task in tasks for path in sources.source_of(task, place.source).parts(task)]
     named = [place.argument, *([place.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]
     if place.argument.startswith("/") and Path(place.argument).is_dir():  # a link to a folder is not followed

@@ -207,10 +207,12 @@ class Teacher(ABC):
     """Where a teacher comes from: its configuration, tokenizer and base weights, by the argument after its name.
 
     `--teacher NAME:ARGUMENT`; a registered name without argument gets "". What is not registered is an argument of
-    the `huggingface` teacher. Constructing one reads configuration only, never weights.
+    the `huggingface` teacher. Constructing one reads configuration only, never weights. data: the `--data` that it is
+    made for, where nobody gives another.
     """
 
     name: ClassVar[str]
+    data: ClassVar[str] = ""
 
     def __init__(self, argument: str = ""):
         self.argument = argument

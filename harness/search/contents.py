@@ -86,7 +86,8 @@ class Contents:
 
         def read() -> tuple[str, int]:
             # A hub that did not answer once is not asked again: every question costs half a minute.
-            unreachable, here = self.source == "hub" and bool(self.notices), self.source != "hub"
+            remote = sources.source_of(task, self.source).remote
+            unreachable, here = remote and bool(self.notices), not remote
             content = "unknown" if unreachable else self._read_or(here, lambda: sources.content(task, self.source))
             return content, 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)
 

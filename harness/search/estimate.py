@@ -13,9 +13,6 @@ from harness.search.progress import Progress
 
 RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
 TOKENS = 32  # a typical sentence or pair
-# Training examples of GLUE's tasks (Wang et al., 2018, table 1), for a plan without the data at hand.
-GLUE = {"cola": 8551, "sst2": 67349, "mrpc": 3668, "stsb": 5749, "stsb_classes": 5749, "qqp": 363846, "mnli": 392702,
-        "qnli": 104743, "qnli_ranking": 104743, "rte": 2490, "wnli": 635}  # fmt: skip
 
 
 def estimate(plan: Plan, replays: Sequence[Progress], missing: int, workers: int) -> str:
@@ -38,7 +35,7 @@ def _arithmetic(cell: Cell, plan: Plan) -> float:
         return float(settings["rounds"] * _round(cell.run))
     if "epochs" not in settings:
         return 1.0  # a cell that counts, or compares vectors
-    examples = settings["train_examples"] or plan.examples[cell.task] or GLUE.get(cell.task, 0)
+    examples = settings["train_examples"] or plan.examples[cell.task] or get_task(cell.task).examples
     parameters = 12 * cell.size["layers"] * cell.size["width"] ** 2
     tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell.stages
     return float(6 * parameters * tokens / RATE)

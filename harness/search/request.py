@@ -52,7 +52,7 @@ def check_early(request: Request) -> None:
     if request.plugins and request.study not in registry.STUDIES.names():
         return  # a plugin file may bring the study; it is loaded next
     registry.STUDIES.get(request.study).profile(request.profile)
-    for task in request.tasks or ():
+    for task in request.tasks or () if not request.plugins else ():
         get_task(task)
     for name, count in (("--seeds", request.seeds), ("--trials", request.trials)):
         if count is not None and not 1 <= count <= MOST:
@@ -72,6 +72,9 @@ class Asked:
 
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
+        from harness.data import sources
+        from harness.evaluation.metrics import MEANS, METRICS
+
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
@@ -90,8 +93,15 @@ class Asked:
         self.tasks = tuple(request.tasks or self.profile.tasks)
         self._cache = cache
         self._infos: dict[tuple[str, str, str], ModelInfo] = {}
-        ours = all(not get_task(task).folder for task in self.tasks)
-        source = request.data or ("embedded" if ours or name == "embedded" else "hub")
+        tasks = [get_task(task) for task in self.tasks]
+        having = [source for task in tasks for source in sources.sources_of(task)]
+        if request.data and having and not any(source.given for source in having):
+            raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
+        for task in tasks if having else ():
+            if not {task.metric} <= {*task.metrics} <= (known := {*METRICS, *MEANS}):
+                which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
+                raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(sorted(known))}")
+        source = request.data or self.teacher.data or sources.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
         label = argument if name == registry.HUB else request.teacher or self.profile.teacher

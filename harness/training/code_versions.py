@@ -18,14 +18,14 @@ from typing import Any
 from harness import combine
 from harness.errors import UserError
 from harness.files import digest
-from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS, Registry
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TASKS, TEACHERS, Registry
 from harness.runs import BaseTeacher, Run
 from harness.runs.base import JSON
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
 CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
-OURS = {"harness", "reports", *ALL}  # packages of this distribution
+OURS = {"reports", *(kind.folder.partition(".")[0] for kind in ALL.values())}  # packages of this distribution
 
 
 @functools.cache
@@ -124,7 +124,8 @@ def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
     if run.by_procedure:
         found.append((PROCEDURES, run.by_procedure))
     names = (name for expression in run.expressions() for _, name in combine.parse(expression))
-    return [*found, *((OBJECTIVES, name) for name in names)]
+    tasks = [name for name in run.data_of if not TASKS.ships(name)]  # ours are a part of the engine, harness.data
+    return [*found, *((OBJECTIVES, name) for name in names), *((TASKS, name) for name in tasks)]
 
 
 def outside(run: Run) -> dict[str, str]:

@@ -13,6 +13,7 @@ import pytest
 
 from harness.contracts import Task
 from harness.data import sources
+from harness.data.task_sources import glue
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from tests.conftest import environment
@@ -53,9 +54,9 @@ def write_official(root: Path, task: Task) -> None:
     folder.mkdir(parents=True)
     for split in splits_of(task):
         test = split.startswith("test")
-        columns = sources.COLUMNS.get(task.folder, ())
+        columns = glue.COLUMNS.get(task.folder, ())
         if test:
-            columns = (sources.TEST_INDEX.get(task.folder, "index"), *(columns or ("sentence", "label"))[:-1])
+            columns = (glue.TEST_INDEX.get(task.folder, "index"), *(columns or ("sentence", "label"))[:-1])
         lines = ["\t".join(columns)] if columns else []
         for i, (first, second, label) in enumerate(rows_of(task, split)):
             texts = [first, second] if task.pair else [first]
@@ -195,6 +196,7 @@ def test_a_piece_that_the_dictionary_lacked_is_a_word(tmp_path: Path) -> None:
 READ_ANEW = """
 import logging, sys
 from harness.data import sources
+from harness.data.task_sources import glue
 from harness.data.tasks import get_task
 sources.load(get_task("sst2"), sys.argv[1])
 assert "fairseq" in sys.modules

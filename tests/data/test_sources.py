@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.data import sources
-from harness.data.tasks import TASKS, get_task
+from harness.data.task_sources import glue
+from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.registry import SOURCES
 
 GLUE = Path(os.environ.get("GLUE_DIR", Path(__file__).parents[2].parent / "shared" / "glue"))
 needs_glue = pytest.mark.skipif(not GLUE.is_dir(), reason="no GLUE: set GLUE_DIR to a folder in its official layout")
@@ -194,7 +196,7 @@ def test_embedded_tasks():
         assert data.train.labels.dtype == (np.int64 if name == "acceptability" else np.float32)
         assert (data.train.text_b is None) == (name == "acceptability")
         assert data.content == sources.content(get_task(name), "embedded")
-    assert len({sources.content(task, "embedded") for task in TASKS.values() if not task.folder}) == 5
+    assert len({sources.content(task, "embedded") for task in SOURCES.get("embedded").tasks}) == 5
 
 
 # ---------------------------------------------------------------- the hub
@@ -296,7 +298,7 @@ def test_reader_agrees_with_datasets_on_real_glue(tmp_path, name, sizes):
         pytest.skip(f"this GLUE folder has no {task.folder}")
     data = sources.load(task, str(GLUE))
     assert (len(data.train.text_a), len(data.dev[0].text_a)) == sizes
-    columns = ("sentence", "label") if name == "cola" else sources.COLUMNS[task.folder]
+    columns = ("sentence", "label") if name == "cola" else glue.COLUMNS[task.folder]
     options = {"header": None, "names": ["source", "label", "mark", "sentence"]} if name == "cola" else {}
     for split, file in ((data.train, "train.tsv"), (data.dev[0], "dev.tsv")):
         other = datasets.load_dataset(

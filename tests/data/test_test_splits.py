@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.data import sources
-from harness.data.tasks import TASKS, get_task
+from harness.data.tasks import get_task
 from harness.errors import UserError
 
 GLUE = Path(os.environ.get("GLUE_DIR", Path(__file__).parents[2].parent / "shared" / "glue"))
@@ -122,7 +122,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     [("cola", 1063), ("sst2", 1821), ("mrpc", 1725), ("stsb", 1379), ("qnli", 5463), ("rte", 3000), ("wnli", 146)],
 )
 def test_real_files(name: str, size: int) -> None:
-    task = TASKS[name]
+    task = get_task(name)
     if not (GLUE / task.folder / "test.tsv").is_file():
         pytest.skip(f"this GLUE folder has no test split of {task.folder}")
     (test,), _ = sources.load_test(task, str(GLUE))

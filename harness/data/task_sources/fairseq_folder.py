@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from harness.contracts import Task
+from harness.data.sources import Example, content_of, task_source
+from harness.data.task_sources.glue import GLUE, GlueFolder
 from harness.errors import UserError, near
 from harness.modeling import fairseq_library
 from harness.modeling.fairseq_library import INSTALL
@@ -25,51 +27,64 @@ _END = 2  # the id of </s>, which ends every sequence, labels too
 _BROKEN = (ValueError, AssertionError, IndexError, KeyError, OSError, OverflowError, MemoryError, struct.error)
 
 
-def holds(task: Task, source: str) -> bool:
-    """True if the task's examples are there in fairseq's layout, and not in the official one, which comes first."""
-    return bool(task.folder) and not (Path(source) / task.folder).is_dir() and folder_of(task, source).is_dir()
+@task_source("fairseq_folder", tasks=GLUE)
+class FairseqFolder(GlueFolder):
+    """GLUE as fairseq's preprocess_GLUE_tasks.sh leaves it, binary files in FOLDER/RTE-bin."""
 
+    def holds(self, task: Task) -> bool:
+        return not super().holds(task)
 
-def files(task: Task, source: str) -> list[Path]:
-    """What is read of the train and dev splits, in a fixed order.
+    def examples(self, task: Task, split: str) -> Iterator[Example]:
+        """A piece that the dictionary lacked when the data were made is gone: it is written "<unk>".
 
-    Raises UserError where fairseq is not installed or there is no encoder.json; the others may be missing.
-    """
-    if find_spec("fairseq") is None:
-        raise UserError(f"reading {folder_of(task, source)} needs fairseq, which is not installed: {INSTALL}")
-    found, folder = [_encoder(task, source)], folder_of(task, source)
-    names = [_name(task, split) for split in ("train", *task.dev_splits)]
-    for part in _inputs(task):
-        found.append(folder / part / "dict.txt")
-        found += [folder / part / f"{name}.{suffix}" for name in names for suffix in ("bin", "idx")]
-    if not task.labels:
-        return found + [folder / "label" / f"{name}.label" for name in names]
-    found.append(folder / "label" / "dict.txt")
-    return found + [folder / "label" / f"{name}.{suffix}" for name in names for suffix in ("bin", "idx")]
+        Raises UserError for what is missing, broken or at odds with the rest, and where fairseq is not installed.
+        """
+        from harness.modeling import gpt2_bpe  # not before: it needs torch
 
+        folder, name = self.binary(task), _name(task, split)
+        decode = gpt2_bpe.decoder(self._encoder(task))
+        parts = [_Part(folder / part, name, gpt2_bpe.dictionary(folder / part / "dict.txt")) for part in _inputs(task)]
+        labels: Sequence[str | int] | None = None
+        if not split.startswith("test"):
+            labels = _classes(task, folder / "label", name) if task.labels else _scores(folder / f"label/{name}.label")
+        sizes = [len(part) for part in parts] + ([] if labels is None else [len(labels)])
+        if len(set(sizes)) > 1:
+            kinds = [*_inputs(task), "label"]
+            counted = ", ".join(f"{size} in {kind}" for size, kind in zip(sizes, kinds, strict=False))
+            raise UserError(f"{folder} must hold as many texts as labels, but of {name} there are {counted}")
+        for i, label in enumerate(range(sizes[0]) if labels is None else labels):
+            yield f"{folder / 'input0' / name}.bin, example {i}", [part.text(i, decode) for part in parts], label
 
-def cells(task: Task, source: str, split: str) -> Iterator[tuple[str, list[str]]]:
-    """("FILE, example N", its texts and, but for a test split, its label as official files print it) in their order.
+    def content(self, task: Task) -> str:
+        return content_of(self._files(task))
 
-    A piece that the dictionary lacked when the data were made is gone: it is written "<unk>". Raises UserError for
-    what is missing, broken or at odds with the rest, and where fairseq is not installed.
-    """
-    from harness.modeling import gpt2_bpe  # not before: it needs torch
+    def parts(self, task: Task) -> Sequence[Path]:
+        return [self.binary(task), *sorted(path for path in Path(self.data).iterdir() if path.is_file())]
 
-    folder, name = folder_of(task, source), _name(task, split)
-    decode = gpt2_bpe.decoder(_encoder(task, source))
-    parts = [_Part(folder / part, name, gpt2_bpe.dictionary(folder / part / "dict.txt")) for part in _inputs(task)]
-    labels: list[str] | None = None
-    if not split.startswith("test"):
-        labels = _classes(task, folder / "label", name) if task.labels else _scores(folder / "label" / f"{name}.label")
-    sizes = [len(part) for part in parts] + ([] if labels is None else [len(labels)])
-    if len(set(sizes)) > 1:
-        kinds = [*_inputs(task), "label"]
-        counted = ", ".join(f"{size} in {kind}" for size, kind in zip(sizes, kinds, strict=False))
-        raise UserError(f"{folder} must hold as many texts as labels, but of {name} there are {counted}")
-    for i in range(sizes[0]):
-        where = f"{folder / 'input0' / name}.bin, example {i}"
-        yield where, [part.text(i, decode) for part in parts] + ([] if labels is None else [labels[i]])
+    def _files(self, task: Task) -> list[Path]:
+        """What is read of the train and dev splits, in a fixed order.
+
+        Raises UserError where fairseq is not installed or there is no encoder.json; the others may be missing.
+        """
+        folder = self.binary(task)
+        if find_spec("fairseq") is None:
+            raise UserError(f"reading {folder} needs fairseq, which is not installed: {INSTALL}")
+        found, names = [self._encoder(task)], [_name(task, split) for split in ("train", *task.dev_splits)]
+        for part in _inputs(task):
+            found.append(folder / part / "dict.txt")
+            found += [folder / part / f"{name}.{suffix}" for name in names for suffix in ("bin", "idx")]
+        if not task.labels:
+            return found + [folder / "label" / f"{name}.label" for name in names]
+        found.append(folder / "label" / "dict.txt")
+        return found + [folder / "label" / f"{name}.{suffix}" for name in names for suffix in ("bin", "idx")]
+
+    def _encoder(self, task: Task) -> Path:
+        for folder in (Path(self.data), self.binary(task)):
+            if (folder / "encoder.json").is_file():
+                return folder / "encoder.json"
+        raise UserError(
+            f"{self.binary(task)} holds GPT-2 pieces, which GPT-2's encoder.json turns into text: put it in {self.data}"
+        )
 
 
 class _Part:
@@ -105,10 +120,6 @@ class _Part:
             raise UserError(f"{self.path}, example {i}: {error}") from error
 
 
-def folder_of(task: Task, source: str) -> Path:
-    return Path(source) / f"{task.folder}-bin"
-
-
 def _inputs(task: Task) -> tuple[str, ...]:
     return ("input0", "input1") if task.pair else ("input0",)
 
@@ -119,15 +130,6 @@ def _name(task: Task, split: str) -> str:
         return split
     position = task.dev_splits.index(split.replace("test", "dev"))
     return f"{'test' if split.startswith('test') else 'valid'}{position or ''}"
-
-
-def _encoder(task: Task, source: str) -> Path:
-    for folder in (Path(source), folder_of(task, source)):
-        if (folder / "encoder.json").is_file():
-            return folder / "encoder.json"
-    raise UserError(
-        f"{folder_of(task, source)} holds GPT-2 pieces, which GPT-2's encoder.json turns into text: put it in {source}"
-    )
 
 
 def _classes(task: Task, folder: Path, name: str) -> list[str]:
