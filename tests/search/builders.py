@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.contracts import Row
-from harness.runs import BaseTeacher, Run, StudentRun
+from harness.runs import BaseTeacher, Run, RunId, StudentRun
 from harness.search.planned import Cell, Plan
 
+Kind = TypeVar("Kind", bound=Run)
 BASE = BaseTeacher(name="embedded", content="")
 
 
@@ -41,3 +42,8 @@ def plan(cells: Sequence[Cell], **changes: Any) -> Plan:
     study = {"study": "objectives_vs_init", "profile": "quick", "procedure": "two_stage", "argument": ""}
     given = {**study, **names, **empty, **axes, "rows": rows, "outputs": {}, "plugins": [], "notices": []}
     return Plan(**{**given, "cells": cells, **changes})
+
+
+def of_kind(found: Plan, kind: type[Kind]) -> dict[RunId, Kind]:
+    """The runs of this kind that others of the plan start from."""
+    return {run: first.run for run, first in found.first.items() if isinstance(first.run, kind)}
