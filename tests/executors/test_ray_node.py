@@ -18,6 +18,7 @@ from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node
 from harness.training.place import Place
+from tests.search.builders import student_run
 
 
 class Near:
@@ -258,8 +259,7 @@ def test_a_run_needs_its_own_task_and_the_runs_it_names(glue: Path, tmp_path: Pa
     for run in (teacher, other):
         write(tmp_path / "ledger" / run, {"weights/model.safetensors": b"", "record.json": b""})
     place = place_of(tmp_path, source=str(glue), files={"aa": "/vectors", "bb": "/others"}, argument="/teacher")
-    specification = {"task": "mrpc", "teacher": teacher, "init": "vectors:aa"}
-    assert _parts(specification, place) == [
+    assert _parts(student_run(task="mrpc", teacher=teacher, init="vectors:aa"), place) == [
         str(glue / "MRPC"), "/teacher", "/vectors",
         str(tmp_path / "ledger" / teacher / "record.json"), str(tmp_path / "ledger" / teacher / "weights"),
     ]  # fmt: skip
