@@ -33,8 +33,8 @@ POWER = {"power": Hyperparameter(2.0)}
 @pytest.fixture(autouse=True)
 def _own_registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget afterwards what a test registered."""
-    OBJECTIVES.names()
     for found in ALL.values():
+        found.names()
         monkeypatch.setattr(found, "_found", dict(found._found))
     monkeypatch.setattr(registry, "_loaded", set(registry._loaded))
     modules = set(sys.modules)

@@ -94,7 +94,7 @@ def test_a_run_is_what_its_json_says(run: Run, before: tuple[str, ...]) -> None:
 
 
 def test_every_kind_is_known_and_another_is_named() -> None:
-    kinds = {kind for kind, found in Run.known.items() if found.__module__ == Run.__module__}
+    kinds = {kind for kind, found in Run.known.items() if found.__module__.startswith("harness.runs.")}
     assert kinds == {run.kind for run, _ in RUNS}
     with pytest.raises(UserError, match="unknown kind of run 'studnet': did you mean student"):
         Run.read({"kind": "studnet"})
