@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from harness.contracts import Row
 from harness.runs import BaseTeacher, Run, RunId, StudentRun
 from harness.search.planned import Cell, Plan
+from harness.training.settings import Settings
 
 Kind = TypeVar("Kind", bound=Run)
 BASE = BaseTeacher(name="embedded", content="")
@@ -16,9 +17,9 @@ BASE = BaseTeacher(name="embedded", content="")
 
 def student_run(**changes: Any) -> StudentRun:
     """On sst2, with vanilla KD, from the base teacher."""
-    of_task = {"task": "sst2", "data": "", "metric": "accuracy", "teacher": BASE, "settings": {}}
+    of_task: dict[str, Any] = {"task": "sst2", "data": "", "metric": "accuracy", "teacher": BASE}
     student = {"student": "transformer", "init": "every", "objective": "vanilla_kd", "procedure": "one_stage"}
-    return StudentRun(**{**of_task, **student, **changes})
+    return StudentRun(**{**of_task, **student, **changes, "settings": Settings(changes.get("settings", {}))})
 
 
 def cell(run: Run | None = None, name: str = "c", **changes: Any) -> Cell:
