@@ -16,7 +16,6 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from harness import registry
 from harness.contracts import Hyperparameter
@@ -24,6 +23,7 @@ from harness.files import atomic_write
 from harness.ledger import Ledger
 from harness.search.driver import Driver
 from harness.search.plan import resolve
+from harness.search.planned import Plan
 from harness.search.request import Request
 from harness.viewing import plan_file
 from tests.at_once import AtOnce, Silent
@@ -38,7 +38,7 @@ RANGE = {
 ROUNDS = 3
 
 
-def planned(records: int, tpe: bool) -> dict[str, Any]:
+def planned(records: int, tpe: bool) -> Plan:
     """A plan of the study with enough cells for so many records, of 8 trials and 2 further seeds each."""
     study = registry.STUDIES.get(STUDY)
     profile = replace(study.profile(PROFILE), search=RANGE if tpe else GRID, trials=TRIALS, seeds=SEEDS)
@@ -49,16 +49,16 @@ def planned(records: int, tpe: bool) -> dict[str, Any]:
     return resolve(Request(STUDY, PROFILE, objectives=objectives, tasks=TASKS))
 
 
-def driven(plan: dict[str, Any], ledger: Ledger, executor: AtOnce) -> int:
+def driven(plan: Plan, ledger: Ledger, executor: AtOnce) -> int:
     """What `harness run` does between planning and the table."""
-    atomic_write(plan_file(ledger.out, STUDY, PROFILE), json.dumps(plan, indent=1).encode())
+    atomic_write(plan_file(ledger.out, STUDY, PROFILE), json.dumps(plan.to_json(), indent=1).encode())
     return Driver(plan, ledger, executor, Silent()).run()
 
 
 def generate(records: int, out: Path, tpe: bool) -> None:
     began = time.perf_counter()
     plan = planned(records, tpe)
-    print(f"planning {len(plan['cells'])} cells: {time.perf_counter() - began:.1f} s", flush=True)
+    print(f"planning {len(plan.cells)} cells: {time.perf_counter() - began:.1f} s", flush=True)
     executor = AtOnce()
     began, cpu = time.perf_counter(), time.process_time()
     trained = driven(plan, Ledger(out, create=True), executor)

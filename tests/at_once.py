@@ -14,6 +14,7 @@ import numpy as np
 from harness.contracts import Task
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import score
+from harness.runs import Run
 from harness.seeds import derive_seed
 
 EXAMPLES = 200
@@ -26,9 +27,9 @@ class Silent:
 
     def note(self, sentence: str) -> None: ...
 
-    def epoch(self, specification: Mapping[str, Any], entry: Mapping[str, Any]) -> None: ...
+    def epoch(self, run: Run, entry: Mapping[str, Any]) -> None: ...
 
-    def ended(self, specification: Mapping[str, Any], record: Mapping[str, Any]) -> None: ...
+    def ended(self, run: Run, record: Mapping[str, Any]) -> None: ...
 
 
 class AtOnce:

@@ -1,4 +1,4 @@
-"""The ledger: identity, atomic records, damage."""
+"""The ledger: atomic records, damage."""
 
 from __future__ import annotations
 
@@ -15,36 +15,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.files import atomic_write, canonical, digest, sealed, unsealed
-from harness.ledger import KNOWN, Ledger, identity
-from harness.seeds import derive_seed
-
-DEFAULTS = {"epochs": 3, "batch_size": 32}
-
-
-def spec(**settings: object) -> dict[str, object]:
-    return {"kind": "student", "task": "mrpc", "settings": settings, "seed": 0}
-
-
-def test_a_setting_at_its_default_does_not_enter_the_identity() -> None:
-    assert identity(spec(epochs=3), DEFAULTS) == identity(spec(), DEFAULTS)
-    assert identity(spec(epochs=3, added_later=7), {**DEFAULTS, "added_later": 7}) == identity(spec(epochs=3), DEFAULTS)
-    assert identity(spec(epochs=4), DEFAULTS) != identity(spec(), DEFAULTS)
-
-
-@given(
-    st.dictionaries(
-        st.text(min_size=1, max_size=8), st.integers() | st.floats(allow_nan=False, allow_infinity=False), max_size=6
-    )
-)
-def test_identity_ignores_the_order_of_keys(settings: dict[str, object]) -> None:
-    backwards = dict(reversed(list(settings.items())))
-    assert identity(spec(**{"x": settings}), {}) == identity(spec(**{"x": backwards}), {})
-
-
-def test_identities_and_seeds_are_the_same_everywhere() -> None:
-    # Fixed values: a change here would orphan every result that users have.
-    assert identity(spec(epochs=4), DEFAULTS) == "6e24df2946f8eb0c"
-    assert derive_seed("training", 0) == 2534817931368935355
+from harness.ledger import KNOWN, Ledger
 
 
 def test_a_record_comes_back_with_its_predictions(tmp_path: Path) -> None:

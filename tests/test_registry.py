@@ -10,6 +10,7 @@ from harness import registry
 from harness.errors import UserError
 from harness.registry import ALL, OBJECTIVES, STUDIES, load_file
 from harness.training.code_versions import outside
+from tests.search.builders import student_run
 
 GOOD = """
 from harness.contracts import Hyperparameter, Signal
@@ -34,7 +35,6 @@ def _own_registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget afterwards what a test registered."""
     for found in ALL.values():
         found.names()
-    for found in ALL.values():
         monkeypatch.setattr(found, "_found", dict(found._found))
     monkeypatch.setattr(registry, "_loaded", set(registry._loaded))
     modules = set(sys.modules)
@@ -120,11 +120,11 @@ def test_two_plugins_never_share_a_file_that_lies_beside_one_of_them(tmp_path: P
         (folder / "factor_of.py").write_text(f"FACTOR = {factor}\n")
         (folder / "plugin.py").write_text(f"import factor_of\n{GOOD.replace('NAME', name)}")
         load_file(folder / "plugin.py")
-    assert outside({"objective": "one"}).keys() == {"objective one"}
+    assert outside(student_run(objective="one")).keys() == {"objective one"}
     with pytest.raises(
         UserError, match=r"two/plugin\.py imports .*two/factor_of\.py, but .*one/factor_of\.py, of the same"
     ):
-        outside({"objective": "two"})
+        outside(student_run(objective="two"))
 
 
 def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path]) -> None:

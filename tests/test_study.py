@@ -39,11 +39,6 @@ def records(out: Path) -> dict[str, int]:
     return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
 
 
-def cells(out: Path) -> list[dict[str, object]]:
-    plan: dict[str, list[dict[str, object]]] = json.loads((out / TABLE / "plan.json").read_text())
-    return plan.cells
-
-
 def test_every_cell_has_its_budget(finished: Path) -> None:
     kinds: dict[str, int] = {}
     for path in finished.glob("ledger/*/record.json"):
@@ -223,8 +218,8 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Ha
 def test_status_show_and_plan(finished: Path, glue: Path, checkpoint: Path, call: Harness) -> None:
     status = call("status", "--study", "objectives_vs_init", "--out", finished)
     assert "4 of 4 complete" in status.stdout and "12 done, 0 failed, 0 left" in status.stdout
-    cell = cells(finished)[0]
-    shown = call("show", str(cell.id), "--out", finished)
+    cell = json.loads((finished / TABLE / "plan.json").read_text())["cells"][0]
+    shown = call("show", cell["id"], "--out", finished)
     assert "trial 0" in shown.stdout and "<- best" in shown.stdout and "seed 1" in shown.stdout
     plan = call("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", finished)
     assert plan.returncode == 0 and "12 runs, 0 missing" in plan.stdout, plan.stdout + plan.stderr

@@ -73,18 +73,19 @@ class Run:
     @classmethod
     def read(cls, specification: JSON) -> Run:
         """The run that `specification` told. Raises UserError for a kind that nothing loaded knows."""
-        kind = specification.get("kind", "")
-        if kind not in cls.known:
-            PROCEDURES.names()  # a procedure may bring kinds of its own
-        if kind not in cls.known:
-            raise UserError(f"unknown kind of run {kind!r}: the file of its procedure is for --plugin")
+        kind = cls.kind_of(specification)
+        if kind is Run:
+            raise UserError(f"unknown kind of run {specification['kind']!r}: the file of its procedure is for --plugin")
         given = {name: _typed(name, value) for name, value in specification.items() if name != "kind"}
-        return cls.known[kind](**given)
+        return kind(**given)
 
     @classmethod
     def kind_of(cls, specification: JSON) -> type[Run]:
         """The kind of run that `specification` tells; `Run` itself where nothing loaded knows it."""
-        return cls.known.get(specification.get("kind", ""), Run)
+        kind = specification.get("kind", "")
+        if kind not in cls.known:
+            PROCEDURES.names()  # a procedure may bring kinds of its own
+        return cls.known.get(kind, Run)
 
     def specification(self) -> dict[str, Any]:
         """As JSON: everything that decides what the run is, and nothing else."""

@@ -19,8 +19,8 @@ from harness.evaluation.masked_words import chosen, masked_word_entropy, refusal
 from harness.training.loop import Clock
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.scoring import further
-from harness.training.settings import TRAINING
 from harness.training.teacher_outputs import Encoder
+from tests.search.builders import student_run
 
 
 def sentiment(texts: Sequence[str]) -> Tensor:
@@ -79,8 +79,8 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
     task, reader = get_task("sst2"), teacher_tokenizer(place)
     torch.manual_seed(0)
     model = teacher_source("huggingface", str(checkpoint)).model(task, None)
-    said = {"settings": {name: h.default for name, h in TRAINING.items()}, "analysis": "masked_word_entropy"}
-    record, predictions = further(said, place, Encoder(model), reader, task, Clock())
+    run = student_run(analysis="masked_word_entropy")
+    record, predictions = further(run, place, Encoder(model), reader, task, Clock())
     shown = record["masked_word_entropy"]
     assert predictions == {} and len(shown) == 6
     assert [entry["words"] for entry in shown] == chosen(sources.load(task, str(glue)).dev[0].text_a)
@@ -89,4 +89,4 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
         logits = model.eval()(**reader(" ".join([words[0], "[MASK]", *words[2:]]), return_tensors="pt")).logits
     p = logits.softmax(-1)[0].tolist()
     assert shown[0]["entropy"][1] == pytest.approx(-sum(x * math.log(x) for x in p), rel=1e-5)
-    assert further({"settings": said["settings"]}, place, Encoder(model), reader, task, Clock()) == ({}, {})
+    assert further(student_run(), place, Encoder(model), reader, task, Clock()) == ({}, {})

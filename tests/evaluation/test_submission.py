@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from harness.errors import UserError
 from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
 from harness.registry import TASKS
+from harness.runs import JointTeacherRun
+from harness.search.planned import Plan
 from harness.search.progress import Finished, progress
 from harness.submitting import _repeated
 from reports import printed
 from tests.conftest import BAD, Harness
+from tests.search.builders import BASE, cell, student_run
 
 STUDY = ("--study", "objectives_vs_init")
 LABELS = {"sst2": ("0", "1"), "rte": ("entailment", "not_entailment")}
@@ -126,7 +130,7 @@ def runs(out: Path) -> set[str]:
 
 def best(out: Path, task: str, init: str) -> str:
     """The run of the cell's best trial, by the plan and the ledger."""
-    plan = json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_text())
+    plan = Plan.from_json(json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_text()))
     (cell,) = (c for c in plan.cells if c.task == task and c.init.endswith(init))
     found = progress(cell, plan.defaults, Ledger(out).read).best
     assert found is not None
@@ -271,12 +275,11 @@ def test_missing_test_files_other_data_and_unfinished_cells_are_refused(
 
 
 def test_a_run_of_several_tasks_predicts_all_of_theirs() -> None:
-    joint = Finished("r", {"kind": "multi_task", "tasks": {"rte": "a", "mrpc": "b"}, "seed": 0}, {}, {})
-    alone = Finished("s", {"kind": "student", "task": "sst2", "seed": 0}, {}, {})
-    cells = {task: {"task": task, "id": task, "trials": 3, "seeds": 2} for task in ("rte", "mrpc", "sst2")}
+    run = JointTeacherRun(tasks={"rte": "a", "mrpc": "b"}, metrics={}, teacher=BASE, settings={}, seed=0)
+    joint, alone = Finished("r", run, {}, {}), Finished("s", student_run(seed=0), {}, {})
+    cells = [cell(task=task, trials=3, seeds=2) for task in ("rte", "mrpc", "sst2")]
     best_runs, contents = {"rte": joint, "mrpc": joint, "sst2": alone}, {"rte": "x", "mrpc": "y", "sst2": "z"}
-    found = {task: _repeated(cell, best_runs, contents) for task, cell in cells.items()}
-    assert found["rte"]["specification"] == found["mrpc"]["specification"]
-    assert found["rte"]["specification"]["test"] == {"rte": "x", "mrpc": "y"}
-    assert found["sst2"]["specification"] == {**alone.specification, "test": {"sst2": "z"}}
-    assert json.dumps(found) and {cell.trials for cell in found.values()} == {1}
+    rte, mrpc, sst2 = (_repeated(one, best_runs, contents) for one in cells)
+    assert rte.run == mrpc.run == replace(run, test={"rte": "x", "mrpc": "y"})
+    assert sst2.run == student_run(seed=0, test={"sst2": "z"})
+    assert {(again.trials, again.seeds) for again in (rte, mrpc, sst2)} == {(1, 1)}

@@ -17,7 +17,9 @@ from harness.executors import environment, ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node
+from harness.runs import PretrainingRun
 from harness.training.place import Place
+from tests.search.builders import BASE, student_run
 
 
 class Near:
@@ -221,7 +223,9 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     (tmp_path / "home" / "teacher" / "label").symlink_to(tmp_path / "labels")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     place = _absolute(place_of(tmp_path / "out", argument="~/teacher"))
-    here = node_of(tmp_path, argument=place.argument).fetch_all(_parts({"task": "corpus"}, place))
+    here = node_of(tmp_path, argument=place.argument).fetch_all(
+        _parts(PretrainingRun(teacher=BASE, settings={}), place)
+    )
     sizes = {name: size for name, (_, size) in stamps_of(Path(here.argument)).items()}
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
 
@@ -258,8 +262,7 @@ def test_a_run_needs_its_own_task_and_the_runs_it_names(glue: Path, tmp_path: Pa
     for run in (teacher, other):
         write(tmp_path / "ledger" / run, {"weights/model.safetensors": b"", "record.json": b""})
     place = place_of(tmp_path, source=str(glue), files={"aa": "/vectors", "bb": "/others"}, argument="/teacher")
-    specification = {"task": "mrpc", "teacher": teacher, "init": "vectors:aa"}
-    assert _parts(specification, place) == [
+    assert _parts(student_run(task="mrpc", teacher=teacher, init="vectors:aa"), place) == [
         str(glue / "MRPC"), "/teacher", "/vectors",
         str(tmp_path / "ledger" / teacher / "record.json"), str(tmp_path / "ledger" / teacher / "weights"),
     ]  # fmt: skip

@@ -14,10 +14,12 @@ from harness import registry
 from harness.errors import UserError
 from harness.files import checksums
 from harness.ledger import Ledger
+from harness.runs import BaseTeacher
 from harness.training import inputs
 from harness.training.place import Place
 from tests.conftest import SMALL_STUDY, Harness
 from tests.faults.test_kills import without_times
+from tests.search.builders import student_run
 
 STUDY = (
     "--study",
@@ -125,35 +127,41 @@ def place(out: Path, checkpoint: Path, **files: str) -> Place:
     )  # fmt: skip
 
 
+def content(checkpoint: Path) -> str:
+    return str(registry.TEACHERS.get("huggingface")(str(checkpoint)).content())
+
+
 def test_a_run_finds_out_that_what_it_starts_from_changed(out: Path, checkpoint: Path) -> None:
     (teacher,) = records(out, "teacher")
-    for specification in ({"teacher": teacher}, {"init": f"pretrained:{teacher}"}, {"masked_teacher": teacher}):
-        assert inputs.started_from(specification) == [teacher]
-        assert set(inputs.check(specification, place(out, checkpoint))) == {teacher}
+    learner, base = student_run(teacher=teacher), BaseTeacher(name="huggingface", content=content(checkpoint))
+    started = student_run(teacher=base, init=f"pretrained:{teacher}")
+    for run in (learner, started, student_run(teacher=base, masked_teacher=teacher)):
+        assert run.depends_on == (teacher,)
+        assert set(inputs.check(run, place(out, checkpoint))) == {teacher}
     flip(out / "ledger" / teacher / "weights" / "model.safetensors")
     with pytest.raises(UserError, match=f"the weights of run {teacher}, which others start from, are damaged"):
-        inputs.check({"teacher": teacher}, place(out, checkpoint))
+        inputs.check(learner, place(out, checkpoint))
     (out / "ledger" / teacher / "record.json").unlink()
     with pytest.raises(UserError, match=f"the record of run {teacher}, which this one starts from, is missing"):
-        inputs.check({"teacher": teacher}, place(out, checkpoint))
+        inputs.check(learner, place(out, checkpoint))
 
 
 def test_a_run_finds_out_that_the_teacher_or_a_file_changed(out: Path, checkpoint: Path, tmp_path: Path) -> None:
     """Also where the specification names the teacher by a run only."""
     (teacher,) = records(out, "teacher")
     folder = Path(shutil.copytree(checkpoint, tmp_path / "teacher"))
-    base = {"name": "huggingface", "content": registry.TEACHERS.get("huggingface")(str(folder)).content()}
-    inputs.check({"teacher": base}, place(out, folder))
+    base = BaseTeacher(name="huggingface", content=content(folder))
+    inputs.check(student_run(teacher=base), place(out, folder))
     flip(folder / "model.safetensors")
     for who in (base, teacher):
         with pytest.raises(UserError, match="is not the one that the study was planned with"):
-            inputs.check({"teacher": who}, place(out, folder))
+            inputs.check(student_run(teacher=who), place(out, folder))
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("a 0.1 0.2\n")
-    content = inputs.content_of_file(vectors)
-    where = place(out, checkpoint, **{content: str(vectors)})
-    inputs.check({"init": f"vectors:{content}"}, where)
+    file = inputs.content_of_file(vectors)
+    where = place(out, checkpoint, **{file: str(vectors)})
+    inputs.check(student_run(teacher=base, init=f"vectors:{file}"), where)
     vectors.write_text("a 0.1 0.3\n")
     with pytest.raises(UserError, match=r"vectors\.txt changed since the study was planned"):
-        inputs.check({"init": f"vectors:{content}"}, where)
-    inputs.check({"init": "random"}, where)  # it reads no file
+        inputs.check(student_run(teacher=base, init=f"vectors:{file}"), where)
+    inputs.check(student_run(teacher=base, init="random"), where)  # it reads no file

@@ -18,7 +18,9 @@ import psutil
 import pytest
 
 from harness.executors.local import LocalExecutor
+from harness.runs import Run
 from harness.search.driver import place
+from harness.search.planned import Plan
 from harness.training.code_versions import identified
 from tests.conftest import Harness, environment
 from tests.launching import begun
@@ -105,13 +107,13 @@ class Bench:
     """A finished run of `clean`, and its like with another objective."""
 
     out: Path
-    plan: dict[str, Any]
+    plan: Plan
     record: dict[str, Any]
 
     def job(self, objective: str, run: str = "") -> tuple[str, Any, Any]:
         run = run or objective
-        specification = identified({**self.record["specification"], "objective": objective})
-        return run, specification, place(self.plan, self.out, run)
+        what = identified(dataclasses.replace(Run.read(self.record["specification"]), objective=objective))
+        return run, what.specification(), place(self.plan, self.out, run, what)
 
     @property
     def children(self) -> list[int]:
@@ -138,7 +140,8 @@ def bench(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.
     records = [json.loads(path.read_bytes())["record"] for path in out.glob("ledger/*/record.json")]
     (record,) = (record for record in records if record["specification"]["kind"] == "student")
     assert not list(out.glob("ledger/*/log.txt")), "a run that prints nothing has no log"
-    return Bench(out, json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_bytes()), record)
+    plan = json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_bytes())
+    return Bench(out, Plan.from_json(plan), record)
 
 
 def ends(executor: LocalExecutor) -> Iterator[tuple[Any, ...]]:

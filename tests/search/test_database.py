@@ -21,9 +21,11 @@ from harness.ledger import Ledger
 from harness.search import database as module
 from harness.search.database import View, database
 from harness.search.display import Display
+from harness.search.planned import Cell
 from harness.search.progress import Finished, Progress
 from tests.conftest import SMALL_STUDY, Harness, environment
 from tests.postgres import Server, postgres
+from tests.search.builders import cell, student_run
 
 ROW = ("--objectives", "vanilla_kd", "--inits", "random", "--trials", "2", "--seeds", "2")  # one cell, three runs
 TABLE = Path("objectives_vs_init") / "quick" / "table.md"
@@ -63,8 +65,8 @@ def runs(url: str) -> list[str]:
 # ---------------------------------------------------------------- the view by itself
 
 
-def cell(name: str) -> dict[str, Any]:
-    return {"id": name, "row": "row", "student": "s", "init": "random", "task": "mrpc", "space": SPACE}
+def of(name: str) -> Cell:
+    return cell(name=name, row="row", student="s", init="random", task="mrpc", space=SPACE)
 
 
 def finished(ledger: Ledger, run: str, **more: Any) -> Finished:
@@ -72,13 +74,13 @@ def finished(ledger: Ledger, run: str, **more: Any) -> Finished:
     part = {"status": "finished", "selection": 0.75, "seconds": 90.0, **more}
     curve = [{"selection": None}, {"selection": 0.5}, {"selection": 0.75}]
     ledger.write(run, {**part, "metrics": {"f1": 0.5}, "curve": curve}, None)
-    return Finished(run, {}, {"learning_rate": 1e-3, "schedule": "cosine"}, part)
+    return Finished(run, student_run(), {"learning_rate": 1e-3, "schedule": "cosine"}, part)
 
 
 def tell(out: Path, url: str | None, *told: tuple[str, list[Finished]]) -> str:
     view = View("study", out, database(url, out))
     for name, found in told:
-        view.cell(cell(name), Progress(trials=found))
+        view.cell(of(name), Progress(trials=found))
     return view.close()
 
 
@@ -112,7 +114,7 @@ def test_two_drivers_on_two_ledgers_share_one_database(tmp_path: Path, server: S
         for name in ("c", "d", who):  # the same studies, made at the same time
             found = [finished(ledger, f"{who}{name}{number}") for number in range(3)]
             expected += [trial.run for trial in found]
-            views[-1].cell(cell(name), Progress(trials=found))
+            views[-1].cell(of(name), Progress(trials=found))
     assert [view.close() for view in views] == ["", ""]
     assert runs(driven(url)) == sorted(expected)
 
@@ -121,16 +123,16 @@ def test_a_server_that_comes_back_is_brought_up_to_date_at_once(tmp_path: Path, 
     url, ledger = database_of(server, "back"), Ledger(tmp_path, create=True)
     found = [finished(ledger, f"run{number}") for number in range(3)]
     view = View("study", tmp_path, database(url, tmp_path))
-    view.cell(cell("c"), Progress(trials=found[:1]))
+    view.cell(of("c"), Progress(trials=found[:1]))
     wait_until(lambda: count(url) == 1)
     server.stop()
-    view.cell(cell("c"), Progress(trials=found[:2]))
+    view.cell(of("c"), Progress(trials=found[:2]))
     time.sleep(0.5)
     server.start()
     wait_until(lambda: count(url) == 2)  # without another change of the cell
     server.stop()
     server.start()
-    view.cell(cell("c"), Progress(trials=found))  # all its connections are broken
+    view.cell(of("c"), Progress(trials=found))  # all its connections are broken
     assert view.close() == "" and runs(driven(url)) == ["run0", "run1", "run2"]
 
 

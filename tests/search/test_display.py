@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.runs import GeneralRun
 from harness.search import display
 from harness.search.display import Display
+from tests.search.builders import BASE, cell, plan, student_run
 
-PLAN: dict[str, Any] = {"cells": [{"specification": {"kind": "student"}, "refused": ""}]}
-GENERAL = {"kind": "general", "student": "transformer", "objective": "att_mse", "seed": 0}
+PLAN = plan([cell()])
+GENERAL = GeneralRun(
+    corpus="", teacher=BASE, student="transformer", init="random", objective="att_mse", settings={}, seed=0
+)
 NAME = "general distillation of transformer by att_mse"
 ENTRY = {
     "stage": "general",
@@ -79,8 +84,7 @@ def test_the_time_left_is_readable(seconds: float, said: str) -> None:
 def test_training_on_a_task_tells_its_steps_without_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     bar = Bar()
     entry = {k: v for k, v in ENTRY.items() if k not in ("seconds_left", "steps_per_second", "peak_memory_mib")}
-    student = {"kind": "student", "objective": "att_kl", "init": "every", "task": "sst2", "seed": 1}
-    Display(PLAN, bar).epoch(student, entry)
+    Display(PLAN, bar).epoch(student_run(objective="att_kl", seed=1), entry)
     assert bar.description == "att_kl every sst2: general 2, loss 0.01235, step 1500 of 100000, 12,346 tokens/s"
 
 
@@ -89,7 +93,7 @@ def test_how_a_distillation_ended(capsys: pytest.CaptureFixture[str]) -> None:
     record = {"status": "finished", "seconds": 61.2, "tokens_per_second": 1234.5, "peak_memory_mib": 512.0}
     watcher.ended(GENERAL, {**record, "metrics": {"distillation_loss": 0.5}})
     assert capsys.readouterr().err == f"{NAME} ready in 61 s, 1,234 tokens/s, 0.5 GiB\n"
-    watcher.ended({**GENERAL, "objective": "mlm_kd"}, {**record, "metrics": {"masked_cross_entropy": 2.5}})
+    watcher.ended(replace(GENERAL, objective="mlm_kd"), {**record, "metrics": {"masked_cross_entropy": 2.5}})
     assert ", masked_cross_entropy 2.500, 1,234 tokens/s" in capsys.readouterr().err
     watcher.ended(GENERAL, {"status": "failed", "error": "the loss became nan"})
     assert capsys.readouterr().err == f"FAILED {NAME}, seed 0: the loss became nan\n"

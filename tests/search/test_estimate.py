@@ -10,6 +10,7 @@ from harness.search.estimate import estimate
 from harness.search.plan import resolve
 from harness.search.progress import Finished, Progress
 from harness.search.request import Request
+from tests.search.builders import student_run
 
 SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
@@ -36,6 +37,6 @@ def test_a_measurement_takes_its_rounds(processor: bool, monkeypatch: pytest.Mon
 
 def test_what_was_measured_goes_before_arithmetic() -> None:
     plan = resolve(Request("size_and_speed", "quick"))
-    done = Finished("run", {}, {}, {"status": "finished", "selection": 0.0, "seconds": 300.0})
+    done = Finished("run", student_run(), {}, {"status": "finished", "selection": 0.0, "seconds": 300.0})
     text = estimate(plan, [Progress(trials=[done], best=done, seeds=[done])], 4, 2)
     assert text == "time: about 10.0 minutes with 2 workers (mean of 1 finished runs)"

@@ -14,6 +14,7 @@ from harness.errors import UserError
 from harness.modeling import examination
 from harness.search import examined
 from harness.search.plan import resolve
+from harness.search.planned import Plan
 from harness.search.request import Request
 from teachers.embedded import EmbeddedTeacher
 from tests.modeling.test_families import LIKE_ROBERTA, SHARED, SPECIAL
@@ -35,13 +36,13 @@ def teacher(folder: Path, family: str, head: Any = AutoModelForMaskedLM, **chang
     return str(folder)
 
 
-def plan(name: str, cache: Path | None = None, lenient: bool = False, **more: Any) -> dict[str, Any]:
+def plan(name: str, cache: Path | None = None, lenient: bool = False, **more: Any) -> Plan:
     request = {"tasks": ["entailment"], "objectives": ROWS, "inits": INITS, "overrides": ["student.layers=2"], **more}
     return resolve(Request("objectives_vs_init", teacher=name, **request), lenient, cache)
 
 
-def refused(found: dict[str, Any]) -> dict[tuple[str, str], str]:
-    return {(cell.row, cell.init): cell.refused for cell in found["cells"] if cell.refused}
+def refused(found: Plan) -> dict[tuple[str, str], str]:
+    return {(cell.row, cell.init): cell.refused for cell in found.cells if cell.refused}
 
 
 def test_rows_that_need_what_it_lacks_and_no_others(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_rows_that_need_what_it_lacks_and_no_others(tmp_path: Path) -> None:
     found = plan(teacher(tmp_path / "mpnet", "mpnet"))
     assert set(refused(found)) == {(row, init) for row in ("att_kl", "att_kl+val_kl") for init in INITS}
     assert all("MPNet" in reason and "attention interface" in reason for reason in refused(found).values())
-    assert {name for name, _ in found["outputs"]["entailment"]} == {"logits", "sentence", "hidden_states"}
+    assert {name for name, _ in found.outputs["entailment"]} == {"logits", "sentence", "hidden_states"}
 
 
 def test_a_teacher_without_hidden_states(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_teacher_without_hidden_states(tmp_path: Path) -> None:
     groups = dict.fromkeys(("q_groups", "k_groups", "v_groups"), 1)
     groups |= dict.fromkeys(("post_attention_groups", "intermediate_groups", "output_groups"), 1)
     found = plan(teacher(tmp_path / "squeezebert", "squeezebert", embedding_size=32, **groups))
-    open_cells = {(c.row, c.init) for c in found["cells"] if not c.refused}
+    open_cells = {(c.row, c.init) for c in found.cells if not c.refused}
     assert open_cells == {("vanilla_kd", "random"), ("cosine", "random")}
     assert "no student can start from the weights of" in refused(found)["vanilla_kd", "first"]
     assert "hid_seq needs hidden_states" in refused(found)["hid_seq", "random"]
@@ -105,9 +106,9 @@ class TestMemory:
         name, cache = teacher(tmp_path / "deberta", "deberta", relative_attention=True), tmp_path / "cache"
         first = plan(name, cache)
         assert asked == ["deberta"]
-        assert plan(name, cache).cells == first["cells"]
+        assert plan(name, cache).cells == first.cells
         monkeypatch.setattr(examined, "_found", {})  # as another process has it
-        assert plan(name, cache).cells == first["cells"] and asked == ["deberta"]
+        assert plan(name, cache).cells == first.cells and asked == ["deberta"]
         assert refused(first)
 
     @pytest.mark.parametrize("damage", ["", "{}", '{"key": 1}', "\x00", "cut"])
@@ -120,7 +121,7 @@ class TestMemory:
         whole = file.read_text()
         file.write_text(whole[: len(whole) // 2] if damage == "cut" else damage)
         monkeypatch.setattr(examined, "_found", {})
-        assert plan(name, cache).cells == first["cells"] and asked == ["deberta"] * 2
+        assert plan(name, cache).cells == first.cells and asked == ["deberta"] * 2
         assert file.read_text() == whole
 
     def test_other_weights_or_code_are_examined_again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,11 @@ import pytest
 from transformers import BertModel
 
 from harness.errors import UserError
+from harness.runs import GeneralRun, MaskedTeacherRun
 from harness.search.plan import resolve
+from harness.search.planned import Plan
 from harness.search.request import Request
-
-Plan = dict[str, Any]
+from tests.search.builders import of_kind
 
 STUDY = """
 from harness.contracts import Profile, Row, Study
@@ -68,13 +69,11 @@ def planned(plugin: str, checkpoint: Path, glue: Path, tmp_path_factory: pytest.
 
 def general(plan: Plan) -> dict[str, str]:
     """Objective -> the run that distils by it."""
-    found = ((run, first["specification"]) for run, first in plan.first.items())
-    return {made["objective"]: run for run, made in found if made["kind"] == "general"}
+    return {made.objective: run for run, made in of_kind(plan, GeneralRun).items()}
 
 
-def settings_of(plan: Plan, run: str) -> dict[str, Any]:
-    settings: dict[str, Any] = plan.first[run]["specification"]["settings"]
-    return settings
+def settings_of(plan: Plan, run: str) -> Mapping[str, Any]:
+    return plan.first[run].run.settings
 
 
 def without_effect(planned: Planned, *settings: str, **request: Any) -> None:
@@ -201,12 +200,12 @@ def test_the_head_of_a_teacher_does_not_depend_on_how_students_learn(
         return planned(*given, teacher=str(headless))
 
     def head(of: Plan) -> str:
-        ((run, _),) = [f for f in of["first"].items() if f[1]["specification"]["kind"] == "masked_teacher"]
-        return str(run)
+        (run,) = of_kind(of, MaskedTeacherRun)
+        return run
 
     before, after = plan(), plan(*settings)
     assert head(plan("general.batch_size=64", "general.micro_batch=32")) == head(before)  # its own batch is of 32
     assert head(after) == head(before)
     assert general(after)["att_mse"] != general(before)["att_mse"]
-    assert after["first"][general(after)["att_mse"]]["after"] == [head(after)]
+    assert after.first[general(after)["att_mse"]].after == [head(after)]
     assert head(plan("general.mask_probability=0.3")) != head(before)  # how its text is masked does

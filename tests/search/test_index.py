@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts import Row
 from harness.files import atomic_write, digest, sealed, unsealed
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
+from harness.runs import PretrainingRun
 from harness.search import index as indexing
 from harness.search import progress as replaying
 from harness.search import proposals
 from harness.search.driver import Driver
 from harness.search.index import NAME, Index
+from harness.search.planned import Cell, First
 from harness.search.progress import Proposed, progress
 from harness.viewing import plan_file
 from tests.at_once import AtOnce, Silent
 from tests.conftest import Harness, environment
+from tests.search.builders import BASE, cell, plan, student_run
 
 STUDY = "objectives_vs_init"
 DEFAULTS = {"learning_rate": 5e-5, "warmup_ratio": 0.1, "pruner": "none", "protocol": "held_out"}
@@ -35,74 +38,35 @@ GRID = {"warmup_ratio": [0.1, 0.2], "learning_rate": [1e-3, 5e-4]}
 RANGE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True, "whole": False}}
 
 
-def cell(objective: str, init: str, task: str, space: dict[str, Any], pruner: str = "none") -> dict[str, Any]:
+FIRST = PretrainingRun(teacher=BASE, settings={}, seed=0)
+TEACHER = FIRST.identity(DEFAULTS)
+
+
+def of(objective: str, init: str, task: str, space: dict[str, Any], pruner: str = "none") -> Cell:
     metric = {"acceptability": "matthews", "entailment": "accuracy"}[task]
-    specification = {
-        "kind": "student",
-        "task": task,
-        "teacher": TEACHER,
-        "student": "transformer",
-        "init": init,
-        "objective": objective,
-        "procedure": "two_stage",
-        "metric": metric,
-        "settings": {**DEFAULTS, "pruner": pruner},
-    }
-    name = digest([identity(specification, DEFAULTS), space])[:16]
-    return {
-        "id": name,
-        "search": name,
-        "row": objective,
-        "student": "transformer",
-        "init": init,
-        "task": task,
-        "metric": metric,
-        "refused": "",
-        "stages": 2,
-        "specification": specification,
-        "space": space,
-        "after": [TEACHER],
-        "starts": [],
-        "layers": [],
-        "size": {"layers": 2, "width": 64},
-        "trials": 4,
-        "seeds": 2,
-    }
+    settings = {**DEFAULTS, "pruner": pruner}
+    run = student_run(
+        task=task, teacher=TEACHER, init=init, objective=objective, procedure="two_stage", metric=metric,
+        settings=settings,
+    )  # fmt: skip
+    name = digest([run.identity(DEFAULTS), space])[:16]
+    return cell(run, name, stages=2, space=space, after=[TEACHER], trials=4, seeds=2)
 
 
-FIRST = {"kind": "pretraining", "teacher": {"name": "embedded"}, "seed": 0, "settings": {}}
-TEACHER = identity(FIRST, DEFAULTS)
 CELLS = [
-    cell(objective, init, task, RANGE if init == "last" and task == "entailment" else GRID, pruner)
+    of(objective, init, task, RANGE if init == "last" and task == "entailment" else GRID, pruner)
     for (objective, pruner), init, task in itertools.product(
         (("vanilla_kd", "none"), ("att_kl", "none"), ("hid_seq", "median"), ("cosine", "median")),
         ("every", "first", "last"),
         ("acceptability", "entailment"),
     )
 ]
-PLAN: dict[str, Any] = {
-    "format": replaying.PLAN_FORMAT,
-    "study": STUDY,
-    "profile": "quick",
-    "procedure": "two_stage",
-    "teacher": "embedded",
-    "argument": "",
-    "label": "embedded",
-    "source": "embedded",
-    "corpus": "embedded",
-    "checkpoints": {},
-    "files": {},
-    "plugins": [],
-    "tasks": ["acceptability", "entailment"],
-    "students": ["transformer"],
-    "inits": ["every", "first", "last"],
-    "rows": [Row(name, name, name).to_json() for name in ("vanilla_kd", "att_kl", "hid_seq", "cosine")],
-    "defaults": DEFAULTS,
-    "first": {TEACHER: {"specification": FIRST, "after": []}},
-    "teachers": {"acceptability": TEACHER, "entailment": TEACHER},
-    "outputs": {},
-    "cells": CELLS,
-}
+PLAN = plan(
+    CELLS,
+    defaults=DEFAULTS,
+    first={TEACHER: First(FIRST)},
+    teachers={"acceptability": TEACHER, "entailment": TEACHER},
+)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +74,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 121 records of the plan, and an index of them."""
     out = tmp_path_factory.mktemp("finished") / "out"
     ledger = Ledger(out, create=True)
-    atomic_write(plan_file(out, STUDY, "quick"), json.dumps(PLAN).encode())
+    atomic_write(plan_file(out, STUDY, "quick"), json.dumps(PLAN.to_json()).encode())
     assert Driver(PLAN, ledger, AtOnce(), Silent()).run() == 121
     (out / "ledger" / "begun").mkdir()
     replayed(Index(ledger)).save()
@@ -286,7 +250,7 @@ def test_what_is_known_is_not_proposed_again(out: Path, monkeypatch: pytest.Monk
     rewritten(last, selection=0.0)  # nothing is proposed from the last trial
     index = replayed(Index(Ledger(out)))
     assert proposed == []
-    index.progress({**CELLS[5], "trials": 6}, DEFAULTS, index.ledger.read)
+    index.progress(replace(CELLS[5], trials=6), DEFAULTS, index.ledger.read)
     assert proposed == [4]
 
 
@@ -311,7 +275,7 @@ def test_the_index_forgets_runs_that_are_gone(out: Path) -> None:
 OTHERS: list[tuple[int, dict[str, Any]]] = [
     (0, {"space": dict(reversed(GRID.items()))}),
     (0, {"space": {**GRID, "warmup_ratio": [0.1, 0.3]}}),
-    (0, {"specification": {**CELLS[0]["specification"], "objective": "cosine"}}),
+    (0, {"run": replace(CELLS[0].run, objective="cosine")}),
     (0, {"starts": ["one", "two"]}),
     (0, {"trials": 3}),  # of a grid of four
     (5, {"search": "another"}),  # the seed of Optuna's proposals
@@ -321,7 +285,7 @@ OTHERS: list[tuple[int, dict[str, Any]]] = [
 @pytest.mark.parametrize("place, other", OTHERS)
 def test_another_search_is_not_answered_by_what_is_known_of_this(out: Path, place: int, other: dict[str, Any]) -> None:
     index = replayed(Index(Ledger(out)))
-    changed = {**CELLS[place], **other}
+    changed = replace(CELLS[place], **other)
     expected = progress(changed, DEFAULTS, index.read)
     assert index.progress(changed, DEFAULTS) == expected != progress(CELLS[place], DEFAULTS, index.read)
 
@@ -346,7 +310,7 @@ def quick(search: str, space: Any, trials: int, number: int, before: Any) -> dic
 def test_what_is_known_changes_no_answer_whatever_the_records_become(
     worlds: list[int], pruner: str, trials: int
 ) -> None:
-    one, known = {**cell("att_kl", "every", "entailment", GRID, pruner), "trials": trials, "seeds": 3}, Proposed()
+    known, one = Proposed(), replace(of("att_kl", "every", "entailment", GRID, pruner), trials=trials, seeds=3)
     for world in worlds:
 
         def lookup(run: str, world: int = world) -> Any:
@@ -370,14 +334,14 @@ def test_a_driver_keeps_the_index_up_to_date(tmp_path: Path, monkeypatch: pytest
     seen: list[int] = []
 
     class Watching(Silent):
-        def ended(self, specification: Any, record: Any) -> None:
+        def ended(self, run: Any, record: Any) -> None:
             stored = unsealed((tmp_path / "out" / NAME).read_bytes()) if (tmp_path / "out" / NAME).exists() else {}
             seen.append(len(stored.get("runs", ())))
 
     monkeypatch.setattr(indexing, "PERIOD", 0.0)
     Ledger(tmp_path / "out", create=True)
-    plan = {**PLAN, "cells": CELLS[:1]}
-    assert Driver(plan, Ledger(tmp_path / "out"), AtOnce(), Watching()).run() == 6
+    one = replace(PLAN, cells=CELLS[:1])
+    assert Driver(one, Ledger(tmp_path / "out"), AtOnce(), Watching()).run() == 6
     assert seen == list(range(6))
     ledger = Ledger(tmp_path / "out")
     assert not Index(ledger).progress(CELLS[0], DEFAULTS).missing

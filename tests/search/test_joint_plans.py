@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
+from harness.runs import GeneralRun, JointStudentRun, StudentRun, UntunedRun
 from harness.search.plan import resolve
+from harness.search.planned import Cell, Plan
 from harness.search.progress import progress, specify
 from harness.search.request import Request
 from harness.search.results import cell_results
+from tests.search.builders import of_kind
 
-Plan = dict[str, Any]
 LSTM = "biattentive_lstm"
 
 STUDIES = f'''
@@ -80,14 +83,18 @@ def jointly() -> Plan:
     return resolve(Request("multi_task"))
 
 
-def cell(plan: Plan, row: str, task: str) -> dict[str, Any]:
+def cell(plan: Plan, row: str, task: str) -> Cell:
     (found,) = [c for c in plan.cells if (c.row, c.task) == (row, task)]
     return found
 
 
-def made(plan: Plan, run: str) -> dict[str, Any]:
-    specification: dict[str, Any] = plan.first[run]["specification"]
-    return specification
+def made(plan: Plan, run: str) -> Any:
+    return plan.first[run].run
+
+
+def first_seed(plan: Plan, row: str, task: str) -> str:
+    """The run of a cell that searches nothing."""
+    return specify(cell(plan, row, task), {}, 0, ()).identity(plan.defaults)
 
 
 # ---------------------------------------------------------------- tasks of a joint run
@@ -101,7 +108,7 @@ def test_one_task_is_too_few() -> None:
         assert reason == (
             "multi_task trains one model on several tasks, but only sentiment is selected; name more with --tasks"
         )
-    assert not cell(plan, "single_lstm", "sentiment")["refused"]
+    assert not cell(plan, "single_lstm", "sentiment").refused
 
 
 def test_a_task_without_its_data_is_named(glue: Path, checkpoint: Path, tmp_path: Path) -> None:
@@ -118,13 +125,13 @@ def test_a_row_may_train_on_tasks_of_its_own() -> None:
     plan = resolve(Request("multi_task_tasks", tasks=["sentiment", "paraphrase", "similarity"]))
     expected = {"sentiment": {"sentiment"}, "paraphrase": {"paraphrase"}, "all": set(plan.tasks)}
     for row, tasks in expected.items():
-        starts = {tuple(cell(plan, row, task)["starts"]) for task in plan.tasks}
+        starts = {tuple(cell(plan, row, task).starts) for task in plan.tasks}
         assert len(starts) == 1  # of every task's cell, trained on or not
         for run in starts.pop():
             assert made(plan, run).tasks.keys() == tasks
-            assert made(plan, made(plan, run)["teacher"]).tasks.keys() == tasks
+            assert made(plan, made(plan, run).teacher).tasks.keys() == tasks
     for task in plan.tasks:
-        assert cell(plan, "inference", task)["refused"].endswith(
+        assert cell(plan, "inference", task).refused.endswith(
             "none of mnli, qnli, qnli_ranking, rte, entailment is selected; name more with --tasks"
         )
         # the teacher that stands above the table is that of all tasks
@@ -133,8 +140,8 @@ def test_a_row_may_train_on_tasks_of_its_own() -> None:
 
 def test_what_is_not_fine_tuned_answers_no_other_task(ours: Ours) -> None:
     plan = ours("searched_jointly")
-    assert cell(plan, "one", "sentiment")["specification"]["tasks"].keys() == {"sentiment"}
-    assert cell(plan, "one", "similarity")["refused"] == "row one trains on sentiment alone, and is not fine-tuned"
+    assert cell(plan, "one", "sentiment").run.tasks.keys() == {"sentiment"}
+    assert cell(plan, "one", "similarity").refused == "row one trains on sentiment alone, and is not fine-tuned"
 
 
 # ---------------------------------------------------------------- joint runs and the cells that share them
@@ -142,26 +149,26 @@ def test_what_is_not_fine_tuned_answers_no_other_task(ours: Ours) -> None:
 
 @pytest.mark.parametrize("row", ["mkd_lstm", "mkd_transformer"])
 def test_cells_start_from_the_joint_run_of_their_seed(row: str, jointly: Plan) -> None:
-    cells = [cell(jointly, row, task) for task in jointly["tasks"]]
+    cells = [cell(jointly, row, task) for task in jointly.tasks]
     (starts,) = {tuple(c.starts) for c in cells}
-    assert [made(jointly, run)["seed"] for run in starts] == [0, 1] and len(set(starts)) == 2
+    assert [made(jointly, run).seed for run in starts] == [0, 1] and len(set(starts)) == 2
     for number, run in enumerate(starts):
         joint = made(jointly, run)
-        assert joint["kind"] == "multi_task" and joint["objective"] == "logit_mse"
-        assert joint["tasks"].keys() == set(jointly["tasks"])
-        assert jointly["first"][run]["after"] == [joint["teacher"]]
+        assert isinstance(joint, JointStudentRun) and joint.objective == "logit_mse"
+        assert joint.tasks.keys() == set(jointly.tasks)
+        assert jointly.first[run].after == [joint.teacher]
         for c in cells:
-            assert specify(c, {}, number, ())["init"] == f"pretrained:{run}" and run in c.after
+            assert specify(c, {}, number, ()).init == f"pretrained:{run}" and run in c.after
     first, second = (made(jointly, run) for run in starts)
-    assert {**first, "seed": 1} == second
+    assert replace(first, seed=1) == second
 
 
 def test_joint_students_share_a_teacher_that_is_the_teachers_row(jointly: Plan) -> None:
-    runs = [run for row in ("mkd_lstm", "mkd_transformer") for run in cell(jointly, row, "sentiment")["starts"]]
-    (teacher,) = {made(jointly, run)["teacher"] for run in runs}
-    for task in jointly["tasks"]:
-        assert identity(specify(cell(jointly, "teacher", task), {}, 0, ()), jointly["defaults"]) == teacher
-        assert jointly["teachers"][task] == teacher
+    runs = [run for row in ("mkd_lstm", "mkd_transformer") for run in cell(jointly, row, "sentiment").starts]
+    (teacher,) = {made(jointly, run).teacher for run in runs}
+    for task in jointly.tasks:
+        assert first_seed(jointly, "teacher", task) == teacher
+        assert jointly.teachers[task] == teacher
 
 
 def record_of(run: str, scores: dict[str, float], selection: float) -> dict[str, Any]:
@@ -181,12 +188,12 @@ def scores_of(run: str) -> dict[str, float]:
 def test_cells_of_a_joint_run_propose_the_same_and_show_their_own(ours: Ours, tmp_path: Path) -> None:
     plan = ours("searched_jointly", objectives=["lstm"])
     one, other = (cell(plan, "lstm", task) for task in ("sentiment", "similarity"))
-    assert one.id != other["id"] and one.search == other["search"]
+    assert one.id != other.id and one.search == other.search
     ledger = Ledger(tmp_path / "out", create=True)
     for c in (one, other):
         for _ in range(6):  # four trials, one after another, then the seeds
             for missing in progress(c, plan.defaults, ledger.read).missing:
-                run = identity(missing, plan.defaults)
+                run = missing.identity(plan.defaults)
                 assert c is one, "the second cell asks for a run that the first did not"
                 selection = float(int(run[4:8], 16))
                 ledger.write(run, record_of(run, scores_of(run), selection), predictions_of(run))
@@ -225,20 +232,20 @@ def predictions_of(run: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("percent", [20, 50, 100])
 def test_a_teacher_of_a_share_is_that_of_its_students(percent: int) -> None:
     plan = resolve(Request("sra_data_fraction", objectives=[f"{row}_{percent}" for row in ("teacher", "bilstm", "kd")]))
-    own = identity(specify(cell(plan, f"teacher_{percent}", "sentiment"), {}, 0, ()), plan.defaults)
+    own = first_seed(plan, f"teacher_{percent}", "sentiment")
     for row in ("bilstm", "kd"):
-        found = cell(plan, f"{row}_{percent}", "sentiment")["specification"]
-        assert found["settings"]["train_fraction"] == percent / 100 and found["teacher"] == own
-    assert made(plan, own)["settings"]["train_fraction"] == percent / 100
+        found = cell(plan, f"{row}_{percent}", "sentiment").run
+        assert found.settings["train_fraction"] == percent / 100 and found.teacher == own
+    assert made(plan, own).settings["train_fraction"] == percent / 100
 
 
 def test_a_share_given_on_the_command_line_reaches_teacher_and_student() -> None:
     plan = resolve(Request("distilled_bilstm", overrides=["train_fraction=0.5"]))
-    for found in (c["specification"] for c in plan.cells):
-        assert found["settings"]["train_fraction"] == 0.5
-        if found["kind"] == "student":
-            assert made(plan, found["teacher"])["settings"]["train_fraction"] == 0.5
-    assert {made(plan, run)["settings"]["train_fraction"] for run in plan.teachers.values()} == {0.5}
+    for found in (c.run for c in plan.cells):
+        assert found.settings["train_fraction"] == 0.5
+        if isinstance(found, StudentRun):
+            assert made(plan, found.teacher).settings["train_fraction"] == 0.5
+    assert {made(plan, run).settings["train_fraction"] for run in plan.teachers.values()} == {0.5}
 
 
 def test_a_share_that_rows_differ_in_is_not_given() -> None:
@@ -262,11 +269,11 @@ def test_a_distillation_starts_from_the_first_plain_initialisation(
     inits: Sequence[str] | None, start: str, ours: Ours
 ) -> None:
     plan = ours("after_a_corpus", inits=inits, tasks=["sentiment"])
-    (general,) = [made(plan, run) for run in plan.first if made(plan, run)["kind"] == "general"]
-    assert general["init"] == start and general["seed"] == 0
+    ((run, general),) = of_kind(plan, GeneralRun).items()
+    assert general.init == start and general.seed == 0
     for c in plan.cells:
         if c.row == "distilled":
-            assert c["specification"]["init"] == f"pretrained:{identity(general, plan['defaults'])}"
+            assert c.run.init == f"pretrained:{run}"
 
 
 @pytest.mark.parametrize("text", ["masked", "sentences"])
@@ -284,7 +291,7 @@ def test_objectives_and_students_that_do_not_suit_the_text(text: str, ours: Ours
             "general.text=sentences is read by each with its own"
         )
         shared = ours("on_text", overrides=["bilstm.vocabulary=teacher"], students=["bilstm"], objectives=["vectors"])
-        assert not any(c.refused for c in shared["cells"])
+        assert not any(c.refused for c in shared.cells)
 
 
 # ---------------------------------------------------------------- settings that have no effect
@@ -317,15 +324,15 @@ def test_settings_that_act_on_nothing(case: str) -> None:
 def test_a_setting_of_the_joint_training_acts_there_alone() -> None:
     plan = resolve(Request("multi_task", overrides=["multi_task.epochs=2"]))
     found = cell(plan, "mkd_lstm", "sentiment")
-    assert [made(plan, run)["settings"]["epochs"] for run in found["starts"]] == [2, 2]
-    assert found["specification"]["settings"]["epochs"] == 8
+    assert [made(plan, run).settings["epochs"] for run in found.starts] == [2, 2]
+    assert found.run.settings["epochs"] == 8
 
 
 def test_masks_act_on_masked_text(ours: Ours) -> None:
     overrides = ["general.mask_probability=0.3"]
     plan = ours("on_text", overrides=overrides, students=["transformer"], tasks=["sentiment"])
-    kinds = [made(plan, run) for run in plan.first if made(plan, run)["kind"] == "general"]
-    assert len(kinds) == 2 and {found["settings"]["mask_probability"] for found in kinds} == {0.3}
+    kinds = of_kind(plan, GeneralRun).values()
+    assert len(kinds) == 2 and {found.settings["mask_probability"] for found in kinds} == {0.3}
 
 
 # ---------------------------------------------------------------- vectors that no task has tuned
@@ -338,4 +345,4 @@ def test_a_cosine_judges_paraphrase_alone(task: str) -> None:
         if c.task == task:
             assert c.refused == (f"a cosine tells paraphrases from other pairs, which is not what task {task} asks")
         else:
-            assert not c.refused and c["specification"]["kind"] == "untuned"
+            assert not c.refused and isinstance(c.run, UntunedRun)

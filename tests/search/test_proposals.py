@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from harness.ledger import identity
+from harness.runs import Run
+from harness.search.planned import Cell
 from harness.search.progress import progress
 from harness.search.proposals import propose, size
+from tests.search.builders import cell, student_run
 
 GRID = {"learning_rate": [1e-3, 5e-4], "batch_size": [16, 32, 64]}
 TPE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True, "whole": False}, "schedule": ["linear", "cosine"]}
@@ -76,45 +78,34 @@ def test_a_failed_trial_is_told_as_failed() -> None:
 # ---------------------------------------------------------------- progress
 
 
-def _cell(trials: int, seeds: int, pruner: str = "none") -> dict[str, Any]:
-    return {
-        "id": "c",
-        "search": "c",
-        "starts": [],
-        "task": "mrpc",
-        "space": GRID,
-        "trials": trials,
-        "seeds": seeds,
-        "specification": {"kind": "student", "settings": {"pruner": pruner}},
-    }
+def _cell(trials: int, seeds: int, pruner: str = "none", **changes: Any) -> Cell:
+    run = student_run(settings={"pruner": pruner})
+    return cell(run, **{"space": GRID, "trials": trials, "seeds": seeds, **changes})
 
 
-def _run_to_the_end(cell: dict[str, Any], records: dict[str, Any], most: int = 100) -> list[dict[str, Any]]:
-    """Serve whatever is missing, one run at a time; the specifications in order."""
-    ran = []
+def _run_to_the_end(cell: Cell, records: dict[str, Any]) -> list[Run]:
+    """Serve whatever is missing, one run at a time; the runs in order."""
+    ran: list[Run] = []
     while missing := progress(cell, {}, records.get).missing:
-        specification = missing[0]
-        ran.append(specification)
-        settings = specification["settings"]
-        score = settings["learning_rate"] * settings["batch_size"] + specification["seed"] / 1000
-        records[identity(specification, {})] = {
+        run = missing[0]
+        ran.append(run)
+        score = run.settings["learning_rate"] * run.settings["batch_size"] + (run.seed or 0) / 1000
+        records[run.identity({})] = {
             "status": "finished",
             "selection": score,
             "metrics": {},
             "curve": [{"selection": score / 2}, {"selection": score}],
         }
-        if len(ran) == most:
-            break
     return ran
 
 
 def test_trials_run_one_after_another_then_the_best_setting_over_the_seeds() -> None:
     records: dict[str, Any] = {}
     ran = _run_to_the_end(_cell(trials=6, seeds=3), records)
-    assert [s["seed"] for s in ran] == [0, 0, 0, 0, 0, 0, 1, 2]
+    assert [run.seed for run in ran] == [0, 0, 0, 0, 0, 0, 1, 2]
     found = progress(_cell(6, 3), {}, records.get)
     assert found.best is not None and found.best.hyperparameters == {"learning_rate": 1e-3, "batch_size": 64}
-    assert [f.specification["seed"] for f in found.seeds] == [0, 1, 2] and not found.missing
+    assert [f.made.seed for f in found.seeds] == [0, 1, 2] and not found.missing
 
 
 def test_asking_for_more_trials_keeps_those_made() -> None:
@@ -141,9 +132,9 @@ def test_a_grid_smaller_than_the_budget_ends_the_search() -> None:
 
 
 def test_failed_trials_never_win_and_equal_scores_take_the_earliest() -> None:
-    cell = _cell(trials=2, seeds=1) | {"space": {"learning_rate": [1e-3], "batch_size": [16, 32]}}
+    cell = _cell(trials=2, seeds=1, space={"learning_rate": [1e-3], "batch_size": [16, 32]})
     first = progress(cell, {}, {}.get).missing[0]
-    records: dict[str, Any] = {identity(first, {}): {"status": "failed", "error": "nan", "selection": None}}
+    records: dict[str, Any] = {first.identity({}): {"status": "failed", "error": "nan", "selection": None}}
     _run_to_the_end(cell, records)
     best = progress(cell, {}, records.get).best
     assert best is not None and best.hyperparameters["batch_size"] == 32
@@ -154,6 +145,6 @@ def test_failed_trials_never_win_and_equal_scores_take_the_earliest() -> None:
 
 
 def test_a_pruner_sees_the_curves_of_the_trials_before() -> None:
-    ran = _run_to_the_end(_cell(trials=2, seeds=2, pruner="median"), {})
-    assert "before" not in ran[0] and len(ran[1]["before"]) == 1 and len(ran[1]["before"][0]) == 2
-    assert "before" not in ran[2]  # seeds of the winner are never pruned
+    first, second, seed = _run_to_the_end(_cell(trials=2, seeds=2, pruner="median"), {})
+    assert not first.curves_before and [len(curve) for curve in second.curves_before] == [2]
+    assert not seed.curves_before  # seeds of the winner are never pruned

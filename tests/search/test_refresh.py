@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from harness.training.code_versions import engine
 from tests.at_once import AtOnce, Silent
 from tests.search.test_index import CELLS, PLAN, TEACHER
 
-SOME: dict[str, Any] = {**PLAN, "cells": [CELLS[0], CELLS[5], CELLS[17]], "origins": {}}  # grid, TPE, TPE with a pruner
+SOME = replace(PLAN, cells=[CELLS[0], CELLS[5], CELLS[17]])  # grid, TPE, TPE with a pruner
 
 
 class Today(AtOnce):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.errors import UserError
-from harness.ledger import Ledger, identity
+from harness.ledger import Ledger
 from harness.search.driver import Driver
 from harness.search.plan import resolve
+from harness.search.planned import Cell, Plan
 from harness.search.progress import specify
 from harness.search.request import Request
 from harness.search.results import teacher_scores, teachers
@@ -24,25 +26,25 @@ ASKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def planned(*overrides: str, study: str = "objectives_vs_init", **asked: Any) -> dict[str, Any]:
+def planned(*overrides: str, study: str = "objectives_vs_init", **asked: Any) -> Plan:
     return resolve(Request(study, overrides=overrides, **{**ASKED, **asked}))
 
 
-def runs(plan: dict[str, Any], cell: dict[str, Any]) -> list[str]:
+def runs(plan: Plan, cell: Cell) -> list[str]:
     settings = {"learning_rate": 1e-3}
-    return [identity(specify(cell, settings, seed, ()), plan.defaults) for seed in range(cell.seeds)]
+    return [specify(cell, settings, seed, ()).identity(plan.defaults) for seed in range(cell.seeds)]
 
 
 def test_each_seed_learns_from_its_own_teacher_and_trials_from_the_first() -> None:
     one, each = planned(), planned("teacher.seeds=3")
-    assert one["teachers"] == each["teachers"] and teachers(one) == 1 and teachers(each) == 3
-    assert planned("teacher.seeds=1").cells == one["cells"]
-    for before, cell in zip(one["cells"], each["cells"], strict=True):
-        made = [each["first"][run]["specification"] for run in cell["teachers"]]
-        assert [m["seed"] for m in made] == [0, 1, 2] and len({str({**m, "seed": 0}) for m in made}) == 1
-        learned = [specify(cell, {}, seed, ())["teacher"] for seed in range(3)]
-        assert learned == cell["teachers"] and set(cell["teachers"]) <= set(cell.after)
-        assert cell.id == before["id"] and "teachers" not in before
+    assert one.teachers == each.teachers and teachers(one) == 1 and teachers(each) == 3
+    assert planned("teacher.seeds=1").cells == one.cells
+    for before, cell in zip(one.cells, each.cells, strict=True):
+        made = [each.first[run].run for run in cell.teachers]
+        assert made == [replace(made[0], seed=seed) for seed in range(3)]
+        learned = [specify(cell, {}, seed, ()).learns_from for seed in range(3)]
+        assert learned == cell.teachers and set(cell.teachers) <= set(cell.after)
+        assert cell.id == before.id and not before.teachers
         assert runs(one, before)[0] == runs(each, cell)[0] and not set(runs(one, before)[1:]) & set(runs(each, cell))
 
 
@@ -51,7 +53,7 @@ def test_what_is_trained_and_what_the_teachers_row_shows(tmp_path: Path) -> None
     ledger = Ledger(out, create=True)
     assert Driver(plan, ledger, AtOnce(), Silent()).run() == 1 + 3 + 2 * (2 + 2)  # pre-training, teachers, cells
     (scores,) = teacher_scores(plan, ledger).values()
-    by_seed = [ledger.read(run) or {} for run in plan.cells[0]["teachers"]]
+    by_seed = [ledger.read(run) or {} for run in plan.cells[0].teachers]
     assert scores == [record["metrics"] for record in by_seed] and len(scores) == 3
     assert Driver(plan, Ledger(out), AtOnce(), Silent()).run() == 0
     assert Driver(planned(), Ledger(out), AtOnce(), Silent()).run() == 2 * 2  # the further seeds of one teacher
