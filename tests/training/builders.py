@@ -76,8 +76,9 @@ def hash_of(tokens: list[int]) -> int:
     return number
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    return {name: h.default for name, h in TRAINING.items()} | {"batch_size": 8, "learning_rate": 0.01} | changes
+def settings(**changes: Any) -> Settings:
+    usual = {name: h.default for name, h in TRAINING.items()} | {"batch_size": 8, "learning_rate": 0.01}
+    return Settings(usual | changes)
 
 
 class Bag(nn.Module):

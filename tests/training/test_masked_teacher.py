@@ -20,8 +20,8 @@ from harness.contracts import IGNORED, Batch, Want
 from harness.files import read_sealed
 from harness.training import masked_teacher
 from harness.training.masked_teacher import MaskedTeacher, StoredTargets
-from harness.training.place import Place
 from harness.training.settings import Settings
+from tests.training.builders import place_of
 
 CPU = torch.device("cpu")
 
@@ -159,7 +159,7 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
     folders: list[Path] = []
     kept = SimpleNamespace(fill=lambda *given: 0.0, logits=lambda ids: torch.zeros(1, 4))
     monkeypatch.setattr(masked_teacher, "StoredTargets", lambda folder, *given: folders.append(folder) or kept)
-    place = Place(tmp_path, tmp_path, tmp_path, "", "", {}, "embedded", "", (), {})
+    place = place_of(tmp_path, teacher="embedded")
     given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
     for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
         specification = {"teacher": {"content": "x"}, "corpus": "c", "settings": Settings(given | pack)}
