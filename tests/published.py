@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +18,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from harness.ledger import Ledger
 from harness.registry import STUDIES
 from harness.search.plan import resolve
+from harness.search.planned import Plan
 from harness.search.request import Request
 from harness.viewing import table_of
 from reports import with_published
@@ -56,7 +57,7 @@ def printed() -> dict[Place, str]:
     return found
 
 
-def table(plan: Mapping[str, Any]) -> Any:
+def table(plan: Plan) -> Any:
     """The table of a plan before any run, beside the published numbers."""
     with TemporaryDirectory() as folder:
         return with_published(table_of(plan, Ledger(Path(folder), create=True)), STUDIES.get(plan.study))

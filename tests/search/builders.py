@@ -1,0 +1,50 @@
+"""Runs, cells and plans without a study, for tests that need no more of them than they name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from harness.contracts import Row
+from harness.runs import BaseTeacher, Run, RunId, StudentRun
+from harness.search.planned import Cell, Plan
+from harness.training.settings import Settings
+
+Kind = TypeVar("Kind", bound=Run)
+BASE = BaseTeacher(name="embedded", content="")
+
+
+def student_run(**changes: Any) -> StudentRun:
+    """On sst2, with vanilla KD, from the base teacher."""
+    of_task: dict[str, Any] = {"task": "sst2", "data": "", "metric": "accuracy", "teacher": BASE}
+    student = {"student": "transformer", "init": "every", "objective": "vanilla_kd", "procedure": "one_stage"}
+    return StudentRun(**{**of_task, **student, **changes, "settings": Settings(changes.get("settings", {}))})
+
+
+def cell(run: Run | None = None, name: str = "c", **changes: Any) -> Cell:
+    """Of one trial and one seed. name: its id, and that of its search."""
+    run = run or student_run()
+    axes = {"task": "sst2", "metric": "accuracy", "student": "", "init": "", "objective": ""}
+    found = {axis: getattr(run, axis, usual) for axis, usual in axes.items()}
+    row = found.pop("objective")
+    given = {"id": name, "search": name, "row": row, "refused": "", "space": {}, **found}
+    return Cell(run=run, **{**given, **changes})
+
+
+def plan(cells: Sequence[Cell], **changes: Any) -> Plan:
+    """Of these cells, in a study of the embedded suite."""
+    rows = [dataclasses.asdict(Row(name, name, name)) for name in dict.fromkeys(one.row for one in cells)]
+    axes = {
+        axis: list(dict.fromkeys(getattr(one, axis[:-1]) for one in cells)) for axis in ("tasks", "students", "inits")
+    }
+    names = dict.fromkeys(("teacher", "label", "source", "corpus"), "embedded")
+    empty: dict[str, Any] = {name: {} for name in ("checkpoints", "files", "examples", "defaults", "first", "teachers")}
+    study = {"study": "objectives_vs_init", "profile": "quick", "procedure": "two_stage", "argument": ""}
+    given = {**study, **names, **empty, **axes, "rows": rows, "outputs": {}, "plugins": [], "notices": []}
+    return Plan(**{**given, "cells": cells, **changes})
+
+
+def of_kind(found: Plan, kind: type[Kind]) -> dict[RunId, Kind]:
+    """The runs of this kind that others of the plan start from."""
+    return {run: first.run for run, first in found.first.items() if isinstance(first.run, kind)}
