@@ -197,7 +197,9 @@ def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
 
     for cell in plan.cells:
         run = cell.run.starts_from
-        if run is None or cell.refused or run in plan.first:  # made before the cell
+        if run is None or cell.refused:
+            continue
+        if run in plan.first and plan.first[run].run.starts_students:  # made before the cell
             continue
         if ledger is None or not _distilled(ledger, run):
             runs = [name for name in ledger.runs() if _distilled(ledger, name)] if ledger else []

@@ -20,16 +20,14 @@ from harness.contracts import LayerMap, Want
 from harness.data import embedded, sources
 from harness.data.encoding import Encoded, encode
 from harness.data.tasks import get_task
-from harness.ledger import CHECKPOINT
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
-from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, Stage, predict, train
 from harness.training.settings import TRAINING
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import NoTeacher
+from tests.training.builders import CPU, regime
 
-CPU = torch.device("cpu")
 EPOCHS = 6
 DECLARED = {name: declared.default for name, declared in TRAINING.items()}
 SETTINGS: dict[str, Any] = DECLARED | {"learning_rate": 0.02, "warmup_ratio": 0.0}
@@ -50,8 +48,7 @@ def accuracy(student: str, task_name: str, seed: int, folder: Path) -> float:
     objective = Sum(combine.parse("labels_only"), described, info, LayerMap(()), {})
     train(
         model, [Stage("prediction", objective, (Want(logits=True), Want()), EPOCHS, selects=False)], train_examples,
-        NoTeacher(), SETTINGS, seed, CPU, lambda trained: 0.0, Checkpoint(folder / CHECKPOINT, ""), Clock(),
-        lambda scores: False, lambda entry: None,
+        NoTeacher(), lambda trained: 0.0, regime(folder, SETTINGS, seed=seed),
     )  # fmt: skip
     return correct(predict(model, dev, 64, SETTINGS, CPU, Clock()), dev)
 

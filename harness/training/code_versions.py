@@ -24,7 +24,7 @@ from harness.runs.base import JSON
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
-CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "procedures/base.py", "runs/*.py", "seeds.py")
 OURS = {"reports", *(kind.folder.partition(".")[0] for kind in ALL.values())}  # packages of this distribution
 
 
@@ -92,7 +92,8 @@ def _imported(path: Path) -> frozenset[Path]:
     beside = not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
 
     def roots(top: str) -> Iterator[Path]:
-        yield from (folder.parent for folder in path.parents if folder.name == top)
+        if top != "harness":  # `engine` tells of it, and most of it changes no number
+            yield from (folder.parent for folder in path.parents if folder.name == top)
         if beside and top not in OURS:
             yield path.parent
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.registry import STUDIES
 from harness.search.explaining import explained
-from harness.search.plan import resolve
-from harness.search.request import Request
+from harness.search.planned import Plan
 from tests import published
 from tests.conftest import ROOT
+from tests.studies import builders
 
 PROFILES = ("quick", "small", "paper")
 SHARED = (
@@ -25,16 +24,9 @@ SHARED = (
 )  # files of what studies have in common
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no network gives at once, instead of after its clients' retries."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-
-
 @functools.cache
-def planned(name: str, profile: str) -> dict[str, Any]:
-    return resolve(Request(name, profile), lenient=True)
+def planned(name: str, profile: str) -> Plan:
+    return builders.planned(name, profile=profile)
 
 
 NAMES = STUDIES.names()  # before other tests add theirs
@@ -44,7 +36,6 @@ each = pytest.mark.parametrize("name", NAMES)
 @each
 @pytest.mark.parametrize("profile", PROFILES)
 def test_is_planned_in_every_profile(name: str, profile: str) -> None:
-    """Data, teachers and corpora need not be at hand: what they are is then unknown."""
     plan = planned(name, profile)
     assert plan.cells and (profile != "quick" or not plan.notices)
     rows = {cell.row for cell in plan.cells}
@@ -55,9 +46,9 @@ def test_is_planned_in_every_profile(name: str, profile: str) -> None:
         assert not cell.refused, (cell.row, cell.refused)
         assert set(cell.after) <= set(plan.first)
     for first in plan.first.values():
-        assert set(first["after"]) <= set(plan.first)
-    runs = [*plan.first.values(), *plan.cells]
-    protocols = {run["specification"]["settings"].get("protocol") for run in runs} - {None}
+        assert set(first.after) <= set(plan.first)
+    runs = [made.run for made in (*plan.first.values(), *plan.cells)]
+    protocols = {run.settings.get("protocol") for run in runs} - {None}
     assert protocols <= {"published" if profile == "paper" else "held_out"}, "paper chooses on dev, as the works did"
     if profile == "paper":
         others = {line.name: line.ours for line in explained(plan, study) if not line.kept}

@@ -13,12 +13,14 @@ from harness.data.tasks import get_task
 from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger
 from harness.registry import STUDIES, TEACHERS
-from harness.search.plan import resolve
+from harness.runs import GeneralRun, JointStudentRun, TeacherRun
+from harness.search.planned import Cell, Plan
 from harness.search.recipe import recipe
-from harness.search.request import Request
 from harness.viewing import table_of
 from reports import with_published
 from tests.conftest import ROOT, Harness
+from tests.search.builders import of_kind
+from tests.studies.builders import planned
 
 SIZES = ("student.hidden_units=4", "student.head_units=4", "student.embedding_size=6")
 SHORT = ("epochs=1", "train_examples=32", "teacher.epochs=1", "max_length=16")
@@ -27,32 +29,20 @@ FILES = {name: published.files for name, published in PUBLISHED.items() if publi
 OURS = [name for name, files in FILES.items() if files[0].startswith(("wu2020", "liu2020"))]
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no network gives at once, instead of after its clients' retries."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-
-
-def paper(study: str) -> dict[str, Any]:
-    return resolve(Request(study, "paper"), lenient=True)
-
-
-def cells(plan: dict[str, Any], task: str) -> dict[str, dict[str, Any]]:
+def cells(plan: Plan, task: str) -> dict[str, Cell]:
     """The task's cells by row."""
     return {cell.row: cell for cell in plan.cells if cell.task == task}
 
 
-def first(plan: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
-    """The specifications of the runs of a kind that cells wait for."""
-    found = {run: made["specification"] for run, made in plan.first.items()}
-    return {run: made for run, made in found.items() if made["kind"] == kind}
+def runs(plan: Plan, task: str) -> dict[str, Any]:
+    """A run of each of these cells."""
+    return {row: cell.run for row, cell in cells(plan, task).items()}
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_published_row_stands_beside_its_numbers(name: str, tmp_path: Path) -> None:
     study = STUDIES.get(name)
-    compared = with_published(table_of(paper(name), Ledger(tmp_path, create=True)), study).comparison
+    compared = with_published(table_of(planned(name), Ledger(tmp_path, create=True)), study).comparison
     assert compared
     lines = {line.label: line for block in compared.blocks for line in block.lines}
     wanted = {r.label for r in study.rows if r.published and (not r.checkpoint or study.procedure == "speed")}
@@ -67,60 +57,60 @@ def test_every_published_row_stands_beside_its_numbers(name: str, tmp_path: Path
 
 
 def test_the_rows_of_sra_share_one_distillation_as_published() -> None:
-    plan = paper("sra")
-    ((run, made),) = first(plan, "general").items()
+    plan = planned("sra")
+    ((run, made),) = of_kind(plan, GeneralRun).items()
     sst2 = cells(plan, "sst2")
     assert {row for row, cell in sst2.items() if run in cell.after} == {"sra", "sra_kd", "sra_kd_ts"}
-    assert made["objective"] == "cosine" and made["init"].startswith("vectors:")
-    settings = {name: made["settings"][name] for name in ("text", "pieces", "batch_size", "learning_rate")}
+    assert made.objective == "cosine" and made.init.startswith("vectors:")
+    settings = {name: made.settings[name] for name in ("text", "pieces", "batch_size", "learning_rate")}
     assert settings == {"text": "sentences", "pieces": 4_000_000, "batch_size": 1024, "learning_rate": 1e-3}
-    assert made["settings"]["bilstm.hidden_units"] == 512
-    assert {row: cell["specification"]["objective"] for row, cell in sst2.items() if run in cell.after} == {
+    assert made.settings["bilstm.hidden_units"] == 512
+    assert {row: of.objective for row, of in runs(plan, "sst2").items() if run in sst2[row].after} == {
         "sra": "labels_only",
         "sra_kd": "logit_mse",
         "sra_kd_ts": "logit_mse",
     }
-    assert sst2["sra"]["space"] == {"learning_rate": [2e-4, 3e-4, 5e-4, 1e-3]}
+    assert sst2["sra"].space == {"learning_rate": [2e-4, 3e-4, 5e-4, 1e-3]}
 
 
 @pytest.mark.parametrize(("task", "size"), [("sst2", 67_349), ("mrpc", 3_668)])
 def test_transfer_sets_of_wu2020_have_800_000_examples(task: str, size: int) -> None:
-    settings = cells(paper("sra"), task)["kd_ts"]["specification"]["settings"]
+    settings = cells(planned("sra"), task)["kd_ts"].run.settings
     assert settings["augmentation"] == "masking+pos"
     assert size * (1 + settings["augmentation_copies"]) == pytest.approx(800_000, rel=0.011)
 
 
 def test_the_teacher_of_a_row_has_the_same_share_of_the_data() -> None:
-    plan = paper("sra_data_fraction")
-    shares = {run: made["settings"]["train_fraction"] for run, made in first(plan, "teacher").items()}
+    plan = planned("sra_data_fraction")
+    shares = {run: made.settings["train_fraction"] for run, made in of_kind(plan, TeacherRun).items()}
     sst2 = cells(plan, "sst2")
     for percent in (20, 30, 50, 100):
-        assert [shares[run] for run in sst2[f"kd_{percent}"]["after"]] == [percent / 100]
-        assert sst2[f"teacher_{percent}"]["specification"]["settings"]["train_fraction"] == percent / 100
-        assert not set(sst2[f"sra_{percent}"]["after"]) & set(shares)  # after the distillation no teacher is asked
-    assert len(first(plan, "general")) == 1
+        assert [shares[run] for run in sst2[f"kd_{percent}"].after] == [percent / 100]
+        assert sst2[f"teacher_{percent}"].run.settings["train_fraction"] == percent / 100
+        assert not set(sst2[f"sra_{percent}"].after) & set(shares)  # after the distillation no teacher is asked
+    assert len(of_kind(plan, GeneralRun)) == 1
 
 
 def test_corpora_of_sra_are_shares_of_one() -> None:
-    plan = paper("sra_corpus_size")
-    made = first(plan, "general").values()
-    sizes = sorted(m["settings"]["pieces"] * m["settings"]["fraction"] for m in made)
+    plan = planned("sra_corpus_size")
+    made = of_kind(plan, GeneralRun)
+    sizes = sorted(run.settings["pieces"] * run.settings["fraction"] for run in made.values())
     assert sizes == [1_000_000, 2_000_000, 4_000_000]
-    assert not set(cells(plan, "sst2")["none"]["after"]) & set(first(plan, "general"))
+    assert not set(cells(plan, "sst2")["none"].after) & set(made)
 
 
 def test_learning_curves_are_runs_that_end_at_their_epoch() -> None:
-    found = cells(paper("sra_learning_curve"), "qqp")
+    found = runs(planned("sra_learning_curve"), "qqp")
     for row in STUDIES.get("sra_learning_curve").rows:
-        settings = found[row.name]["specification"]["settings"]
+        settings = found[row.name].settings
         assert row.point == (row.label.rpartition(",")[0], settings["epochs"]) and settings["patience"] == 0
 
 
 def test_chapter_3_trains_as_published() -> None:
-    plan = paper("distilled_bilstm")
+    plan = planned("distilled_bilstm")
     for task, batch, copies in (("sst2", 50, 10), ("stsb", 50, 40), ("mrpc", 50, 40), ("mnli", 256, 10)):
         cell = cells(plan, task)["augmented"]
-        settings = cell["specification"]["settings"]
+        settings = cell.run.settings
         assert (settings["batch_size"], settings["augmentation_copies"]) == (batch, copies)
         assert (settings["optimiser"], settings["learning_rate"]) == ("adadelta", 1.0)
         assert settings["bilstm.channels"] == "frozen_and_trained"
@@ -128,41 +118,41 @@ def test_chapter_3_trains_as_published() -> None:
 
 
 def test_a_recipe_leaves_out_what_has_no_effect() -> None:
-    said = recipe(paper("hidden_units"))
+    said = recipe(planned("hidden_units"))
     assert "optimiser adadelta" in said and "weight_decay 0" in said and "adam" not in said
     assert "augmentation" not in said
 
 
 def test_lines_of_a_figure_differ_in_one_setting() -> None:
     for name, setting in (("hidden_units", "bilstm.hidden_units"), ("augmentation_size", "augmentation_copies")):
-        found = cells(paper(name), "sst2")
+        found = cells(planned(name), "sst2")
         for row in STUDIES.get(name).rows:
-            settings = found[row.name]["specification"]["settings"]
-            assert row.point and not found[row.name]["space"]
+            settings = found[row.name].run.settings
+            assert row.point and not found[row.name].space
             assert settings["augmentation"] == "none" if row.point[1] == 0 else settings[setting] == row.point[1]
 
 
 def test_joint_distillations_learn_from_their_groups_of_tasks() -> None:
-    plan = paper("multi_task_tasks")
-    joint = first(plan, "multi_task")
-    groups = {row: {tuple(joint[run]["tasks"]) for run in cell.starts} for row, cell in cells(plan, "stsb").items()}
+    plan = planned("multi_task_tasks")
+    joint = of_kind(plan, JointStudentRun)
+    groups = {row: {tuple(joint[run].tasks) for run in cell.starts} for row, cell in cells(plan, "stsb").items()}
     assert groups == {
         "sentiment": {("sst2",)},
         "paraphrase": {("mrpc", "qqp")},
         "inference": {("mnli", "qnli_ranking", "rte")},
         "all": {("mnli", "mrpc", "qnli_ranking", "qqp", "rte", "sst2", "stsb")},
     }
-    assert {made["settings"]["augmentation"] for made in joint.values()} == {"none"}
+    assert {made.settings["augmentation"] for made in joint.values()} == {"none"}
 
 
 def test_joint_distillation_is_that_of_the_thesis_before_and_without_fine_tuning() -> None:
-    tuned, plan = first(paper("multi_task"), "multi_task"), paper("multi_task_procedures")
-    joint = [cells(plan, "rte")[row]["specification"] for row in ("bilstm", "words", "mkd_lstm")]
+    tuned, plan = of_kind(planned("multi_task"), JointStudentRun), planned("multi_task_procedures")
+    joint = [runs(plan, "rte")[row] for row in ("bilstm", "words", "mkd_lstm")]
     wanted = {"learning_rate": 5e-4, "batch_size": 128, "epochs": 16, "augmentation": "masking", "gradient_clip": 1.0}
     for made in (*tuned.values(), *joint):
-        assert made["objective"] == "logit_mse" and wanted.items() <= made["settings"].items()
-    assert [made["settings"][f"{made['student']}.vocabulary"] for made in joint] == ["teacher", "words", "teacher"]
-    assert {made["student"] for made in tuned.values()} == {"biattentive_lstm", "averaged_transformer"}
+        assert made.objective == "logit_mse" and wanted.items() <= made.settings.items()
+    assert [made.settings[f"{made.student}.vocabulary"] for made in joint] == ["teacher", "words", "teacher"]
+    assert {made.student for made in tuned.values()} == {"biattentive_lstm", "averaged_transformer"}
 
 
 # ---------------------------------------------------------------- sizes
@@ -258,7 +248,7 @@ def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_pat
     run("multi_task", *words, *joint, "student.projection_units=4")
     (made,) = records(tmp_path / "out", "multi_task")
     assert set(made["by_task"]) == {"sst2", "mrpc"}
-    assert all(count > 2 * 32 for count in made.examples.values())  # masked texts join them
+    assert all(count > 2 * 32 for count in made["examples"].values())  # masked texts join them
     assert len(records(tmp_path / "out", "student")) == 2
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.search.plan import resolve
 from harness.search.proposals import propose
-from harness.search.request import Request
 from tests.conftest import Harness
+from tests.studies.builders import planned
 
 SIZES = ("student.matrix_size=4", "student.vector_size=16", "max_length=16")
 SHORT = ("epochs=1", "train_examples=32", "teacher.epochs=1")
@@ -44,7 +43,7 @@ def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(study: A
 
 @pytest.mark.parametrize(("profile", "task"), [("quick", "paraphrase"), ("small", "mrpc")])
 def test_the_search_tries_joint_encoding_and_every_head_in_a_few_trials(profile: str, task: str) -> None:
-    plan = resolve(Request("matrix_search", profile, tasks=[task]), lenient=True)
+    plan = planned("matrix_search", profile=profile, tasks=[task])
     tried = set()
     for cell in plan.cells:
         own = cell.student
@@ -126,7 +125,7 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     found = shown["runs"][0]["metrics"]
     assert shown["value"] == 37.831402
     assert found["seconds"] * found["sentences_per_second"] == pytest.approx(2, rel=0.02)  # one round of 2
-    cell = json.loads((folder / "plan.json").read_text()).cells[0].id
+    cell = json.loads((folder / "plan.json").read_text())["cells"][0]["id"]
     assert call("show", cell, "--out", tmp_path / "out").returncode == 0
     done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
     assert done.returncode == 2 and "reads no weights" in done.stderr

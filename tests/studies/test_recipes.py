@@ -12,30 +12,21 @@ import torch
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from harness.errors import UserError
-from harness.search.plan import resolve
-from harness.search.request import Request
+from harness.runs import GeneralRun, Run, TeacherRun
+from harness.search.planned import Plan
+from harness.training.settings import Settings
 from tests.conftest import SUBJECTS, Harness
+from tests.search.builders import of_kind
+from tests.studies.builders import planned
 
 SHORT = ("epochs=1", "train_examples=32", "teacher.epochs=1", "max_length=16")
 LSTM = ("student.hidden_units=4", "student.head_units=4", "student.embedding_size=6")
 MATRIX = ("student.matrix_size=4", "student.vector_size=16")
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no network gives at once, instead of after its clients' retries."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-
-
-def planned(study: str, *settings: str, profile: str = "paper", **asked: Any) -> dict[str, Any]:
-    return resolve(Request(study, profile, overrides=settings, **asked), lenient=True)
-
-
-def first(plan: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+def first(plan: Plan, kind: type[Run]) -> dict[str, Settings]:
     """The settings of the runs of a kind that cells wait for."""
-    found = {run: made["specification"] for run, made in plan.first.items()}
-    return {run: made["settings"] for run, made in found.items() if made["kind"] == kind}
+    return {run: made.settings for run, made in of_kind(plan, kind).items()}
 
 
 # ---------------------------------------------------------------- as the works tell it
@@ -46,16 +37,16 @@ def test_students_of_wang2023_are_trained_as_roberta_is() -> None:
     plan = planned("objectives_vs_init", inits=["every"])
     liu = {"weight_decay": 0.1, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "gradient_clip": 0.0, "max_length": 512}
     for cell in plan.cells:
-        settings = cell["specification"]["settings"]
+        settings = cell.run.settings
         assert liu.items() <= settings.items()
         assert settings["warmup_ratio"] == (0.25 if cell.task == "qqp" else 0.06)
-    teachers = first(plan, "teacher")
+    teachers = first(plan, TeacherRun)
     assert len(teachers) == 7 and all(liu.items() <= settings.items() for settings in teachers.values())
 
 
 def test_general_distillation_of_galke2022() -> None:
     """Appendix B: no warm-up. What the text does not say is as released."""
-    ((_, settings),) = first(planned("general_vs_task_specific"), "general").items()
+    ((_, settings),) = first(planned("general_vs_task_specific"), GeneralRun).items()
     wanted = {"warmup_ratio": 0.0, "weight_decay": 0.0, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "gradient_clip": 5.0}
     assert {**wanted, "batch_size": 128, "learning_rate": 5e-4, "pack": True}.items() <= settings.items()
 
@@ -63,17 +54,17 @@ def test_general_distillation_of_galke2022() -> None:
 def test_dropout_of_a_distillation_is_set_apart() -> None:
     name, own = "general.student.hidden_dropout", "bidirectional_hybrid.hidden_dropout"
 
-    def plan(*settings: str) -> dict[str, Any]:
+    def plan(*settings: str) -> Plan:
         return planned("general_vs_task_specific", *settings, profile="quick", tasks=["sentiment"])
 
     before, after = plan(), plan(f"{name}=0.4")
-    ((run, settings),) = first(after, "general").items()
-    assert settings[own] == 0.4 and run not in first(before, "general")
-    assert {cell["specification"]["settings"][own] for cell in after["cells"]} == {0.1}
+    ((run, settings),) = first(after, GeneralRun).items()
+    assert settings[own] == 0.4 and run not in first(before, GeneralRun)
+    assert {cell.run.settings[own] for cell in after.cells} == {0.1}
     ids = [{cell.row: cell.id for cell in made.cells} for made in (before, after)]
     assert {row for row in ids[0] if ids[0][row] == ids[1][row]} == {"task_specific"}
-    assert first(plan(f"{name}=0.1"), "general") == first(before, "general")
-    assert plan(f"general.{own}=0.4").first == after["first"]
+    assert first(plan(f"{name}=0.1"), GeneralRun) == first(before, GeneralRun)
+    assert plan(f"general.{own}=0.4").first == after.first
     for wrong, said in (
         ("general.student.matrix_size=4", "unknown setting 'general.student.matrix_size'"),
         (f"{name}=2", f"{name} must be between 0.0 and 0.9, not 2.0"),
@@ -91,7 +82,7 @@ def test_word_vectors_join_the_augmentation_of_rows_that_have_it(tmp_path: Path)
 
     def augmentations(study: str, *settings: str) -> dict[str, tuple[str, str]]:
         cells = planned(study, *settings, profile="quick", tasks=["sentiment"]).cells
-        return {cell.row: (cell.id, cell["specification"]["settings"]["augmentation"]) for cell in cells}
+        return {cell.row: (cell.id, cell.run.settings["augmentation"]) for cell in cells}
 
     before = augmentations("matrix_literature")
     after = augmentations("matrix_literature", f"augmentation_vectors={vectors}")

@@ -10,10 +10,18 @@ import pytest
 
 from harness.data.tasks import CORPUS
 from harness.registry import STUDENTS, STUDIES
+from harness.runs import CheckpointRun, GeneralRun
+from harness.search.driver import place
 from harness.search.plan import resolve
+from harness.search.planned import Plan
 from harness.search.request import Request
+from harness.training import general as training
 from harness.training.place import teacher_source
+from harness.training.work import Work
 from tests.conftest import ROOT
+from tests.search.builders import of_kind
+from tests.studies.builders import planned
+from tests.training.builders import ignore
 
 NAME = "task_agnostic_objectives"
 OBJECTIVES = {
@@ -27,24 +35,16 @@ OBJECTIVES = {
     "att_kl+val_kl": ("att_kl+val_kl", "Att-KL+Val-KL"),
 }
 CHECKPOINTS = {"distilbert": "DistilBERT", "tinybert": "TinyBERT", "minilm": "MiniLM"}
-Plan = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-
-
-def general(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Run -> specification of every distillation on the corpus."""
-    made = {run: first["specification"] for run, first in plan.first.items()}
-    return {run: specification for run, specification in made.items() if specification["kind"] == "general"}
+def general(plan: Plan) -> dict[str, GeneralRun]:
+    """Every distillation on the corpus."""
+    return of_kind(plan, GeneralRun)
 
 
 @pytest.fixture(scope="module")
 def paper() -> Plan:
-    return resolve(Request(NAME, "paper"), lenient=True)
+    return planned(NAME)
 
 
 def test_its_rows_are_those_of_the_published_table() -> None:
@@ -68,23 +68,23 @@ def test_its_rows_are_those_of_the_published_table() -> None:
 
 @pytest.mark.parametrize("profile", ["quick", "small", "paper"])
 def test_every_row_is_distilled_once_from_the_last_layer(profile: str) -> None:
-    plan = resolve(Request(NAME, profile), lenient=True)
+    plan = planned(NAME, profile=profile)
     found = general(plan)
-    assert sorted(made["objective"] for made in found.values()) == sorted(o for o, _ in OBJECTIVES.values())
+    assert sorted(made.objective for made in found.values()) == sorted(o for o, _ in OBJECTIVES.values())
     for made in found.values():
-        expected = "mapped" if made["objective"] == "mlm_kd" else "last"  # which has no layers to compare
-        assert made["settings"]["transferred_layers"] == expected
-        assert made["init"] == "random"
+        expected = "mapped" if made.objective == "mlm_kd" else "last"  # which has no layers to compare
+        assert made.settings["transferred_layers"] == expected
+        assert made.init == "random"
     assert {cell.row for cell in plan.cells} == set(OBJECTIVES)
     for cell in plan.cells:
         assert not cell.refused and cell.init == "random"
         (run,) = set(cell.after) & set(found)
-        assert found[run]["objective"] == OBJECTIVES[cell.row][0]
+        assert found[run].objective == OBJECTIVES[cell.row][0]
 
 
 def test_the_published_settings(paper: Plan) -> None:
     for made in general(paper).values():
-        settings = made["settings"]
+        settings = made.settings
         assert (
             settings.items()
             >= {
@@ -99,9 +99,9 @@ def test_the_published_settings(paper: Plan) -> None:
         assert (settings["optimiser"], settings["weight_decay"], settings["schedule"]) == ("adamw", 0.01, "linear")
         assert (settings["warmup_ratio"], settings["text"], settings["transformer.layers"]) == (0.06, "masked", 6)
         assert 0 < settings["micro_batch"] < 1024
-    assert set(paper["tasks"]) == {"qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"}
-    assert paper["corpus"] == "hub:wikipedia+hub:bookcorpus"
-    for cell in paper["cells"]:
+    assert set(paper.tasks) == {"qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"}
+    assert paper.corpus == "hub:wikipedia+hub:bookcorpus"
+    for cell in paper.cells:
         assert cell.trials == 8  # the whole grid
         assert {key: sorted(values) for key, values in cell.space.items()} == {
             "batch_size": [16, 32],
@@ -114,18 +114,11 @@ def test_the_last_layer_learns_from_the_last(
     init: str, monkeypatch: pytest.MonkeyPatch, checkpoint: Path, glue: Path, tmp_path: Path
 ) -> None:
     """Of a student of three layers and a teacher of four, whatever the layer map says of the others."""
-    from harness.search.driver import place
-    from harness.training import general as training
-    from harness.training.loop import Clock
-
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("the dog and the cat was great .\n" * 20)
     places = {"teacher": str(checkpoint), "data": str(glue), "corpus": str(corpus)}
-    plan = resolve(
-        Request(
-            NAME, objectives=["att_mse"], inits=[init], tasks=["sst2"], overrides=["transformer.layers=3"], **places
-        )
-    )
+    asked = {"objectives": ["att_mse"], "inits": [init], "tasks": ["sst2"], **places}
+    plan = resolve(Request(NAME, overrides=["transformer.layers=3"], **asked))  # type: ignore[arg-type]
     ((run, made),) = general(plan).items()
     plugin, teacher = STUDENTS.get("transformer"), teacher_source("huggingface", str(checkpoint)).info(CORPUS)
     described = plugin.describe({"layers": 3}, teacher, CORPUS)
@@ -139,7 +132,7 @@ def test_the_last_layer_learns_from_the_last(
 
     monkeypatch.setattr(training, "train_on_corpus", stop)
     with pytest.raises(Enough) as stopped:
-        training.general(made, place(plan, tmp_path / "out", run), Clock(), lambda entry: None)
+        training.general(made, Work(place(plan, tmp_path / "out", run, made), ignore))
     ours, theirs = stopped.value.args[0].wants()
     assert (ours.attention_scores, theirs.attention_scores) == (frozenset({3}), frozenset({4}))
 
@@ -152,15 +145,15 @@ def test_published_students_join_when_they_are_named(checkpoint: Path) -> None:
     found = {cell.row: cell for cell in plan.cells if cell.row not in OBJECTIVES}
     assert found.keys() == {"distilbert", "minilm", "mine"}
     for cell in found.values():
-        assert cell["specification"]["kind"] == "checkpoint" and not cell.refused and not cell.after
+        assert isinstance(cell.run, CheckpointRun) and not cell.refused and not cell.after
     assert {cell.row for cell in plan.cells} > set(OBJECTIVES)
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_both_protocols_share_the_distillations(profile: str) -> None:
-    held_out = resolve(Request(NAME, profile, overrides=["protocol=held_out"], seeds=4), lenient=True)
-    published = resolve(Request(NAME, profile, overrides=["protocol=published"], seeds=1), lenient=True)
+    held_out = planned(NAME, "protocol=held_out", profile=profile, seeds=4)
+    published = planned(NAME, "protocol=published", profile=profile, seeds=1)
     assert general(published) == general(held_out)
     ours, theirs = ({cell.id for cell in plan.cells} for plan in (held_out, published))
     assert ours.isdisjoint(theirs)
-    assert {c["specification"]["settings"]["protocol"] for c in published["cells"]} == {"published"}
+    assert {cell.run.settings["protocol"] for cell in published.cells} == {"published"}

@@ -201,7 +201,7 @@ def test_what_is_planned() -> None:
     kinds = {}
     for name in ("embedded", "embedded:train"):
         plan = resolve(Request("objectives_vs_init", teacher=name))
-        specifications = [made["specification"] for made in plan.first.values()]
+        specifications = [made.run.specification() for made in plan.first.values()]
         kinds[name] = sorted((s["kind"], "evaluate_only" in s, "pretrained" in s["teacher"]) for s in specifications)
         assert plan.label == name
     assert kinds["embedded"] == [("teacher", True, False)] * 2

@@ -1,8 +1,11 @@
-"""Small encoded examples and models for the training tests."""
+"""Small encoded examples and models for the training tests, runs of every kind, and what they are performed with."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -10,9 +13,48 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded
-from harness.training.settings import TRAINING
+from harness.ledger import CHECKPOINT
+from harness.runs import BaseTeacher, Run
+from harness.training.checkpoints import Checkpoint
+from harness.training.loop import Clock, Regime
+from harness.training.place import Place
+from harness.training.settings import TRAINING, Settings
 
+CPU = torch.device("cpu")
 VOCABULARY = 20
+BASE = BaseTeacher(name="huggingface", content="base")
+USUAL = {
+    "task": "sst2", "data": "data", "metric": "accuracy", "tasks": {"sst2": "data"}, "metrics": {"sst2": "accuracy"},
+    "corpus": "corpus", "teacher": BASE, "student": "transformer", "init": "random", "objective": "vanilla_kd",
+    "procedure": "one_stage", "seed": 0,
+}  # fmt: skip
+Kind = TypeVar("Kind", bound=Run)
+
+
+def a_run(kind: type[Kind], **changes: Any) -> Kind:
+    """A run of a kind, usual but for the changes."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    given = {name: value for name, value in USUAL.items() if name in known} | {"settings": settings()} | changes
+    return kind(**given | {"settings": Settings(given["settings"])})
+
+
+def place_of(folder: Path, argument: object = "", **changes: Any) -> Place:
+    """Where a run in `folder` finds what it needs: its teacher is Hugging Face's at `argument`."""
+    given = {
+        "run": folder, "runs": folder, "cache": folder / "cache", "source": "", "corpus": "", "files": {},
+        "teacher": "huggingface", "argument": str(argument), "plugins": (), "outputs": {},
+    }  # fmt: skip
+    return Place(**given | changes)  # type: ignore[arg-type]
+
+
+def ignore(entry: dict[str, Any]) -> None:
+    """Listen to a run, and do nothing."""
+
+
+def regime(folder: Path, settings: Mapping[str, Any], **changes: Any) -> Regime:
+    """To train by these settings on the CPU, with a checkpoint in `folder`."""
+    given = {"seed": 0, "device": CPU, "clock": Clock(), "tell": ignore}
+    return Regime(settings, checkpoint=Checkpoint(folder / CHECKPOINT, "code"), **given | changes)  # type: ignore[arg-type]
 
 
 def examples(count: int, seed: int = 0) -> Encoded:
@@ -34,8 +76,9 @@ def hash_of(tokens: list[int]) -> int:
     return number
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    return {name: h.default for name, h in TRAINING.items()} | {"batch_size": 8, "learning_rate": 0.01} | changes
+def settings(**changes: Any) -> Settings:
+    usual = {name: h.default for name, h in TRAINING.items()} | {"batch_size": 8, "learning_rate": 0.01}
+    return Settings(usual | changes)
 
 
 class Bag(nn.Module):

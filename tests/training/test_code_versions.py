@@ -5,17 +5,26 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from harness.registry import OBJECTIVES, TEACHERS
+from harness.registry import ALL, OBJECTIVES, TEACHERS
+from harness.runs import CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
 from harness.search.progress import Finished, Progress
 from harness.search.results import older_code
 from harness.training import code_versions
 from harness.training.code_versions import changed, engine, files, fingerprint, of_run, of_stored
 from tests.conftest import ROOT
+from tests.training.builders import a_run
 
+STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (code_versions._code, code_versions._imported, engine, fingerprint)
+
+
+def plan(**origins: str) -> Any:
+    return SimpleNamespace(origins=origins)
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +50,8 @@ EDITS = {
     "combine.py": "harness.contracts",
     "data/encoding.py": "harness.data",
     "evaluation/metrics.py": "harness.evaluation",
+    "procedures/base.py": "harness.contracts",
+    "runs/labelled.py": "harness.contracts",
     "training/loop.py": "harness.training",
     "contracts.py": "harness.contracts",
     "hyperparameters.py": "harness.contracts",
@@ -52,23 +63,23 @@ EDITS = {
 def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree: Path, file: str) -> None:
     record = {"code": engine(), "specification": {}, "status": "finished"}
     stored = of_stored("embedded")
-    found = Progress(trials=[Finished("run", {}, {}, record)])
+    found = Progress(trials=[Finished("run", STUDENT, {}, record)])
     whole = (tree / file).read_text(encoding="utf-8")
     sentence = f"1 cell was made with another version of {EDITS[file]}"
     for text, told in ((f"# a comment\n\n{whole}", []), (whole.replace("return ", "return not ", 1), [sentence])):
         (tree / file).write_text(text, encoding="utf-8")
         for cached in CACHED:
             cached.cache_clear()
-        assert older_code({"origins": {}}, {}.get, [found]) == told
+        assert older_code(plan(), {}.get, [found]) == told
         assert (of_stored("embedded") == stored) == (not told), "what was stored for runs is used by other code"
 
 
 def test_records_of_an_older_scheme_are_of_another_version() -> None:
     old = {"code": {"training": "49b33cd71a6a", "att_kl": "486f1bff99a3"}, "specification": {}}
-    replays = [Progress(trials=[Finished(str(n), {}, {}, old)]) for n in range(2)]
-    plan = {"origins": {"att_kl": "objectives/attention.py"}}
-    assert older_code(plan, {}.get, replays) == ["2 cells were made with another version of att_kl and harness"]
-    assert older_code({}, {}.get, replays) == ["2 cells were made with another version of harness"]
+    replays = [Progress(trials=[Finished(str(n), STUDENT, {}, old)]) for n in range(2)]
+    known = plan(att_kl="objectives/attention.py")
+    assert older_code(known, {}.get, replays) == ["2 cells were made with another version of att_kl and harness"]
+    assert older_code(plan(), {}.get, replays) == ["2 cells were made with another version of harness"]
 
 
 HEAD = '"""What it is."""\nimport math\nimport torch\nfrom harness.contracts import Signal\n'
@@ -111,6 +122,14 @@ def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: s
         assert (fingerprint(str(plugin)) == before) == same
 
 
+def test_a_shipped_plugin_does_not_stand_for_the_engine() -> None:
+    """What plans or prints would be told as another version of the procedure that imports it."""
+    for registry in ALL.values():
+        for name in registry.names():
+            beside = files(registry.origin(name)) - {Path(registry.origin(name))}
+            assert not [file for file in beside if file.is_relative_to(ROOT / "harness")], name
+
+
 def test_what_others_installed_beside_a_plugin_is_no_part_of_it(tmp_path: Path) -> None:
     plugin = written(tmp_path / "plugin.py", "import helper\n")
     written(tmp_path / "helper.py", "part = 1\n")
@@ -143,20 +162,15 @@ def test_a_plugin_that_is_python_no_more_is_of_another_version(tmp_path: Path) -
 
 
 def test_a_teacher_rests_on_the_loss_that_it_is_fine_tuned_by() -> None:
-    base = {"teacher": {"name": "embedded", "content": ""}}
-    for kind in ("teacher", "checkpoint", "multi_task_teacher"):
-        assert "labels_only" in of_run({**base, "kind": kind})
-    assert "labels_only" not in of_run({**base, "kind": "pretraining"})
-
-
-STUDENT = {"student": "transformer", "objective": "att_kl", "procedure": "two_stage", "teacher": "t" * 16}
-TEACHER = {"kind": "teacher", "teacher": {"name": "embedded", "content": "c"}}
+    for kind in (TeacherRun, CheckpointRun, JointTeacherRun):
+        assert "labels_only" in of_run(a_run(kind))
+    assert "labels_only" not in of_run(a_run(PretrainingRun))
 
 
 def test_a_record_tells_the_code_of_its_plugins() -> None:
-    assert set(of_run(TEACHER)) == {*engine(), "embedded", "labels_only"}
-    code = of_run(STUDENT)
-    assert set(code) == {*engine(), "transformer", "att_kl", "vanilla_kd"}  # the second stage is vanilla KD
+    assert set(of_run(a_run(TeacherRun))) == {*engine(), "huggingface", "labels_only"}
+    code = of_run(STUDENT)  # whose second stage is vanilla KD
+    assert set(code) == {*engine(), "transformer", "two_stage", "att_kl", "vanilla_kd"}
     assert code["att_kl"] == fingerprint(OBJECTIVES.origin("att_kl"))
 
 

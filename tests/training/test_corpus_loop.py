@@ -17,11 +17,11 @@ from harness.ledger import CHECKPOINT
 from harness.training import corpus_loop, processes
 from harness.training.checkpoints import ASIDE, Checkpoint
 from harness.training.corpus_loop import train_on_corpus
-from harness.training.loop import Clock, TrainingFailure
+from harness.training.loop import TrainingFailure
 from harness.training.settings import GENERAL_TRAINING
+from tests.training.builders import CPU, ignore, regime
 
 VOCABULARY, WIDTH, PIECES = 12, 5, 22
-CPU = torch.device("cpu")
 
 
 class Pieces:
@@ -103,12 +103,11 @@ def run(
     given: dict[str, Any],
     data: Pieces | None = None,
     ask: Callable[[Batch, Want], Outputs] = teacher,
-    tell: Callable[[dict[str, Any]], None] = lambda entry: None,
+    tell: Callable[[dict[str, Any]], None] = ignore,
     seed: int = 0,
 ) -> dict[str, Any]:
-    model, objective = pair
-    where, whole = Checkpoint(folder / CHECKPOINT, "code"), data or Pieces()
-    return train_on_corpus(model, objective, whole, ask, given, seed, where, Clock(), tell)  # type: ignore[arg-type]
+    by = regime(folder, given, seed=seed, tell=tell)
+    return train_on_corpus(*pair, data or Pieces(), ask, by)  # type: ignore[arg-type]
 
 
 def weights(pair: Made) -> dict[str, Tensor]:

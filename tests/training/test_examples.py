@@ -20,12 +20,13 @@ from harness.data import sources
 from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.data.tasks import get_task
+from harness.runs import CheckpointRun, JointRun, JointStudentRun, JointTeacherRun, Run, StudentRun, TaskRun, TeacherRun
 from harness.training.examples import Examples, examples_of, reader_of
 from harness.training.place import Place, teacher_tokenizer
-from tests.training.builders import settings
+from tests.training.builders import a_run, place_of, settings
 
 TRAINED, HELD_OUT = 108, 12  # of 120 sentences
-KINDS = ("student", "teacher", "multi_task", "multi_task_teacher", "checkpoint")
+KINDS = (StudentRun, TeacherRun, JointStudentRun, JointTeacherRun, CheckpointRun)
 
 
 @pytest.fixture(scope="module")
@@ -41,24 +42,28 @@ def source(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def place(source: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     runs = tmp_path_factory.mktemp("runs")
-    return Place(runs, runs, runs / "cache", str(source), "", {}, "huggingface", str(checkpoint), (), {})
+    return place_of(runs, checkpoint, source=str(source))
 
 
 def content(task: str, place: Place) -> str:
     return sources.load(get_task(task), place.source).content
 
 
-def asked(place: Place, task: str = "sst2", kind: str = "student", **changes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": kind, "task": task, "data": content(task, place)}
-    return found | {"settings": settings(max_length=24) | changes}
+def asked(place: Place, task: str = "sst2", kind: type[Run] = StudentRun, **changes: Any) -> Any:
+    """A run of a kind; of several tasks what it is on this one."""
+    data, given = content(task, place), settings(max_length=24, **changes)
+    if not issubclass(kind, JointRun):
+        return a_run(kind, task=task, data=data, settings=given)
+    return a_run(kind, tasks={task: data}, metrics={task: "accuracy"}, settings=given).part(task)
 
 
-def words_of_a_bilstm(specification: dict[str, Any]) -> dict[str, Any]:
-    return {**specification, "student": "bilstm", "init": "random", "pair_encoding": "compare"}
+def of_a_bilstm(place: Place, task: str = "sst2", **changes: Any) -> StudentRun:
+    """A run of a student with words of its own."""
+    return replace(asked(place, task, **changes), student="bilstm", pair_encoding="compare")
 
 
-def read(specification: dict[str, Any], place: Place) -> Examples:
-    return examples_of(specification, place, teacher_tokenizer(place))
+def read(run: TaskRun, place: Place) -> Examples:
+    return examples_of(run, place, teacher_tokenizer(place))
 
 
 def lines(encoded: Encoded, place: Place) -> list[int]:
@@ -77,7 +82,9 @@ def lines(encoded: Encoded, place: Place) -> list[int]:
     shares=st.tuples(st.floats(0.001, 1.0), st.floats(0.001, 1.0)).map(sorted),
     kinds=st.tuples(st.sampled_from(KINDS), st.sampled_from(KINDS)),
 )
-def test_a_smaller_share_is_part_of_a_larger_one(shares: list[float], kinds: tuple[str, str], place: Place) -> None:
+def test_a_smaller_share_is_part_of_a_larger_one(
+    shares: list[float], kinds: tuple[type[Run], type[Run]], place: Place
+) -> None:
     small, large = (
         read(asked(place, kind=kind, train_fraction=share), place) for kind, share in zip(kinds, shares, strict=True)
     )
@@ -91,7 +98,7 @@ def test_a_smaller_share_is_part_of_a_larger_one(shares: list[float], kinds: tup
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_run_trains_on_the_same_share(kind: str, place: Place) -> None:
+def test_every_kind_of_run_trains_on_the_same_share(kind: type[Run], place: Place) -> None:
     whole = lines(read(asked(place), place).train, place)
     half = lines(read(asked(place, train_fraction=0.5), place).train, place)
     assert lines(read(asked(place, kind=kind, train_fraction=0.5), place).train, place) == half
@@ -99,10 +106,10 @@ def test_every_kind_of_run_trains_on_the_same_share(kind: str, place: Place) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_train_examples_limit_students_within_their_share(kind: str, place: Place) -> None:
+def test_train_examples_limit_students_within_their_share(kind: type[Run], place: Place) -> None:
     share = lines(read(asked(place, kind=kind, train_fraction=0.5), place).train, place)
     limited = lines(read(asked(place, kind=kind, train_fraction=0.5, train_examples=10), place).train, place)
-    if kind in ("teacher", "multi_task_teacher"):
+    if kind in (TeacherRun, JointTeacherRun):
         assert limited == share
     else:
         assert len(limited) == 10 and set(limited) < set(share)
@@ -124,15 +131,15 @@ def test_where_dev_chooses_nothing_is_held_out(place: Place) -> None:
 def test_its_words_are_those_it_is_trained_on(changes: dict[str, Any], place: Place) -> None:
     trained_on = lines(read(asked(place, **changes), place).train, place)
     texts = sources.load(get_task("sst2"), place.source).train.text_a
-    reader = reader_of(words_of_a_bilstm(asked(place, **changes)), place)
+    reader = reader_of(of_a_bilstm(place, **changes), place)
     assert set(reader.get_vocab()) == {"[PAD]", "[UNK]"} | {w for n in trained_on for w in texts[n].split()}
     assert trained_on and len(trained_on) < len(texts)
 
 
 def test_what_is_held_out_has_unknown_words(place: Place) -> None:
-    specification = words_of_a_bilstm(asked(place))
-    reader = reader_of(specification, place)
-    found = examples_of(specification, place, reader)
+    run = of_a_bilstm(place)
+    reader = reader_of(run, place)
+    found = examples_of(run, place, reader)
     # the first word of each sentence is its own
     assert not (found.train.sequences[0]["input_ids"][:, 0] == reader.unk_token_id).any()
     assert (found.selection.sequences[0]["input_ids"][:, 0] == reader.unk_token_id).all()
@@ -140,27 +147,23 @@ def test_what_is_held_out_has_unknown_words(place: Place) -> None:
 
 def test_a_student_of_several_tasks_knows_the_words_of_both_sentences_of_each(place: Place) -> None:
     tasks = {task: content(task, place) for task in ("sst2", "rte")}
-    share = settings(train_fraction=0.1)
-    together = {"kind": "multi_task", "tasks": tasks, "student": "bilstm", "init": "random", "settings": share}
+    together = a_run(JointStudentRun, tasks=tasks, student="bilstm", settings=settings(train_fraction=0.1))
     known = reader_of(together, place).get_vocab()
-    alone = {
-        task: set(reader_of(words_of_a_bilstm(asked(place, task, train_fraction=0.1)), place).get_vocab())
-        for task in tasks
-    }
+    alone = {task: set(reader_of(of_a_bilstm(place, task, train_fraction=0.1), place).get_vocab()) for task in tasks}
     assert set(known) == alone["sst2"] | alone["rte"] and alone["sst2"] - alone["rte"]
     rows = read(asked(place, "rte", train_fraction=0.1), place).train
     whole = sources.load(get_task("rte"), place.source).train
     encoded = encode(whole, teacher_tokenizer(place), "joint", 24)
     second = {w for n, key in enumerate(encoded.keys) if key in rows.keys for w in (whole.text_b or [])[n].split()}
     assert second and second <= alone["rte"]
-    listed = {**together, "tasks": dict(reversed(tasks.items()))}
+    listed = replace(together, tasks=dict(reversed(tasks.items())))
     assert reader_of(listed, place).get_vocab() == known
 
 
 @pytest.mark.parametrize("augmentation", ["masking", "masking+pos"])
 def test_augmented_texts_add_no_words(augmentation: str, place: Place) -> None:
-    plain = reader_of(words_of_a_bilstm(asked(place)), place)
-    more = reader_of(words_of_a_bilstm(asked(place, augmentation=augmentation)), place)
+    plain = reader_of(of_a_bilstm(place), place)
+    more = reader_of(of_a_bilstm(place, augmentation=augmentation), place)
     assert more.get_vocab() == plain.get_vocab()
 
 
@@ -176,12 +179,11 @@ def tokens(ids: Any, mask: Any, reader: PreTrainedTokenizerBase) -> list[str]:
 def test_both_sides_correspond_row_by_row(task: str, augmentation: str, place: Place, glue: Path) -> None:
     """Of the words that both know; the student reads pairs apart, the teacher together."""
     known = replace(place, source=str(glue))
-    specification = words_of_a_bilstm(
-        asked(known, task, augmentation=augmentation, augmentation_copies=3, augmentation_probability=0.3)
-    )
-    reader, theirs = reader_of(specification, known), teacher_tokenizer(known)
-    found = examples_of(specification, known, reader)
-    plain = examples_of(words_of_a_bilstm(asked(known, task)), known, reader)
+    how = {"augmentation": augmentation, "augmentation_copies": 3, "augmentation_probability": 0.3}
+    run = of_a_bilstm(known, task, **how)
+    reader, theirs = reader_of(run, known), teacher_tokenizer(known)
+    found = examples_of(run, known, reader)
+    plain = examples_of(of_a_bilstm(known, task), known, reader)
     size = len(found.train)
     assert 2 * TRAINED < size <= 4 * TRAINED and len(found.imitated) == size
     assert np.array_equal(found.train.keys, found.imitated.keys)

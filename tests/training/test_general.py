@@ -18,6 +18,8 @@ from harness.data import corpora
 from harness.data.encoding import hold_out
 from harness.data.masking import MaskedText
 from harness.files import read_sealed
+from harness.runs import BaseTeacher, StudentRun
+from harness.search.planned import Cell, Plan
 from tests.conftest import VOCABULARY, Harness
 
 STUDY = ("run", "--study", "general_vs_task_specific", "--tasks", "sst2", "--seeds", "1", "--trials", "1")
@@ -86,14 +88,9 @@ def written(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("ledger/*/record.json")}
 
 
-def plan_of(out: Path) -> dict[str, Any]:
+def cells(out: Path) -> dict[str, Cell]:
     (path,) = out.glob("*/*/plan.json")
-    plan: dict[str, Any] = json.loads(path.read_text())
-    return plan
-
-
-def cells(out: Path) -> dict[str, dict[str, Any]]:
-    return {cell.row: cell for cell in plan_of(out).cells}
+    return {cell.row: cell for cell in Plan.from_json(json.loads(path.read_text())).cells}
 
 
 TRANSFORMERS = """
@@ -141,13 +138,13 @@ def test_every_row_is_complete_and_one_distillation_serves_two(study: Path) -> N
     assert sorted(kinds) == ["general", "student", "student", "student", "teacher"]
     assert all(record["status"] == "finished" for record in records(study).values())
     general, teacher = only(study, "general")[0], only(study, "teacher")[0]
-    rows = {row: cell["specification"] for row, cell in cells(study).items()}
-    assert {row: spec["init"] for row, spec in rows.items()} == {
+    rows: dict[str, Any] = {row: cell.run for row, cell in cells(study).items()}
+    assert {row: run.init for row, run in rows.items()} == {
         "general": f"pretrained:{general}",
         "task_specific": "random",
         "task_specific_pretrained": f"pretrained:{general}",
     }
-    assert [rows[row]["teacher"] for row in ("task_specific", "task_specific_pretrained")] == [teacher, teacher]
+    assert [rows[row].teacher for row in ("task_specific", "task_specific_pretrained")] == [teacher, teacher]
     assert {record["initialisation"].get("pretrained") for record in records(study, "student").values()} == {
         general,
         None,
@@ -156,10 +153,10 @@ def test_every_row_is_complete_and_one_distillation_serves_two(study: Path) -> N
 
 def test_after_general_distillation_the_teacher_is_gone(study: Path) -> None:
     cell = cells(study)["general"]
-    assert cell["specification"]["teacher"].keys() == {"name", "content"}  # base weights, of which nothing is read
-    assert cell.after == [only(study, "general")[0]] and cell["specification"]["objective"] == "labels_only"
+    assert isinstance(cell.run, StudentRun) and isinstance(cell.run.teacher, BaseTeacher)  # nothing is read of it
+    assert cell.after == [only(study, "general")[0]] and cell.run.objective == "labels_only"
     (record,) = (r for r in records(study, "student").values() if r["specification"]["objective"] == "labels_only")
-    assert record["specification"]["teacher"] == cell["specification"]["teacher"]
+    assert record["specification"]["teacher"] == {"name": "huggingface", "content": cell.run.teacher.content}
     assert record["teacher_signals"] == {}
 
 

@@ -17,11 +17,9 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from harness import combine
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
-from harness.ledger import CHECKPOINT
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.training import loop
-from harness.training.checkpoints import Checkpoint
 from harness.training.joint import (
     Joint,
     JointData,
@@ -38,9 +36,8 @@ from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder
 from tests.modeling.small_models import small_batch, small_model
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case
-from tests.training.builders import VOCABULARY, examples, settings
+from tests.training.builders import CPU, VOCABULARY, examples, regime, settings
 
-CPU = torch.device("cpu")
 LOGITS = Want(logits=True)
 INFO = ModelInfo("m", 1, 6, 1, VOCABULARY, 2, frozenset(Signal), "words")
 
@@ -243,10 +240,8 @@ def trained(folder: Path, kill_at_step: int = -1, epochs: int = 3) -> tuple[Join
         found = [predict(joint.models[task], part, 8, settings(), CPU, Clock()) for task, part in held.items()]
         return -float(torch.cat(found).std())  # falls as the model learns: the first epoch is the best
 
-    history = train(
-        joint, [Stage("multi_task", objective, objective.wants(), epochs, True)], data, teacher, settings(), 0, CPU,
-        select, Checkpoint(folder / CHECKPOINT, ""), Clock(), lambda scores: False, lambda entry: None,
-    )  # fmt: skip
+    stage = Stage("multi_task", objective, objective.wants(), epochs, True)
+    history = train(joint, [stage], data, teacher, select, regime(folder, settings()))
     return joint, history
 
 

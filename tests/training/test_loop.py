@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
-from harness.ledger import CHECKPOINT
+from harness.runs import StudentRun
 from harness.training import loop
-from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
 from harness.training.pruning import pruner
-from tests.training.builders import Bag, examples, settings
+from tests.training.builders import CPU, Bag, a_run, examples, regime, settings
 
-CPU = torch.device("cpu")
 LOGITS = (Want(logits=True), Want())
 
 
@@ -53,9 +51,6 @@ def run(
     made = [Stage(n, o, LOGITS, e, s) for (n, e, s), o in zip(stages, objectives, strict=True)]
     heard: list[dict[str, Any]] = []
 
-    def tell(entry: dict[str, Any]) -> None:
-        heard.append(entry)
-
     def dying(scores: list[float]) -> bool:
         if len(heard) == kill_after:
             raise Killed
@@ -70,10 +65,8 @@ def run(
             raise Killed
         return Outputs()
 
-    history = train(
-        model, made, examples(60), teacher, settings(**changes), 0, CPU, select,
-        Checkpoint(folder / CHECKPOINT, ""), Clock(), dying, tell,
-    )  # fmt: skip
+    given = regime(folder, settings(**changes), tell=heard.append, should_prune=dying)
+    history = train(model, made, examples(60), teacher, select, given)
     return model, history, objectives
 
 
@@ -171,7 +164,7 @@ def test_training_learns_and_every_setting_acts(tmp_path: Path) -> None:
 
 def test_a_pruner_stops_what_falls_behind(tmp_path: Path) -> None:
     before = [[0.5, 0.6, 0.7], [0.6, 0.7, 0.8]]
-    prune = pruner({"settings": {"pruner": "median", "epochs": 3}, "before": before})
+    prune = pruner(a_run(StudentRun, settings={"pruner": "median", "epochs": 3}, before=before))
     _, history, _ = run(tmp_path, [("prediction", 3, True)], Scores(0.55, 0.2, 0.2), prune=prune)
     # its best, 0.55, is not behind 0.55 after one epoch, but behind 0.65 after two
     assert history.pruned and len(history.curve) == 2

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from harness.contracts import IGNORED, Batch, Want
 from harness.files import read_sealed
+from harness.runs import GeneralRun
 from harness.training import masked_teacher
 from harness.training.masked_teacher import MaskedTeacher, StoredTargets
-from harness.training.place import Place
-from harness.training.settings import Settings
+from tests.training.builders import a_run, place_of
 
 CPU = torch.device("cpu")
 
@@ -159,11 +159,11 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
     folders: list[Path] = []
     kept = SimpleNamespace(fill=lambda *given: 0.0, logits=lambda ids: torch.zeros(1, 4))
     monkeypatch.setattr(masked_teacher, "StoredTargets", lambda folder, *given: folders.append(folder) or kept)
-    place = Place(tmp_path, tmp_path, tmp_path, "", "", {}, "embedded", "", (), {})
+    place = place_of(tmp_path, teacher="embedded")
     given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
     for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
-        specification = {"teacher": {"content": "x"}, "corpus": "c", "settings": Settings(given | pack)}
-        teacher = MaskedTeacher(specification, place, SimpleNamespace(index=torch.arange(3)), CPU)
+        run = a_run(GeneralRun, settings=given | pack)
+        teacher = MaskedTeacher(run, place, SimpleNamespace(index=torch.arange(3)), CPU)
         teacher(Pieces([1], 4).batch(torch.tensor([0])), Want(mlm_logits=True))
     assert folders[0] == folders[1] != folders[2]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,67 +18,57 @@ from harness.data import sources
 from harness.data.encoding import tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.runs import JointRun, JointStudentRun, JointTeacherRun, StudentRun
 from harness.training import loop
 from harness.training.examples import examples_of, reader_of
 from harness.training.joint import heads_in, load_joint, load_joint_teacher
 from harness.training.loop import Clock
-from harness.training.multi_task import multi_task as distil
-from harness.training.multi_task import multi_task_teacher as refine
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.scoring import evaluate
 from harness.training.starting import start
 from harness.training.teacher_cache import TeacherCache
 from harness.training.teacher_outputs import Encoder, NoTeacher, TeacherOutputs, weights_hash
 from harness.training.weights import save
-from tests.training.builders import settings
+from harness.training.work import Work
+from tests.training.builders import CPU, a_run, ignore, place_of, settings
 
 TASKS = {"sst2": "accuracy", "mrpc": "f1", "rte": "accuracy"}  # of the last two the texts are the same
 TEACHER, STUDENT = "teacher", "student"
-CPU = torch.device("cpu")
-Job = Callable[..., tuple[dict[str, Any], dict[str, np.ndarray]]]
+SETTINGS = {"learning_rate": 0.003, "max_length": 20, "epochs": 2}
+Found = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 @pytest.fixture(scope="module")
 def place(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     runs = tmp_path_factory.mktemp("runs")
-    return Place(runs, runs, runs / "cache", str(glue), "", {}, "huggingface", str(checkpoint), (), {})
+    return place_of(runs, checkpoint, source=str(glue))
 
 
 @pytest.fixture(scope="module")
-def specification(glue: Path) -> dict[str, Any]:
-    """What both runs have."""
-    return {
-        "tasks": {task: sources.load(get_task(task), str(glue)).content for task in TASKS},
-        "metrics": TASKS,
-        "settings": settings(learning_rate=0.003, max_length=20, epochs=2),
-        "seed": 0,
-    }
+def teaching(glue: Path) -> JointTeacherRun:
+    tasks = {task: sources.load(get_task(task), str(glue)).content for task in TASKS}
+    return a_run(JointTeacherRun, tasks=tasks, metrics=TASKS, settings=settings(**SETTINGS))
 
 
-def run(job: Job, specification: dict[str, Any], place: Place, name: str, tell: Any = lambda entry: None) -> Any:
+@pytest.fixture(scope="module")
+def learning(teaching: JointTeacherRun) -> JointStudentRun:
+    own = settings(**SETTINGS, **{"transformer.layers": 2})
+    return a_run(JointStudentRun, tasks=teaching.tasks, metrics=TASKS, settings=own, teacher=TEACHER, init="every")
+
+
+def run(of: JointRun, place: Place, name: str, tell: Any = ignore) -> Any:
     folder = place.runs / name
     folder.mkdir(exist_ok=True)
-    return job(specification, replace(place, run=folder), Clock(), tell)
-
-
-def teaching(specification: dict[str, Any]) -> dict[str, Any]:
-    return {**specification, "kind": "multi_task_teacher", "teacher": {"name": "huggingface"}}
-
-
-def learning(specification: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    own = specification["settings"] | {"transformer.layers": 2}
-    return {
-        **specification, "kind": "multi_task", "teacher": TEACHER, "student": "transformer", "init": "every",
-        "objective": "vanilla_kd", "procedure": "one_stage", "settings": own, **changes,
-    }  # fmt: skip
+    return of.perform(Work(replace(place, run=folder), tell))
 
 
 @pytest.fixture(scope="module")
-def teacher(place: Place, specification: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    return run(refine, teaching(specification), place, TEACHER)
+def teacher(place: Place, teaching: JointTeacherRun) -> Found:
+    found: Found = run(teaching, place, TEACHER)
+    return found
 
 
-def check(found: tuple[dict[str, Any], dict[str, np.ndarray]]) -> None:
+def check(found: Found) -> None:
     """What both runs record, but for the time they took."""
     record, predictions = found
     assert record["metrics"] == {} and record["by_task"].keys() == TASKS.keys()
@@ -95,26 +84,23 @@ def check(found: tuple[dict[str, Any], dict[str, np.ndarray]]) -> None:
     assert record["curve"][1]["loss"] < record["curve"][0]["loss"]
 
 
-def test_a_teacher_is_refined_on_all_tasks(
-    teacher: tuple[dict[str, Any], dict[str, np.ndarray]], place: Place, specification: dict[str, Any]
-) -> None:
+def test_a_teacher_is_refined_on_all_tasks(teacher: Found, place: Place, teaching: JointTeacherRun) -> None:
     check(teacher)
     assert teacher[0]["parameters"] > teacher[0]["parameters_without_embeddings"] > teacher[0]["classifier_parameters"]
     folder = place.runs / TEACHER / "weights"
     assert heads_in(folder) == ("mrpc", "rte", "sst2")
     for task in TASKS:
         model = load_joint_teacher(teacher_source(place.teacher, place.argument), get_task(task), folder)
-        assert np.array_equal(predicted(Encoder(model), task, place, specification), teacher[1][f"{task}/predictions"])
+        assert np.array_equal(predicted(Encoder(model), task, place, teaching), teacher[1][f"{task}/predictions"])
 
 
-def predicted(model: nn.Module, task: str, place: Place, specification: dict[str, Any]) -> np.ndarray:
-    part = {**teaching(specification), "task": task, "data": specification["tasks"][task]}
-    examples = examples_of(part, place, teacher_tokenizer(place))
-    return evaluate(model, get_task(task), specification["settings"], examples, Clock())[1]["predictions"]
+def predicted(model: nn.Module, task: str, place: Place, of: JointRun) -> np.ndarray:
+    examples = examples_of(of.part(task), place, teacher_tokenizer(place))
+    return evaluate(model, get_task(task), of.settings, examples, Clock())[1]["predictions"]
 
 
-def test_a_student_is_distilled_on_all_tasks(teacher: Any, place: Place, specification: dict[str, Any]) -> None:
-    record, predictions = run(distil, learning(specification), place, STUDENT)
+def test_a_student_is_distilled_on_all_tasks(teacher: Found, place: Place, learning: JointStudentRun) -> None:
+    record, predictions = run(learning, place, STUDENT)
     check((record, predictions))
     assert record["examples"] == {"sst2": 108, "mrpc": 108, "rte": 108}  # 120 but those held out
     assert record["teacher_signals"] == dict.fromkeys(TASKS, {"logits": "stored"})
@@ -122,26 +108,24 @@ def test_a_student_is_distilled_on_all_tasks(teacher: Any, place: Place, specifi
     folder = place.runs / STUDENT / "weights"
     assert heads_in(folder) == ("mrpc", "rte", "sst2") and not list(folder.glob("tokenizer*"))
     for task in TASKS:
-        student = fresh(task, place, specification)
+        student = fresh(learning.part(task), place)
         load_joint(student, task, folder)
-        assert np.array_equal(predicted(student, task, place, specification), predictions[f"{task}/predictions"])
+        assert np.array_equal(predicted(student, task, place, learning), predictions[f"{task}/predictions"])
 
 
-def fresh(task: str, place: Place, specification: dict[str, Any]) -> Any:
-    part = {**learning(specification), "task": task, "data": specification["tasks"][task]}
+def fresh(part: StudentRun, place: Place) -> Any:
     examples = examples_of(part, place, teacher_tokenizer(place))
     said = TeacherOutputs(part, place, examples.imitated, CPU)
-    return start(part, place, get_task(task), said, teacher_tokenizer(place))[0]
+    return start(part, place, get_task(part.task), said, teacher_tokenizer(place))[0]
 
 
 @pytest.mark.parametrize("kind", ["teacher", "student"])
 def test_the_order_in_which_tasks_are_listed_decides_nothing(
-    kind: str, teacher: Any, place: Place, specification: dict[str, Any]
+    kind: str, teacher: Found, place: Place, teaching: JointTeacherRun, learning: JointStudentRun
 ) -> None:
-    listed = {**specification, "tasks": dict(reversed(specification["tasks"].items()))}
-    job, of = (refine, teaching) if kind == "teacher" else (distil, learning)
-    one = run(job, of(specification), place, f"{kind}-one")
-    other = run(job, of(listed), place, f"{kind}-other")
+    of: JointRun = teaching if kind == "teacher" else learning
+    one = run(of, place, f"{kind}-one")
+    other = run(replace(of, tasks=dict(reversed(of.tasks.items()))), place, f"{kind}-other")
     assert one[0]["curve"] == other[0]["curve"]
     weights = [load_file(place.runs / f"{kind}-{run}" / "weights" / "model.safetensors") for run in ("one", "other")]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
@@ -154,19 +138,18 @@ class Killed(Exception):
 @pytest.mark.parametrize("objective", ["", "vanilla_kd", "hid_cls_contrast+hid_seq+vanilla_kd"])  # "": the teacher
 def test_a_killed_run_goes_on_with_the_same_weights(
     objective: str,
-    teacher: Any,
+    teacher: Found,
     place: Place,
-    specification: dict[str, Any],
+    teaching: JointTeacherRun,
+    learning: JointStudentRun,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Killed within the first epoch, then at its end."""
     monkeypatch.setattr(loop, "CHECKPOINT_STEPS", 1)
     monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 30)  # of 42 an epoch
     monkeypatch.setattr(loop, "TELL_SECONDS", 1e9)  # only what is saved is told, however slow the machine
-    job, made = refine, teaching(specification)
-    if objective:
-        job, made = distil, learning(specification, objective=objective)
-    whole = run(job, made, place, f"{objective}-whole")
+    made: JointRun = replace(learning, objective=objective) if objective else teaching
+    whole = run(made, place, f"{objective}-whole")
 
     def tell(entry: dict[str, Any]) -> None:
         told.append(entry)
@@ -175,9 +158,9 @@ def test_a_killed_run_goes_on_with_the_same_weights(
     told: list[dict[str, Any]] = []
     for _ in range(2):
         with pytest.raises(Killed):
-            run(job, made, place, f"{objective}-killed", tell)
+            run(made, place, f"{objective}-killed", tell)
     assert told[0]["saved"] and told[0]["epoch"] == 1 and told[1]["epoch"] == 1
-    after = run(job, made, place, f"{objective}-killed")
+    after = run(made, place, f"{objective}-killed")
     assert after[0]["curve"] == whole[0]["curve"] and after[0]["best"] == whole[0]["best"]
     ours, theirs = (
         load_file(place.runs / f"{objective}-{how}" / "weights" / "model.safetensors") for how in ("whole", "killed")
@@ -186,15 +169,15 @@ def test_a_killed_run_goes_on_with_the_same_weights(
 
 
 def test_a_student_with_its_own_words_keeps_them_for_those_that_start_from_it(
-    teacher: Any, place: Place, specification: dict[str, Any]
+    teacher: Found, place: Place, learning: JointStudentRun
 ) -> None:
     """It reads pairs apart, while the teacher reads its own tokens of both together."""
     sizes = {"bilstm.hidden_units": 8, "bilstm.embedding_size": 8, "bilstm.head_units": 8}
     words = {"student": "bilstm", "init": "random", "objective": "logit_mse", "pair_encoding": "compare"}
-    more = learning(specification, settings=specification["settings"] | sizes, **words)
-    check(run(distil, more, place, "words"))
+    more = replace(learning, settings=settings(**SETTINGS, **sizes), **words)
+    check(run(more, place, "words"))
     (place.runs / "words" / "record.json").write_text("{}")
-    part = {**more, "task": "rte", "data": specification["tasks"]["rte"], "init": "pretrained:words"}
+    part = replace(more.part("rte"), init="pretrained:words")
     reader = reader_of(part, place)
     assert "farmer" in reader.get_vocab() and "[CLS]" not in reader.get_vocab()
     student, facts = start(part, place, get_task("rte"), NoTeacher(), reader)
@@ -205,14 +188,14 @@ def test_a_student_with_its_own_words_keeps_them_for_those_that_start_from_it(
 
 
 def test_test_files_are_predicted_task_by_task(
-    teacher: Any, place: Place, specification: dict[str, Any], glue: Path, tmp_path: Path
+    teacher: Found, place: Place, learning: JointStudentRun, glue: Path, tmp_path: Path
 ) -> None:
     source = shutil.copytree(glue, tmp_path / "glue")
     sentences = [line.split("\t")[0] for line in (glue / "SST-2" / "dev.tsv").read_text().splitlines()[1:]]
     rows = ["index\tsentence", *(f"{n}\t{sentence}" for n, sentence in enumerate(sentences))]
     (source / "SST-2" / "test.tsv").write_text("\n".join(rows) + "\n")
     asked = {"sst2": sources.load_test(get_task("sst2"), str(source))[1]}
-    _, found = run(distil, learning(specification, test=asked), replace(place, source=str(source)), "tested")
+    _, found = run(replace(learning, test=asked), replace(place, source=str(source)), "tested")
     assert np.array_equal(found["sst2/test/predictions"], found["sst2/predictions"])
     assert not [name for name in found if name.startswith(("rte/test", "mrpc/test"))]
 
@@ -220,20 +203,19 @@ def test_test_files_are_predicted_task_by_task(
 # ---------------------------------------------------------------- what a teacher with several heads says
 
 
-def outputs_of(task: str, place: Place, specification: dict[str, Any], teacher: str = TEACHER) -> TeacherOutputs:
+def outputs_of(task: str, place: Place, learning: JointStudentRun, teacher: str = TEACHER) -> TeacherOutputs:
     """Of all training examples of a task: nothing is held out of them."""
-    part = {**learning(specification, teacher=teacher), "task": task, "data": specification["tasks"][task]}
-    part["settings"] = {**part["settings"], "protocol": "published"}
+    part = replace(learning.part(task), teacher=teacher, settings=settings(**SETTINGS, protocol="published"))
     examples = examples_of(part, place, teacher_tokenizer(place))
     return TeacherOutputs(part, replace(place, outputs={task: [("logits", -1)]}), examples.imitated, CPU)
 
 
 def test_each_heads_outputs_are_its_own_though_the_texts_are_the_same(
-    teacher: Any, place: Place, specification: dict[str, Any]
+    teacher: Found, place: Place, learning: JointStudentRun
 ) -> None:
     found, source = {}, teacher_source(place.teacher, place.argument)
     for task in ("mrpc", "rte"):
-        said = outputs_of(task, place, specification)
+        said = outputs_of(task, place, learning)
         batch = said.train.batch(torch.tensor([3, 0, 7]))
         model = load_joint_teacher(source, get_task(task), place.runs / TEACHER / "weights").eval()
         with torch.no_grad():
@@ -241,13 +223,13 @@ def test_each_heads_outputs_are_its_own_though_the_texts_are_the_same(
         found[task] = said(batch, Want(logits=True))
         torch.testing.assert_close(found[task].logits, expected.logits)
         torch.testing.assert_close(said._compute(batch, Want(sentence=True)).sentence, expected.sentence)
-    one, other = (outputs_of(task, place, specification) for task in ("mrpc", "rte"))
+    one, other = (outputs_of(task, place, learning) for task in ("mrpc", "rte"))
     assert np.array_equal(one.train.keys, other.train.keys) and one.cache.folder != other.cache.folder
     assert not torch.allclose(found["mrpc"].logits, found["rte"].logits)
 
 
-def test_the_heads_are_over_one_encoder(teacher: Any, place: Place, specification: dict[str, Any]) -> None:
-    one, other = (outputs_of(task, place, specification).model() for task in ("mrpc", "sst2"))
+def test_the_heads_are_over_one_encoder(teacher: Found, place: Place, learning: JointStudentRun) -> None:
+    one, other = (outputs_of(task, place, learning).model() for task in ("mrpc", "sst2"))
     names = [name for name, _ in one.named_parameters() if name.startswith(one.base_model_prefix)]
     assert names and all(one.get_parameter(name) is other.get_parameter(name) for name in names)
     assert one.get_parameter("classifier.weight") is not other.get_parameter("classifier.weight")
@@ -255,20 +237,20 @@ def test_the_heads_are_over_one_encoder(teacher: Any, place: Place, specificatio
 
 
 def test_what_was_stored_of_a_teacher_of_one_task_is_found_where_it_was(
-    place: Place, specification: dict[str, Any]
+    place: Place, learning: JointStudentRun
 ) -> None:
     folder = place.runs / "single" / "weights"
     folder.parent.mkdir()
     source = teacher_source(place.teacher, place.argument)
     save(source.model(get_task("rte"), None), folder)
-    said = outputs_of("rte", place, specification, "single")
+    said = outputs_of("rte", place, learning, "single")
     fingerprint = tokenizer_fingerprint(source.tokenizer())
     before = TeacherCache(place.cache, weights_hash(folder), fingerprint, 20, said.train)
     assert said.cache.folder == before.folder
 
 
 def test_a_task_that_the_teacher_was_not_refined_on_is_refused(
-    teacher: Any, place: Place, specification: dict[str, Any], glue: Path, tmp_path: Path
+    teacher: Found, place: Place, learning: JointStudentRun, glue: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "QNLI"
     folder.mkdir()
@@ -276,6 +258,6 @@ def test_a_task_that_the_teacher_was_not_refined_on_is_refused(
         rows = (glue / "RTE" / f"{name}.tsv").read_text().replace("sentence1\tsentence2", "question\tsentence")
         (folder / f"{name}.tsv").write_text(rows)
     content = sources.load(get_task("qnli"), str(tmp_path)).content
-    more = learning(specification, tasks={"qnli": content}, metrics={"qnli": "accuracy"})
+    more = replace(learning, tasks={"qnli": content}, metrics={"qnli": "accuracy"})
     with pytest.raises(UserError, match=r"run teacher was not trained on qnli, .* mrpc, rte, sst2"):
-        run(distil, more, replace(place, source=str(tmp_path)), "refused")
+        run(more, replace(place, source=str(tmp_path)), "refused")

@@ -14,8 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.ledger import Ledger
+from harness.runs import StudentRun
 from harness.training.pruning import pruner
 from tests.conftest import Harness
+from tests.training.builders import a_run
 
 Curves = list[list[float]]
 STUDY = """
@@ -47,7 +49,7 @@ study(
 
 
 def decide(name: str, before: Sequence[Sequence[float]], epochs: int) -> Any:
-    return pruner({"settings": {"pruner": name, "epochs": epochs}, "before": before})
+    return pruner(a_run(StudentRun, settings={"pruner": name, "epochs": epochs}, before=before))
 
 
 def trained(name: str, before: Curves, scores: Sequence[float]) -> list[float]:

@@ -20,15 +20,16 @@ from harness.data.tasks import get_task
 from harness.files import sealed
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
+from harness.runs import GeneralRun, StudentRun
 from harness.training.examples import examples_of, reader_of
 from harness.training.general import general
 from harness.training.jobs import perform
-from harness.training.loop import Clock
 from harness.training.place import Place, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of
 from harness.training.settings import GENERAL_TRAINING
+from harness.training.work import Work
 from tests.conftest import BAD, GOOD, SUBJECTS
-from tests.training.builders import settings
+from tests.training.builders import BASE, a_run, ignore, place_of, settings
 
 SENTENCES = [
     f"the {one} and the {other} was {'not ' * (n % 3)}{word} ."
@@ -45,39 +46,34 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def place_of(folder: Path, corpus: Path, checkpoint: Path, source: str = "") -> Place:
-    (folder / "runs").mkdir(parents=True)
-    runs = folder / "runs"
-    return Place(runs, runs, folder / "cache", source, str(corpus), {}, "huggingface", str(checkpoint), (), {})
-
-
 @pytest.fixture(scope="module")
 def place(corpus: Path, checkpoint: Path, glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return place_of(tmp_path_factory.mktemp("place"), corpus, checkpoint, str(glue))
+    return place_of(tmp_path_factory.mktemp("runs"), checkpoint, source=str(glue), corpus=str(corpus))
 
 
-def asked(place: Place, vocabulary: str = "words", **changes: Any) -> Found:
+@pytest.fixture
+def empty(place: Place, tmp_path: Path) -> Place:
+    """A place where nothing was run yet."""
+    return replace(place, runs=tmp_path, cache=tmp_path / "cache")
+
+
+def asked(place: Place, vocabulary: str = "words", **changes: Any) -> GeneralRun:
     sizes = {"hidden_units": 16, "embedding_size": 16, "head_units": 8, "projection": "teacher_width"}
     own = {f"bilstm.{name}": value for name, value in (sizes | {"vocabulary": vocabulary}).items()}
     common = {name: h.default for name, h in GENERAL_TRAINING.items()} | {
         "text": "sentences", "max_length": 16, "batch_size": 16, "learning_rate": 0.01, "epochs": 3,
     }  # fmt: skip
-    return {
-        "kind": "general",
-        "corpus": corpora.content(place.corpus),
-        "teacher": {"name": "huggingface", "content": TEACHERS.get("huggingface")(place.argument).content()},
-        "student": "bilstm",
-        "init": "random",
-        "objective": "cosine",
-        "settings": common | own | changes,
-        "seed": 0,
-    }
+    teacher = replace(BASE, content=TEACHERS.get("huggingface")(place.argument).content())
+    return a_run(
+        GeneralRun, corpus=corpora.content(place.corpus), teacher=teacher, student="bilstm", objective="cosine",
+        settings=common | own | changes,
+    )  # fmt: skip
 
 
-def run(specification: Found, place: Place, name: str) -> Found:
+def run(asked_for: GeneralRun, place: Place, name: str) -> Found:
     folder = place.runs / name
     folder.mkdir(exist_ok=True)
-    record, predictions = general(specification, replace(place, run=folder), Clock(), lambda entry: None)
+    record, predictions = general(asked_for, Work(replace(place, run=folder), ignore))
     assert predictions is None
     (folder / "record.json").write_text("{}")
     return record
@@ -105,8 +101,7 @@ def saved(place: Place, name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     config = StudentConfig.from_pretrained(folder)
     student = STUDENTS.get("bilstm")(config)
     student.load_state_dict(load_file(folder / "model.safetensors"))
-    specification = {"student": "bilstm", "init": f"pretrained:{name}"}
-    return student.double().eval(), reader_of(specification, place)
+    return student.double().eval(), reader_of(a_run(StudentRun, student="bilstm", init=f"pretrained:{name}"), place)
 
 
 def vector(student: Any, reader: PreTrainedTokenizerBase, sentence: str) -> np.ndarray:
@@ -198,10 +193,8 @@ def stored(place: Place) -> Path:
     return file
 
 
-def test_vectors_are_computed_once_and_made_again_where_they_are_damaged(
-    calls: list[list[int]], corpus: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    place = place_of(tmp_path, corpus, checkpoint)
+def test_vectors_are_computed_once_and_made_again_where_they_are_damaged(calls: list[list[int]], empty: Place) -> None:
+    place = empty
     first = run(asked(place, epochs=2), place, "first")
     assert sorted(sum(calls, [])) == list(range(len(SENTENCES)))  # each once, of two epochs
     width = 32
@@ -225,10 +218,8 @@ def test_vectors_are_computed_once_and_made_again_where_they_are_damaged(
     assert calls and stored(place).read_bytes() == content
 
 
-def test_a_share_has_vectors_of_its_own_sentences_alone(
-    calls: list[list[int]], corpus: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    place = place_of(tmp_path, corpus, checkpoint)
+def test_a_share_has_vectors_of_its_own_sentences_alone(calls: list[list[int]], empty: Place) -> None:
+    place = empty
     run(asked(place, fraction=0.5, epochs=1), place, "half")
     asked_of = sum(calls, [])
     held = set(hold_out(len(SENTENCES), corpora.content(place.corpus), 0.02)[1].tolist())
@@ -236,15 +227,11 @@ def test_a_share_has_vectors_of_its_own_sentences_alone(
     assert stored(place).stat().st_size == 4 * 32 * len(asked_of)
 
 
-def test_what_is_asked_beside_the_vector_is_computed(
-    calls: list[list[int]], corpus: Path, checkpoint: Path, tmp_path: Path
-) -> None:
+def test_what_is_asked_beside_the_vector_is_computed(calls: list[list[int]], empty: Place) -> None:
     """A transformer that reads as the teacher does may learn more than the sentence vector."""
-    place = place_of(tmp_path, corpus, checkpoint)
-    specification = asked(place, epochs=1)
-    specification["settings"]["transformer.layers"] = 2
-    specification |= {"student": "transformer", "init": "every", "objective": "cosine+hid_seq"}
-    record = run(specification, place, "both")
+    alone = asked(empty, epochs=1, **{"transformer.layers": 2})
+    both = replace(alone, student="transformer", init="every", objective="cosine+hid_seq")
+    record = run(both, empty, "both")
     assert record["teacher_signals"] == {"hidden_states": "computed", "sentence": "stored"}
     assert len(calls) > len(record["curve"]) and record["metrics"]["distillation_loss"] > 0
 
@@ -252,15 +239,14 @@ def test_what_is_asked_beside_the_vector_is_computed(
 # ---------------------------------------------------------------- what starts from it
 
 
-def fine_tuned(place: Place, init: str, **changes: Any) -> Found:
-    own = {n: v for n, v in asked(place)["settings"].items() if n.startswith("bilstm.")}
+def fine_tuned(place: Place, init: str, **changes: Any) -> StudentRun:
+    own = {n: v for n, v in asked(place).settings.items() if n.startswith("bilstm.")}
     common = settings(max_length=16, epochs=1, train_examples=32, learning_rate=0.003)
-    return {
-        "kind": "student", "task": "rte", "data": sources.load(get_task("rte"), place.source).content,
-        "teacher": asked(place)["teacher"], "student": "bilstm", "init": init, "objective": "labels_only",
-        "procedure": "one_stage", "metric": "accuracy", "settings": common | own | changes,
-        "pair_encoding": "compare", "seed": 0,
-    }  # fmt: skip
+    return a_run(
+        StudentRun, task="rte", data=sources.load(get_task("rte"), place.source).content,
+        teacher=asked(place).teacher, student="bilstm", init=init, objective="labels_only",
+        settings=common | own | changes, pair_encoding="compare",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["words", "tokens"])
@@ -268,8 +254,8 @@ def test_a_fine_tuned_student_reads_as_the_one_it_starts_from(
     name: str, own_words: Found, same_tokens: Found, place: Place
 ) -> None:
     vocabulary = {"words": "words", "tokens": "teacher"}[name]
-    specification = fine_tuned(place, f"pretrained:{name}", **{"bilstm.vocabulary": vocabulary})
-    reader, kept = reader_of(specification, place), saved(place, name)[1]
+    tuned = fine_tuned(place, f"pretrained:{name}", **{"bilstm.vocabulary": vocabulary})
+    reader, kept = reader_of(tuned, place), saved(place, name)[1]
     assert reader.get_vocab() == kept.get_vocab()
     text = "the Dog and the unheard-of cat was not great ."
     assert reader(text)["input_ids"] == kept(text)["input_ids"]
@@ -278,12 +264,12 @@ def test_a_fine_tuned_student_reads_as_the_one_it_starts_from(
         assert "unheard" not in reader.get_vocab() and task.get_vocab() != reader.get_vocab()
         new = {"funny", "weak"}  # of the task, and in no sentence of the corpus
         assert set(task.get_vocab()) - set(reader.get_vocab()) == new
-        read = examples_of(specification, place, reader).train.sequences[0]["input_ids"]
+        read = examples_of(tuned, place, reader).train.sequences[0]["input_ids"]
         assert reader.unk_token_id in read and read.max() == len(reader) - 1
-    recorded = {"status": "finished", "specification": {"teacher": specification["teacher"]}}
+    recorded = {"status": "finished", "specification": asked(place).specification()}
     (place.runs / name / "record.json").write_bytes(sealed(recorded))
     folder = place.runs / f"tuned-{name}"
     folder.mkdir()
-    record, predictions = perform(specification, replace(place, run=folder), lambda entry: None)
+    record, predictions = perform(tuned.specification(), replace(place, run=folder), ignore)
     assert record["initialisation"] == {"pretrained": name} and record["examples"] == 32
     assert predictions is not None and len(predictions["ids"]) == 40

@@ -15,11 +15,13 @@ from harness.contracts import Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.registry import STUDENTS
-from harness.training.place import Place, teacher_tokenizer
+from harness.runs import StudentRun
+from harness.training.place import teacher_tokenizer
 from harness.training.starting import load_pretrained, started_student
 from harness.training.teacher_outputs import NoTeacher
 from harness.training.weights import save
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case, named, possible
+from tests.training.builders import a_run, place_of
 
 RUN = "0123456789abcdef"
 NAMES = STUDENTS.names()
@@ -111,10 +113,10 @@ class Source:
 def start(
     checkpoint: Path, runs: Path, init: str, task: Task = SINGLE, teacher: Any = None, name: str = "transformer"
 ) -> tuple[Any, dict[str, Any]]:
-    place = Place(runs / "new", runs, runs, "", "", {}, "huggingface", str(checkpoint), (), {})
+    place = place_of(runs, checkpoint)
     settings = {f"{name}.{setting}": value for setting, value in Case(name, task).settings.items()}
-    specification = {"student": name, "init": init, "settings": settings}
-    return started_student(specification, place, task, teacher or Source(checkpoint), teacher_tokenizer(place))
+    run = a_run(StudentRun, student=name, init=init, settings=settings)
+    return started_student(run, place, task, teacher or Source(checkpoint), teacher_tokenizer(place))
 
 
 @each_name

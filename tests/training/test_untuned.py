@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,14 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.threshold import best_threshold
 from harness.registry import STUDENTS
+from harness.runs import UntunedRun
 from harness.training import untuned as module
 from harness.training.examples import examples_of
-from harness.training.loop import Clock
 from harness.training.place import Place
 from harness.training.settings import TRAINING, UNTUNED
 from harness.training.untuned import refusal, untuned
+from harness.training.work import Work
+from tests.training.builders import a_run, ignore, place_of
 
 MRPC = get_task("mrpc")
 INFO = ModelInfo("some", 1, 8, 0, 10, 2, frozenset({Signal.SENTENCE}), "words", pair_encoding="compare")
@@ -63,42 +64,24 @@ def ragged(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(ragged: Path, teacher: Path, tmp_path: Path) -> Place:
     (tmp_path / "run").mkdir()
-    return Place(
-        run=tmp_path / "run",
-        runs=tmp_path / "runs",
-        cache=tmp_path / "cache",
-        source=str(ragged),
-        corpus="",
-        files={},
-        teacher="huggingface",
-        argument=str(teacher),
-        plugins=(),
-        outputs={},
-    )
+    return place_of(tmp_path / "run", teacher, source=str(ragged), cache=tmp_path / "cache")
 
 
-def specification(place: Place, student: str = "", objective: str = "", **settings: Any) -> dict[str, Any]:
-    declared = TRAINING | UNTUNED
+def a_comparison(place: Place, student: str = "", objective: str = "", **settings: Any) -> UntunedRun:
     own: dict[str, Any] = {}
     if student:
         own = {f"{student}.{name}": h.default for name, h in STUDENTS.get(student).hyperparameters.items()}
         own |= {f"{student}.hidden_units": 12, f"{student}.channels": "trained", f"{student}.embedding_size": 16}
-    return {
-        "kind": "untuned",
-        "task": "mrpc",
-        "data": sources.content(MRPC, place.source),
-        "teacher": {"name": "huggingface", "content": "base"},
-        "student": student,
-        "init": "random" if student else "",
-        "objective": objective,
-        "metric": "f1",
-        "settings": {name: h.default for name, h in declared.items()} | {"max_length": 16} | own | settings,
-        "seed": 0,
-    } | ({"pair_encoding": "compare"} if student else {})
+    usual = {name: declared.default for name, declared in (TRAINING | UNTUNED).items()} | {"max_length": 16}
+    return a_run(
+        UntunedRun, task="mrpc", data=sources.content(MRPC, place.source), student=student,
+        init="random" if student else "", objective=objective, metric="f1", settings=usual | own | settings,
+        pair_encoding="compare" if student else None,
+    )  # fmt: skip
 
 
-def done(place: Place, said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    record, predictions = untuned(said, place, Clock(), lambda entry: None)
+def done(place: Place, said: UntunedRun) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    record, predictions = untuned(said, Work(place, ignore))
     assert predictions is not None
     return record, predictions
 
@@ -106,7 +89,7 @@ def done(place: Place, said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_the_teacher_by_hand(place: Place, pooling: str) -> None:
     """Each dev pair through the plain library, one sentence at a time, against the recorded threshold."""
-    record, predictions = done(place, specification(place, **{"untuned.pooling": pooling}))
+    record, predictions = done(place, a_comparison(place, **{"untuned.pooling": pooling}))
     model, tokenizer = AutoModel.from_pretrained(place.argument).eval(), AutoTokenizer.from_pretrained(place.argument)
 
     def vector(text: str) -> torch.Tensor:
@@ -138,13 +121,13 @@ def test_the_threshold_is_chosen_on_training_pairs_alone(place: Place, monkeypat
         return best_threshold(similarities, labels)
 
     monkeypatch.setattr(module, "best_threshold", watched)
-    done(place, specification(place))
-    done(place, specification(place, train_examples=50))
+    done(place, a_comparison(place))
+    done(place, a_comparison(place, train_examples=50))
     assert seen == [108, 50]  # 120 pairs, of which a tenth is held out to choose by
 
 
 def test_a_student_learns_the_teachers_cosines_without_labels(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = specification(place, "bilstm", "pair_cosine", epochs=8, batch_size=16, learning_rate=5e-3)
+    said = a_comparison(place, "bilstm", "pair_cosine", epochs=8, batch_size=16, learning_rate=5e-3)
     record, predictions = done(place, said)
     losses = [entry["loss"] for entry in record["curve"]]
     assert len(losses) == 8 and losses[-1] < 0.5 * losses[0], losses
@@ -166,7 +149,7 @@ def test_a_student_learns_the_teachers_cosines_without_labels(place: Place, monk
 
 
 def test_the_teachers_vectors_are_computed_once_for_all_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = specification(place, "bilstm", "pair_cosine", epochs=2)
+    said = a_comparison(place, "bilstm", "pair_cosine", epochs=2)
     calls: list[Batch] = []
     plain = module.Apart.forward
 
@@ -187,25 +170,25 @@ def test_the_teachers_vectors_are_computed_once_for_all_runs(place: Place, monke
     again = done(place, said)[0]
     assert len(calls) == 4
     assert [entry["loss"] for entry in again["curve"]] == [entry["loss"] for entry in first["curve"]]
-    done(place, specification(place, "bilstm", "pair_cosine", epochs=2, **{"untuned.pooling": "mean"}))
+    done(place, a_comparison(place, "bilstm", "pair_cosine", epochs=2, **{"untuned.pooling": "mean"}))
     assert len(calls) == 8, "vectors pooled otherwise are others"
 
 
 def test_a_student_without_objective_is_compared_as_it_starts(place: Place) -> None:
-    record, predictions = done(place, specification(place, "bilstm"))
+    record, predictions = done(place, a_comparison(place, "bilstm"))
     assert (record["curve"], record["best"]["epoch"], record["teacher_signals"]) == ([], 0, {})
     assert record["initialisation"] is not None and len(predictions["ids"]) == 40
     assert [path.name for path in place.cache.glob("[!.]*")] == ["read"], "nothing is asked of the teacher"
 
 
 def test_test_pairs_are_judged_by_the_same_threshold(place: Place) -> None:
-    said = specification(place)
+    said = a_comparison(place)
     content = sources.load_test(MRPC, place.source)[1]
-    _, predictions = done(place, {**said, "test": {"mrpc": content}})
+    _, predictions = done(place, replace(said, test={"mrpc": content}))
     assert np.array_equal(predictions["test/predictions"], predictions["predictions"])  # the pairs are those of dev
     assert "test/predictions" not in done(place, said)[1]
     with pytest.raises(UserError, match="test files of mrpc in .* changed meanwhile"):
-        done(place, {**said, "test": {"mrpc": "other"}})
+        done(place, replace(said, test={"mrpc": "other"}))
 
 
 def test_what_cannot_be_judged_is_refused_with_a_sentence() -> None:
