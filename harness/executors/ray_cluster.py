@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.data import sources
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.executors import temporary
@@ -299,7 +298,7 @@ def _amount(gpus: float, cpus: float) -> str:
 
 def _absolute(place: Any) -> Any:
     """The place with whole paths, which have a meaning on other machines."""
-    from harness.data import corpora  # not before: it needs torch
+    from harness.data import corpora, sources  # not before: they need numpy and torch
 
     def whole(name: str, *kept: str) -> str:
         path = Path(name).expanduser()
@@ -314,6 +313,8 @@ def _absolute(place: Any) -> Any:
 
 def _parts(run: Run, place: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
+    from harness.data import sources  # loads numpy
+
     tasks = map(get_task, run.data_of)
     parts = [str(path) for task in tasks for path in sources.source_of(task, place.source).parts(task)]
     named = [place.argument, *([place.corpus] if isinstance(run, CorpusRun) else [])]

@@ -193,8 +193,7 @@ def test_what_the_server_said_is_kept_and_compared(
     assert (out / server_scores.NAME).read_bytes() == kept, "nothing is lost"
 
     def of_test(*asked: Any) -> Any:
-        lines, published = printed.read(*asked)
-        return [{**line, "split": "test"} for line in lines], published
+        return [{**line, "split": "test"} for line in printed.read(*asked)]
 
     monkeypatch.setattr("reports.compare.read", of_test)
     report = ("report", "--study", "objectives_vs_init", "--out", out, "--compare", "published", "--format", "json")
