@@ -20,7 +20,6 @@ from harness.data.store import Store
 from harness.errors import UserError
 from harness.modeling.words import word_level
 from tests.data.test_corpora import pieces, write
-from tests.launching import CONTEXT
 
 TEXT = (
     "Mr. Smith ran home.  He said, “I am tired. Good night.” It cost 3.5 dollars at 9 a.m. today! Yes. Did it rain?\n"
@@ -223,23 +222,6 @@ def test_an_interrupted_build_leaves_no_store(tmp_path: Path, monkeypatch: Any) 
     assert not list((tmp_path / "store").rglob("*.txt")) and not list(tmp_path.rglob("*.tmp"))
     monkeypatch.undo()
     assert list(texts(sentences(source, content(source), tmp_path / "store"))) == WANTED * 2
-
-
-def _ask(source: str, folder: Path, report: Any) -> None:
-    corpus = tokenised_sentences(source, content(source), word_level(WANTED, 0), 16, folder)
-    report.put((pieces(corpus), sorted(file.stat().st_ino for file in folder.glob("*/*.*"))))
-
-
-def test_many_processes_build_one_store(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.txt", TEXT * 50)
-    report = CONTEXT.Queue()
-    workers = [CONTEXT.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    found = [report.get(timeout=60) for _ in workers]
-    for worker in workers:
-        worker.join()
-    assert all(answer == found[0] for answer in found) and len(found[0][0]) == 200
 
 
 # ---------------------------------------------------------------- bad corpora
