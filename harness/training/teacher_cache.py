@@ -6,6 +6,7 @@ key, never by position. Sequences are stored without their padding.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -139,6 +140,7 @@ def _signal(outputs: Outputs, part: Part) -> Tensor:
     return found[part[1]] if part[1] >= 0 else found
 
 
+@functools.cache  # asked of every row of every batch
 def _sized(axes: tuple[int, ...], shape: tuple[int, ...], length: int) -> tuple[int, ...]:
     """The sizes of one example's signal at `length` tokens. shape: those that do not depend on its length."""
     sizes = list(shape)
@@ -147,6 +149,7 @@ def _sized(axes: tuple[int, ...], shape: tuple[int, ...], length: int) -> tuple[
     return tuple(sizes)
 
 
+@functools.cache
 def _within(axes: tuple[int, ...], length: int) -> tuple[slice, ...]:
     """What of a padded example's signal is not padding."""
     return tuple(slice(length if axis in axes else None) for axis in range(max(axes, default=-1) + 1))
