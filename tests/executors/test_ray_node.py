@@ -166,8 +166,8 @@ def test_the_cache_is_filled_once_for_all_nodes(tmp_path: Path) -> None:
 def test_a_corpus_is_tokenised_on_one_node(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "corpus.txt"
     source.write_text("".join(f"the {word} saw a cat .\n" for word in ("dog", "bird", "cat") * 20))
-    pieces = {"max_length": 16, "mask_probability": 0.15, "pieces": 0}
-    specification = {"settings": pieces, "corpus": corpora.content(str(source))}
+    settings = {"max_length": 16, "mask_probability": 0.15, "pack": False, "pieces": 0, "fraction": 1.0}
+    run: Any = SimpleNamespace(settings=settings, corpus=corpora.content(str(source)))
     nodes = [node_of(tmp_path, name, corpus=str(source)) for name in "ab"]
     documents, reads, found = corpora.documents, [], []
     monkeypatch.setattr(corpora, "documents", lambda source: reads.append(source) or documents(source))
@@ -176,9 +176,9 @@ def test_a_corpus_is_tokenised_on_one_node(tmp_path: Path, text: str, monkeypatc
     for node in nodes:
         here = node.fetch_all([str(source)])
         if text == "masked":
-            trained, held_out = general._parts(specification, here)
+            trained, held_out = general._parts(run, here)
         else:
-            trained, held_out = general._sentences(specification, here, teacher_tokenizer(here))
+            trained, held_out = general._sentences(run, here, teacher_tokenizer(here))
         found.append([trained.text.corpus.piece(int(i)).tolist() for part in (trained, held_out) for i in part.index])
         assert all(node.folder in path.parents for path in here.cache.rglob("tokens.bin"))
     assert len(reads) == 1 and found[0] == found[1] and len(found[0]) == 60
