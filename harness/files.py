@@ -59,6 +59,14 @@ def checksum(path: Path) -> str:
     return whole.hexdigest()
 
 
+def content_of(path: Path) -> str:
+    """The `checksum` of a file that somebody named. Raises UserError if it cannot be read."""
+    try:
+        return checksum(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def checksums(folder: Path) -> dict[str, str]:
     """SHA-256, hexadecimal, of every file in a folder of weights, by name: what a record keeps of them."""
     return {path.name: checksum(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}

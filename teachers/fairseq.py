@@ -20,13 +20,12 @@ from harness.contracts import ModelInfo, Task
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
 from harness.modeling import gpt2_bpe
-from harness.modeling.bases import Teacher
+from harness.modeling.bases import Teacher, sha256_of
 from harness.registry import TASKS, teacher
 from teachers import fairseq_roberta
 from teachers.fairseq_checkpoint import Checkpoint
 from teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
 from teachers.huggingface import describe, recipe_of
-from teachers.weight_files import sha256_of
 
 
 @teacher("fairseq")

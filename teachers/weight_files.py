@@ -1,8 +1,7 @@
-"""The weight files of a Hugging Face checkpoint: which there are, whether they are sound, and their hashes."""
+"""The weight files of a Hugging Face checkpoint: which there are, and whether they are sound."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import re
@@ -82,22 +81,6 @@ def _check_pickle(file: Path) -> None:
         named = [found[1]]
     if named:
         raise UserError(f"{file} holds more than weights ({named[0]}), which could run code, so it is not opened")
-
-
-_hashes: dict[tuple[str, int, int], str] = {}
-
-
-def sha256_of(file: Path) -> str:
-    """The file's SHA-256, computed once per process for the same path, time of change and size."""
-    status = file.stat()
-    key = (str(file.resolve()), status.st_mtime_ns, status.st_size)
-    if key not in _hashes:
-        digest = hashlib.sha256()
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        _hashes[key] = digest.hexdigest()
-    return _hashes[key]
 
 
 def line(error: Exception) -> str:

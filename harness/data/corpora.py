@@ -1,29 +1,28 @@
 """Unlabelled text: where it comes from, and the store of its tokens that training reads.
 
-Text is read as a stream and never held in memory as a whole. A store is two flat files, of token ids and of where each
-piece begins, and an index, written after them, that names their checksums: what it does not vouch for is built again.
+Text is read as a stream and never held in memory as a whole. A store has two flat files, of token ids and of where each
+piece begins.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from harness.data import embedded
 from harness.data.encoding import tokenizer_fingerprint
+from harness.data.store import Once, Store, alone
 from harness.errors import UserError, near
-from harness.files import atomic_file, cannot_write, canonical, checksum, digest, read_sealed, write_sealed
+from harness.files import atomic_file, canonical, content_of
 
 SENTENCES = 20_000  # texts drawn from our own grammar
 LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; a longer line is refused
@@ -33,6 +32,7 @@ PART = 100_000  # characters of a document tokenised as one text, lest a long on
 AT_ONCE = 10_000  # pieces written at once
 SHORTEST = 3  # tokens of a piece that are not special; there is nothing to predict from fewer
 FORMAT = 1
+FILES = ("tokens.bin", "offsets.bin")
 NAMED = ("embedded", "pydoc", "hub:wikipedia", "hub:bookcorpus")
 HUB: dict[str, tuple[str, str | None]] = {
     "wikipedia": ("wikimedia/wikipedia", "20231101.en"),
@@ -80,7 +80,7 @@ def content(source: str) -> str:
             whole.update(canonical([*_hub_name(part), _revision(part)]).encode())
     else:
         for path in _files(source):
-            whole.update(bytes.fromhex(_checksum(path)))
+            whole.update(bytes.fromhex(content_of(path)))
     return whole.hexdigest()
 
 
@@ -208,12 +208,12 @@ class Corpus:
     content: the corpus's; tokens: how many there are in all, special ones included.
     """
 
-    def __init__(self, folder: Path):
-        index = read_sealed(folder / "index.json")
-        self.content: str = index["content"]
-        self.key = folder.name  # of text, tokenizer and length
-        self._offsets = np.fromfile(folder / "offsets.bin", np.int64)
-        self._tokens = np.memmap(folder / "tokens.bin", index["dtype"], "r")
+    def __init__(self, store: Store):
+        tokens, offsets = (store.folder / name for name in FILES)
+        self.content: str = store.told["content"]
+        self.key = store.folder.name  # of text, tokenizer and length
+        self._offsets = np.fromfile(offsets, np.int64)
+        self._tokens = np.memmap(tokens, store.told["dtype"], "r")
         self.tokens = len(self._tokens)
 
     def __len__(self) -> int:
@@ -236,12 +236,13 @@ def tokenised(
     max_length: int,
     folder: Path,
     packed: bool = False,
+    once: Once = alone,
 ) -> Corpus:
     """The store of a corpus, whose content is given, built below `folder` unless it is there already.
 
     Every document is cut into pieces of at most max_length tokens, a long one also every 100,000 characters. The first
     token of a piece is [CLS] and the last [SEP], or what the tokenizer has for them; pieces of fewer than three
-    ordinary tokens are left out. Many processes may ask at once: one builds, the others wait.
+    ordinary tokens are left out. Of many processes that ask, one builds and the others wait: see `Store`.
 
     packed: documents, which may be single sentences, are whole parts of pieces, as many in each as fit, in their order
     and with nothing between them (the full sentences of Liu et al., 2019, section 4.2, whose separator between texts
@@ -255,10 +256,8 @@ def tokenised(
     if max_length < SHORTEST + 2:
         raise UserError(f"max_length must be at least {SHORTEST + 2} for a corpus, not {max_length}")
     key = [FORMAT, content, tokenizer_fingerprint(tokenizer), max_length, *(["packed"] if packed else [])]
-    store = folder / digest(key)[:16]
-    pieces = _pieces(source, tokenizer, max_length, packed)
-    build_once(store, lambda: write_pieces(store, content, tokenizer, _as_planned(source, content, pieces)))
-    return Corpus(store)
+    pieces = _as_planned(source, content, _pieces(source, tokenizer, max_length, packed))
+    return stored_pieces(Store(folder, key, once), content, tokenizer, pieces)
 
 
 def _as_planned(source: str, planned: str, pieces: Iterable[list[np.ndarray]]) -> Iterator[list[np.ndarray]]:
@@ -334,44 +333,23 @@ def _parts(document: str) -> Iterator[str]:
     yield document[start:]
 
 
-# ---------------------------------------------------------------- what stores have in common
-
-
-def build_once(store: Path, build: Callable[[], None]) -> None:
-    """Call `build` unless the folder `store` is whole already. Of many processes one builds, the others wait."""
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(store / ".lock")
-        lock.acquire()
-    except OSError as error:
-        raise cannot_write(store, error) from error
-    try:
-        if not _whole(store):
-            build()
-    finally:
-        lock.release()
-
-
-def write_pieces(
-    store: Path, content: str, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[list[np.ndarray]]
-) -> None:
-    """Write what `Corpus` opens. blocks: lists of pieces, (L,) token ids each; whatever they raise leaves no store."""
-    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<i4"
-    end = 0
-    with atomic_file(store / "tokens.bin") as tokens, atomic_file(store / "offsets.bin") as offsets:
-        offsets.write(np.zeros(1, "<i8").tobytes())
-        for pieces in filter(None, blocks):
-            ends = end + np.cumsum([len(piece) for piece in pieces])
-            end = int(ends[-1])
-            tokens.write(np.concatenate(pieces).astype(dtype).tobytes())
-            offsets.write(ends.astype("<i8").tobytes())
-    write_index(store, ("tokens.bin", "offsets.bin"), content=content, dtype=dtype)
-
-
-def write_index(store: Path, names: Iterable[str], **told: Any) -> None:
-    """Vouch for the files `names` of a store, which are written; `told` stands in the index too."""
-    files = {name: _checksum(store / name) for name in names}
-    write_sealed(store / "index.json", {**told, "files": files})
+def stored_pieces(
+    store: Store, content: str, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[list[np.ndarray]]
+) -> Corpus:
+    """The store, opened; made unless it is whole. blocks: lists of pieces, (L,) token ids each, read only then."""
+    with store.held(*FILES) as whole:
+        if not whole:
+            end, dtype = 0, "<u2" if len(tokenizer) <= 1 << 16 else "<i4"
+            paths = [store.folder / name for name in FILES]
+            with atomic_file(paths[0]) as tokens, atomic_file(paths[1]) as offsets:
+                offsets.write(np.zeros(1, "<i8").tobytes())
+                for pieces in filter(None, blocks):
+                    ends = end + np.cumsum([len(piece) for piece in pieces])
+                    end = int(ends[-1])
+                    tokens.write(np.concatenate(pieces).astype(dtype).tobytes())
+                    offsets.write(ends.astype("<i8").tobytes())
+            store.vouch(*FILES, content=content, dtype=dtype)
+    return Corpus(store)
 
 
 def refuse_unknown(source: str, tokenizer: PreTrainedTokenizerBase, words: int, unknown: int) -> None:
@@ -379,21 +357,3 @@ def refuse_unknown(source: str, tokenizer: PreTrainedTokenizerBase, words: int, 
     if 2 * unknown > words:
         name, known = tokenizer.name_or_path or "the model", 100 * (words - unknown) // words
         raise UserError(f"the tokenizer of {name} knows only {known}% of the words of corpus {source}")
-
-
-def _whole(store: Path) -> bool:
-    """True if the index vouches for its files."""
-    try:
-        files = read_sealed(store / "index.json").get("files", {})
-        return bool(files) and all(_checksum(store / name) == files[name] for name in files)
-    except FileNotFoundError:
-        return False
-
-
-def _checksum(path: Path) -> str:
-    try:
-        return checksum(path)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from harness.contracts import Batch
 from harness.data import corpora
 from harness.data.corpora import Corpus
 from harness.data.encoding import tokenizer_fingerprint
+from harness.data.store import Once, Store, alone
 from harness.errors import UserError
-from harness.files import atomic_file, digest, read_sealed
+from harness.files import atomic_file
 
 PART = 1000  # characters split at once: in longer text pysbd pairs quotation marks wrongly, and slows down
 SHORTEST = 3  # words of a sentence that is kept
@@ -31,32 +31,42 @@ _FILE = "sentences.txt"
 _SURE = re.compile(r"""(?<=[a-z]{4})[.!?]["'”’)\]]*\s+(?=["'“‘(\[]?[A-Z])""")  # ends a sentence, not an abbreviation
 
 
-def sentences(source: str, content: str, folder: Path) -> Path:
+def sentences(source: str, content: str, folder: Path, once: Once = alone) -> Store:
     """The store of a corpus's sentences, built below `folder` unless it is there already.
 
     source, content: as `corpora.documents` and `corpora.content` have them. A sentence is one line, in which single
     spaces divide the words; those of fewer than three words, which are what holds a letter between spaces, are left
-    out. A line feed in a document ends a sentence. Many processes may ask at once: one builds, the others wait.
+    out. A line feed in a document ends a sentence.
 
     Raises UserError as `corpora.documents` does, if no sentence has three words, or if the store cannot be written.
     """
-    store = folder / digest([FORMAT, "sentences", content])[:16]
-    corpora.build_once(store, partial(_write, source, content, store))
+    store = Store(folder, [FORMAT, "sentences", content], once)
+    with store.held(_FILE) as whole:
+        if not whole:
+            count = _write(source, store.folder / _FILE)
+            corpora.check_unchanged(source, content)
+            store.vouch(_FILE, content=content, count=count)
     return store
 
 
-def texts(store: Path) -> Iterator[str]:
+def texts(store: Store) -> Iterator[str]:
     """The sentences of a store, one after another."""
+    path = store.folder / _FILE
     try:
-        with open(store / _FILE, encoding="utf-8", newline="\n") as file:
+        with open(path, encoding="utf-8", newline="\n") as file:
             for line in file:
                 yield line.removesuffix("\n")
     except OSError as error:
-        raise UserError(f"{store / _FILE} cannot be read: {error.strerror}") from error
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def tokenised_sentences(
-    source: str, content: str, tokenizer: PreTrainedTokenizerBase, max_length: int, folder: Path
+    source: str,
+    content: str,
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    folder: Path,
+    once: Once = alone,
 ) -> Corpus:
     """Every sentence of a corpus as token ids, in a store below `folder`: piece i is sentence i for every tokenizer.
 
@@ -64,12 +74,10 @@ def tokenised_sentences(
     nothing is one unknown token. Raises UserError as `sentences` does, or if the tokenizer knows less than half of the
     words.
     """
-    store = sentences(source, content, folder)
-    split = read_sealed(store / "index.json")["files"]
-    tokens = folder / digest([FORMAT, content, split, tokenizer_fingerprint(tokenizer), max_length])[:16]
+    store = sentences(source, content, folder, once)
+    key = [FORMAT, content, store.told["files"], tokenizer_fingerprint(tokenizer), max_length]
     pieces = _pieces(source, store, tokenizer, max_length)
-    corpora.build_once(tokens, lambda: corpora.write_pieces(tokens, content, tokenizer, pieces))
-    return Corpus(tokens)
+    return corpora.stored_pieces(Store(folder, key, once), content, tokenizer, pieces)
 
 
 class SentenceText:
@@ -108,9 +116,10 @@ class SentenceText:
         )
 
 
-def _write(source: str, content: str, store: Path) -> None:
+def _write(source: str, path: Path) -> int:
+    """Write the sentences, a line each; returns their number."""
     count = 0
-    with atomic_file(store / _FILE) as file:
+    with atomic_file(path) as file:
         for document in corpora.documents(source):
             for sentence in _split(document):
                 if sum(any(map(str.isalpha, word)) for word in sentence.split(" ")) >= SHORTEST:
@@ -118,8 +127,7 @@ def _write(source: str, content: str, store: Path) -> None:
                     count += 1
         if not count:
             raise UserError(f"corpus {source} is empty: no sentence in it has {SHORTEST} words")
-    corpora.check_unchanged(source, content)
-    corpora.write_index(store, (_FILE,), content=content, count=count)
+    return count
 
 
 def _split(document: str) -> Iterator[str]:
@@ -155,7 +163,7 @@ def _parts(document: str) -> Iterator[str]:
 
 
 def _pieces(
-    source: str, store: Path, tokenizer: PreTrainedTokenizerBase, max_length: int
+    source: str, store: Store, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> Iterator[list[np.ndarray]]:
     """The token ids of every sentence, (L,) each, some at a time."""
     special = tokenizer.num_special_tokens_to_add()

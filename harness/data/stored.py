@@ -1,4 +1,4 @@
-"""Tokenised splits on disk: one file, mapped into memory when it is read, and an index that vouches for it."""
+"""Tokenised splits on disk: one file, mapped into memory when it is read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save
 
 from harness.data.encoding import Encoded
-from harness.files import atomic_write, checksum, read_sealed, write_sealed
+from harness.files import atomic_write
 
-SPLITS, INDEX = "splits.safetensors", "index.json"
+SPLITS = "splits.safetensors"
 
 
 def write(folder: Path, splits: Sequence[Encoded]) -> None:
@@ -27,15 +27,6 @@ def write(folder: Path, splits: Sequence[Encoded]) -> None:
             tensors[f"{number}/sizes/{place}"] = size
             tensors |= {f"{number}/{place}/{name}": tensor for name, tensor in sequence.items()}
     atomic_write(folder / SPLITS, save(tensors))
-    write_sealed(folder / INDEX, {"sha256": checksum(folder / SPLITS)})
-
-
-def whole(folder: Path) -> bool:
-    """True if the splits are there as they were written."""
-    try:
-        return checksum(folder / SPLITS) == read_sealed(folder / INDEX).get("sha256")
-    except OSError:
-        return False
 
 
 def read(folder: Path) -> tuple[Encoded, ...]:

@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
+from harness.files import checksum
 from harness.hyperparameters import Values
 
 Configuration = dict[str, Any]  # of a model of transformers, as its to_dict gives it
@@ -201,6 +202,11 @@ class Emitter(PreTrainedModel):
     def converted(self) -> PreTrainedModel:
         """The same encoder as transformers has it, whose layers a student may start from."""
         raise TypeError(f"{type(self).__name__} has no converted")
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of a file that a teacher is made of, hexadecimal; read once for all runs of a session."""
+    return checksum(file)
 
 
 class Teacher(ABC):

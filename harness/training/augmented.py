@@ -10,7 +10,7 @@ from torch import nn
 from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, words_of
 from harness.data.sources import Split
 from harness.errors import UserError
-from harness.files import digest, read_sealed, write_sealed
+from harness.files import digest
 from harness.modeling.bases import Teacher
 from harness.runs import Run, as_json
 from harness.training import machine
@@ -35,15 +35,15 @@ def augmented(split: Split, run: Run, place: Place, source: Teacher) -> Split:
     settings = run.settings
     value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
     texts = [split.text_a, split.text_b, split.labels.tolist()]
-    key = digest([value, copies, probability, as_json(run.replaces_words), digest(texts)])
-    path = place.cache / "augmented" / key[:16] / "texts.json"
-    with place.once(path.parent):
-        if not (stored := read_sealed(path)):
+    key = [value, copies, probability, as_json(run.replaces_words), digest(texts)]
+    store = place.store("augmented", key)
+    with store.held() as whole:
+        if not whole:
             replacer = _replacer(value, split, run, place, source)
             made = augment(split, replacer, copies, probability, 0, masking=value in (MASKING, WITH_TAGS))
-            stored = {"first": made.text_a, "second": made.text_b, "labels": made.labels.tolist()}
-            write_sealed(path, stored)
-    return Split(split.name, stored["first"], stored["second"], np.array(stored["labels"], split.labels.dtype))
+            store.vouch(first=made.text_a, second=made.text_b, labels=made.labels.tolist())
+    told = store.told
+    return Split(split.name, told["first"], told["second"], np.array(told["labels"], split.labels.dtype))
 
 
 def _replacer(value: str, split: Split, run: Run, place: Place, source: Teacher) -> Replacer | None:

@@ -18,7 +18,6 @@ from harness.data.encoding import Encoded, encode, groups_of, hold_out, subset_i
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.files import digest
 from harness.runs import Run, TaskRun
 from harness.training.augmented import augmented
 from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
@@ -151,11 +150,12 @@ def _read_by_teacher(
 ) -> tuple[Encoded, ...]:
     """(train, *dev) as the teacher's tokenizer reads them: tokenised once, and kept in the cache for every run."""
     tokenizer = teacher_tokenizer(place)
-    key = digest([task.name, content, teacher_fingerprint(place), pair_encoding, max_length])
-    folder = place.cache / "read" / key[:16]
-    with place.once(folder):
-        if not stored.whole(folder):
+    store = place.store("read", [task.name, content, teacher_fingerprint(place), pair_encoding, max_length])
+    with store.held(stored.SPLITS) as whole:
+        if not whole:
             data = _loaded(task.name, place.source, content)
             splits = (data.train, *data.dev)
-            stored.write(folder, [encode(s, tokenizer, pair_encoding, max_length, task.ranking) for s in splits])
-    return stored.read(folder)
+            encoded = [encode(s, tokenizer, pair_encoding, max_length, task.ranking) for s in splits]
+            stored.write(store.folder, encoded)
+            store.vouch(stored.SPLITS)
+    return stored.read(store.folder)

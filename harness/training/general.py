@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ from harness.training.examples import own_settings
 from harness.training.loop import in_float32, precision
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source, teacher_tokenizer
-from harness.training.sentence_teacher import SentenceTeacher, part_of, rows_of
+from harness.training.sentence_teacher import SentenceTeacher, part_of
 from harness.training.settings import Settings
 from harness.training.starting import start
 from harness.training.sums import Sum
@@ -39,6 +40,7 @@ from harness.training.weights import save
 from harness.training.work import Performed, Work
 
 HELD_OUT, MOST_HELD_OUT = 0.02, 500  # share and number of the corpus' pieces that nothing is trained on
+CORPORA = "corpora"  # in the cache: their tokens and sentences
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Part:
     def lengths(self) -> Tensor:
         """(N,) tokens of each piece."""
         return self.text.lengths[self.index]
+
+    @property
+    def keys(self) -> np.ndarray:
+        return self.index.numpy()
+
+    def subset(self, index: Tensor) -> Part:
+        return Part(self.text, self.index[index])
 
     def batches(self, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
         return training_batches(self.lengths, batch_size, seed, epoch)
@@ -77,8 +86,8 @@ def general(run: GeneralRun, work: Work) -> Performed:
         reader = _reader(plugin, run, place)
         trained, held_out = _sentences(run, place, reader)
         theirs = SentenceText(_store(run, place, teacher_tokenizer(place)), teacher_tokenizer(place))
-        rows = rows_of(trained.index, held_out.index)
-        teacher = SentenceTeacher(run, place, theirs, rows, machine.device())
+        asked = Part(theirs, torch.cat([trained.index, held_out.index]).sort().values)
+        teacher = SentenceTeacher(run, place, asked, machine.device())
     else:
         trained, held_out = _parts(run, place)
         teacher = MaskedTeacher(run, place, trained, machine.device())
@@ -129,7 +138,8 @@ def _parts(run: CorpusRun, place: Place) -> tuple[Part, Part]:
     corpora.check_unchanged(place.corpus, run.corpus)
     tokenizer = teacher_tokenizer(place)
     length, packed = settings["max_length"], settings["pack"]
-    corpus = corpora.tokenised(place.corpus, content, tokenizer, length, place.cache / "corpora", packed)
+    folder = place.cache / CORPORA
+    corpus = corpora.tokenised(place.corpus, content, tokenizer, length, folder, packed, place.once)
     text = MaskedText(corpus, tokenizer, settings["mask_probability"])
     index, held_out = _indices(len(text), run, place)
     return Part(text, index), Part(text, held_out)
@@ -143,8 +153,8 @@ def _sentences(run: CorpusRun, place: Place, reader: PreTrainedTokenizerBase) ->
 
 
 def _store(run: CorpusRun, place: Place, tokenizer: PreTrainedTokenizerBase) -> corpora.Corpus:
-    length, folder = run.settings["max_length"], place.cache / "corpora"
-    return tokenised_sentences(place.corpus, run.corpus, tokenizer, length, folder)
+    length, folder = run.settings["max_length"], place.cache / CORPORA
+    return tokenised_sentences(place.corpus, run.corpus, tokenizer, length, folder, place.once)
 
 
 def _reader(plugin: Any, run: CorpusRun, place: Place) -> PreTrainedTokenizerBase:
@@ -153,9 +163,8 @@ def _reader(plugin: Any, run: CorpusRun, place: Place) -> PreTrainedTokenizerBas
     own = own_settings(run)
 
     def texts() -> Iterator[str]:
-        folder = place.cache / "corpora"
-        store = sentences(place.corpus, run.corpus, folder)
-        chosen = set(_indices(sum(1 for _ in read(store)), run, place)[0].tolist())
+        store = sentences(place.corpus, run.corpus, place.cache / CORPORA, place.once)
+        chosen = set(_indices(store.told["count"], run, place)[0].tolist())
         yield from (text for i, text in enumerate(read(store)) if i in chosen)
 
     reader: PreTrainedTokenizerBase = plugin.tokenizer(own, teacher_tokenizer(place), texts())

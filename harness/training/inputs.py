@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.files import canonical, checksum, digest, trouble_with, unsealed
+from harness.files import canonical, content_of, digest, trouble_with, unsealed
 from harness.runs import BaseTeacher, Run
 from harness.runs.told import Record
 from harness.training.place import Place, teacher_source
@@ -34,17 +34,9 @@ def check(run: Run, place: Place) -> dict[str, str]:
             "changed meanwhile, or the hub has a newer one; give the command again"
         )
     for content in files_of(run, place.files):
-        if content_of_file(Path(place.files[content])) != content:
+        if content_of(Path(place.files[content]))[:16] != content:
             raise UserError(f"{place.files[content]} changed since the study was planned; give the command again")
     return found
-
-
-def content_of_file(path: Path) -> str:
-    """16 hexadecimal digits of what a file holds. Raises UserError if it cannot be read."""
-    try:
-        return checksum(path)[:16]
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _checked_weights(run: str, place: Place) -> str:

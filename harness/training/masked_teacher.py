@@ -14,14 +14,15 @@ from transformers import PreTrainedModel
 
 from harness.contracts import IGNORED, Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
+from harness.data.store import Store
 from harness.data.tasks import CORPUS
-from harness.files import atomic_file, checksum, digest, read_sealed, write_sealed
+from harness.files import atomic_file, checksums
 from harness.runs import CorpusRun, Teacher, as_json, base_weights
 from harness.training.loop import precision
-from harness.training.place import Once, Place, alone, teacher_source
-from harness.training.teacher_outputs import Encoder, weights_hash
+from harness.training.place import Place, teacher_source
+from harness.training.teacher_outputs import Encoder
 
-FILES = ("tokens.i32", "logs.f32")
+FILES = {"tokens.i32": np.int32, "logs.f32": np.float32}
 BATCH = 64  # pieces a teacher call when its targets are stored
 
 
@@ -35,10 +36,10 @@ def _folder(who: Teacher | None, place: Place) -> Path | None:
     return place.runs / run / "weights" if run else None
 
 
-def weights_of(who: Teacher, place: Place) -> str:
-    """A hash of a teacher's weights: of a run's, or the content of base weights."""
+def weights_of(who: Teacher, place: Place) -> Any:
+    """What tells apart a teacher's weights: the checksums of a run's, the content of base weights."""
     folder = _folder(who, place)
-    return weights_hash(folder) if folder else str(as_json(who)["content"])
+    return checksums(folder) if folder else as_json(who)["content"]
 
 
 class CorpusTeacher:
@@ -92,20 +93,9 @@ class MaskedTeacher(CorpusTeacher):
             name = weights_of(self.run.teacher, self.place)
             settings = self.run.settings
             index = hashlib.sha256(self.data.index.numpy().tobytes()).hexdigest()
-            key = digest(
-                [
-                    name,
-                    self.run.corpus,
-                    settings["max_length"],
-                    settings["mask_probability"],
-                    index,
-                    number,
-                    *([] if settings["precision"] == "float32" else [settings["precision"]]),
-                    *(["packed"] if settings["pack"] else []),
-                ]
-            )
-            path = self.place.cache / "masked" / key[:16] / f"epoch-{epoch}"
-            stored = StoredTargets(path, self.vocabulary, self.place.once)
+            asked = [settings[part] for part in ("max_length", "mask_probability", "precision", "pack")]
+            key = [name, self.run.corpus, *asked, index, number, epoch]
+            stored = StoredTargets(self.place.store("masked", key), self.vocabulary)
             self.divergence = stored.fill(
                 self.data, epoch, number, lambda b: self._compute(b, Want(mlm_logits=True)).mlm_logits, self.device
             )
@@ -121,66 +111,43 @@ class StoredTargets:
     KL(p || read), in nats, whose mean over all positions is stored with them.
     """
 
-    def __init__(self, folder: Path, vocabulary: int, once: Once = alone):
-        self.folder, self.vocabulary, self._once = folder, vocabulary, once
-        self._open: tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]] | None = None
+    def __init__(self, store: Store, vocabulary: int):
+        self.store, self.vocabulary = store, vocabulary
 
     def fill(self, data: Any, epoch: int, number: int, compute: Any, device: torch.device) -> float:
-        """Store every piece of `data` unless it is there whole; returns the mean divergence.
+        """Store every piece of `data` unless it is there whole; returns the mean divergence."""
+        with self.store.held(*FILES) as whole:
+            if not whole:
+                self._write(data, epoch, number, compute, device)
+        told = self.store.told
+        ends = np.cumsum(told["counts"]).tolist()
+        self._places = {p: (end - n, end) for p, end, n in zip(told["pieces"], ends, told["counts"], strict=True)}
+        paths, shape = ((self.store.folder / name, kind) for name, kind in FILES.items()), (ends[-1], told["k"])
+        self._tokens, self._logs = (np.memmap(path, kind, "r", shape=shape) for path, kind in paths)
+        return float(told["divergence"])
 
-        The first process computes, others wait.
-        """
-        with self._once(self.folder):
-            if (known := self._whole()) is not None:
-                return known
-            divergence = 0.0
-            pieces: list[int] = []
-            counts: list[int] = []
-            with atomic_file(self.folder / "tokens.i32") as tokens, atomic_file(self.folder / "logs.f32") as logs:
-                for index in evaluation_batches(data.lengths, BATCH):
-                    batch = data.batch(index, device, epoch)
-                    whole = compute(batch).float().log_softmax(-1)  # (P, V)
-                    likeliest = whole.topk(number)  # (P, k)
-                    even = _spread(likeliest.values, likeliest.indices, self.vocabulary)
-                    divergence += float(F.kl_div(even, whole, log_target=True, reduction="sum"))
-                    tokens.write(likeliest.indices.to(torch.int32).cpu().numpy().tobytes())
-                    logs.write(likeliest.values.cpu().numpy().tobytes())
-                    pieces += batch.ids.tolist()
-                    counts += (batch.targets != IGNORED).sum(1).tolist()
-            divergence /= sum(counts)
-            files = {name: checksum(self.folder / name) for name in FILES}
-            index_of = {"k": number, "pieces": pieces, "counts": counts, "divergence": divergence, "files": files}
-            write_sealed(self.folder / "index.json", index_of)
-            return divergence
-
-    def _whole(self) -> float | None:
-        """The mean divergence, if the index is there and vouches for both files; otherwise they are made again."""
-        index = read_sealed(self.folder / "index.json")
-        try:
-            whole = index and all(checksum(self.folder / name) == index["files"][name] for name in FILES)
-        except FileNotFoundError:
-            return None
-        return float(index["divergence"]) if whole else None
+    def _write(self, data: Any, epoch: int, number: int, compute: Any, device: torch.device) -> None:
+        divergence = 0.0
+        pieces: list[int] = []
+        counts: list[int] = []
+        paths = [self.store.folder / name for name in FILES]
+        with atomic_file(paths[0]) as tokens, atomic_file(paths[1]) as logs:
+            for index in evaluation_batches(data.lengths, BATCH):
+                batch = data.batch(index, device, epoch)
+                whole = compute(batch).float().log_softmax(-1)  # (P, V)
+                likeliest = whole.topk(number)  # (P, k)
+                even = _spread(likeliest.values, likeliest.indices, self.vocabulary)
+                divergence += float(F.kl_div(even, whole, log_target=True, reduction="sum"))
+                tokens.write(likeliest.indices.to(torch.int32).cpu().numpy().tobytes())
+                logs.write(likeliest.values.cpu().numpy().tobytes())
+                pieces += batch.ids.tolist()
+                counts += (batch.targets != IGNORED).sum(1).tolist()
+        self.store.vouch(*FILES, k=number, pieces=pieces, counts=counts, divergence=divergence / sum(counts))
 
     def logits(self, pieces: np.ndarray) -> Tensor:
         """(P, V) log-probabilities at the masked positions of these pieces, row by row."""
-        tokens, logs, places = self._arrays()
-        rows = np.concatenate([np.arange(*places[int(piece)]) for piece in pieces])
-        return _spread(torch.from_numpy(logs[rows]), torch.from_numpy(tokens[rows]), self.vocabulary)
-
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray, dict[int, tuple[int, int]]]:
-        if self._open is None:
-            index = read_sealed(self.folder / "index.json")
-            ends = np.cumsum(index["counts"])
-            places = {
-                piece: (int(end) - n, int(end))
-                for piece, end, n in zip(index["pieces"], ends, index["counts"], strict=True)
-            }
-            shape = (int(ends[-1]), index["k"])
-            tokens = np.memmap(self.folder / "tokens.i32", np.int32, "r", shape=shape)
-            logs = np.memmap(self.folder / "logs.f32", np.float32, "r", shape=shape)
-            self._open = (tokens, logs, places)
-        return self._open
+        rows = np.concatenate([np.arange(*self._places[int(piece)]) for piece in pieces])
+        return _spread(torch.from_numpy(self._logs[rows]), torch.from_numpy(self._tokens[rows]), self.vocabulary)
 
 
 def _spread(logs: Tensor, tokens: Tensor, vocabulary: int) -> Tensor:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from filelock import FileLock
-
 from harness import registry
+from harness.data.store import Store, alone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,17 +27,6 @@ class Exchange(Protocol):
     def fetch(self, folder: Path) -> None: ...
 
     def offer(self, folder: Path) -> None: ...
-
-
-Once = Callable[[Path], AbstractContextManager[None]]
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder of the cache on this machine: the first worker fills it, the others wait and find it done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        yield
 
 
 @dataclass(frozen=True)
@@ -69,6 +57,10 @@ class Place:
             yield
             if self.exchange is not None:
                 self.exchange.offer(folder)
+
+    def store(self, room: str, key: Any) -> Store:
+        """What is made once for all runs that give this key, on whatever machine. room: a folder of the cache."""
+        return Store(self.cache / room, key, self.once)
 
 
 @functools.lru_cache(maxsize=2)

@@ -11,9 +11,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
-from harness.data.encoding import Encoded
+from harness.data.encoding import Encoded, evaluation_batches
 from harness.data.tasks import get_task
-from harness.files import checksum, digest
+from harness.files import checksums
 from harness.modeling import signals
 from harness.runs import BaseTeacher, StudentRun
 from harness.training.joint import Joint, check_head, heads_in, load_joint_teacher
@@ -71,7 +71,8 @@ class TeacherOutputs:
             check_head(self.task.name, self.folder)
         # Texts are told apart by their hash alone, and two tasks may have the same: each head's outputs are apart.
         head = self.task.name if self.heads else ""
-        self.cache = _cache(place, self.folder, head, run.settings["max_length"], train)
+        name = [checksums(self.folder), head, teacher_fingerprint(place), run.settings["max_length"]]
+        self.cache = TeacherCache(place.cache, name, train, place.once)
         self.rows = self.cache.rows(train.keys)
         info = info or teacher_source(place.teacher, place.argument).info(self.task)
         numbers = {
@@ -89,7 +90,8 @@ class TeacherOutputs:
         """Store what is asked for, unless it is there."""
         if (self.filled | want) != self.filled:
             self.filled |= want
-            self.cache.fill([p for p in want.parts() if self._stored(p)], self._compute, BATCH, self.device)
+            stored = [part for part in want.parts() if self._stored(part)]
+            self.cache.fill(stored, self._compute, evaluation_batches(self.cache.data.lengths, BATCH), self.device)
 
     def how(self, want: Want) -> dict[str, str]:
         """Of each signal that is asked for: stored or computed."""
@@ -141,14 +143,3 @@ def _joint_teacher(teacher: str, argument: str, folder: Path, device: torch.devi
     source = teacher_source(teacher, argument)
     models = ((t, Encoder(load_joint_teacher(source, get_task(t), folder), exact=True)) for t in heads_in(folder))
     return Joint(models).requires_grad_(False).to(device).eval()
-
-
-def _cache(place: Place, weights: Path, head: str, max_length: int, train: Encoded) -> TeacherCache:
-    name = f"{weights_hash(weights)}/{head}" if head else weights_hash(weights)
-    return TeacherCache(place.cache, name, teacher_fingerprint(place), max_length, train, place.once)
-
-
-def weights_hash(folder: Path) -> str:
-    """A hash of the weight files in a folder: SHA-256 of the file, or of the checksums of several."""
-    found = [checksum(path) for path in sorted(folder.glob("*.safetensors"))]
-    return found[0] if len(found) == 1 else digest(found)

@@ -16,11 +16,10 @@ from transformers import PreTrainedModel
 
 from harness import combine, pairing, registry
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
-from harness.data.encoding import Encoded, tokenizer_fingerprint
+from harness.data.encoding import Encoded, evaluation_batches
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
-from harness.files import digest
 from harness.runs import UntunedRun
 from harness.runs.told import Record
 from harness.seeds import derive_seed
@@ -28,7 +27,7 @@ from harness.training import machine
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
 from harness.training.loop import Stage, predict, train
 from harness.training.masked_teacher import load_masked_teacher, weights_of
-from harness.training.place import Place, teacher_source, teacher_tokenizer
+from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
 from harness.training.scoring import EVALUATION_BATCH, evaluate, further, scores
 from harness.training.starting import start
 from harness.training.sums import Sum
@@ -133,12 +132,12 @@ class UntunedTeacher:
 
     def store(self, pairs: Encoded) -> None:
         """Compute the vectors of these pairs, read apart, unless they are on disk. pairs: ids are 0..size-1."""
-        teacher = digest(["apart", weights_of(self.run.teacher, self.place), self.pooling])
-        fingerprint = tokenizer_fingerprint(teacher_tokenizer(self.place))
-        length = self.run.settings["max_length"]
+        weights, limit = weights_of(self.run.teacher, self.place), self.run.settings["max_length"]
+        name = ["apart", weights, self.pooling, teacher_fingerprint(self.place), limit]
         self.keys = pairs.keys
-        self._cache = TeacherCache(self.place.cache, teacher, fingerprint, length, pairs, self.place.once)
-        self._cache.fill([("sentence", -1)], self._compute, BATCH, machine.device())
+        self._cache = TeacherCache(self.place.cache, name, pairs, self.place.once)
+        batches = evaluation_batches(self._cache.data.lengths, BATCH)
+        self._cache.fill([("sentence", -1)], self._compute, batches, machine.device())
         self.how = {"sentence": "stored"}
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward

@@ -17,7 +17,6 @@ from harness.data.corpora import Corpus, content, documents, tokenised
 from harness.data.sentences import tokenised_sentences
 from harness.errors import UserError
 from tests.data.test_encoding import tokenizer_of
-from tests.launching import CONTEXT
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij")
 UNK, CLS, SEP = 1, 2, 3
@@ -347,24 +346,6 @@ def test_a_corpus_that_changes_while_it_is_read_is_not_stored_as_the_one_planned
     monkeypatch.undo()
     write(Path(source), "a b c d\ne f g h\n")
     assert len(read(source, planned, tokenizer, 8, tmp_path / "store")) == 2
-
-
-def _ask(source: str, folder: Path, report: Any) -> None:
-    corpus = tokenised(source, content(source), tokenizer_of(WORDS), 8, folder)
-    report.put((pieces(corpus), (next(folder.glob("*/tokens.bin"))).stat().st_ino))
-
-
-def test_many_processes_build_one_store(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.txt", "a b c\nd e f\n" * 50)
-    report = CONTEXT.Queue()
-    workers = [CONTEXT.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    found = [report.get(timeout=60) for _ in workers]
-    for worker in workers:
-        worker.join()
-    assert all(answer == found[0] for answer in found)
-    assert found[0][0] == [[CLS, A, B, C, SEP], [CLS, D, E, F, SEP]] * 50
 
 
 def test_a_corpus_in_another_language(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> None:

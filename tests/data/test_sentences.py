@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -15,11 +16,10 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerBase
 from harness.data import corpora
 from harness.data.corpora import content
 from harness.data.sentences import SentenceText, sentences, texts, tokenised_sentences
+from harness.data.store import Store
 from harness.errors import UserError
-from harness.files import read_sealed
 from harness.modeling.words import word_level
 from tests.data.test_corpora import pieces, write
-from tests.launching import CONTEXT
 
 TEXT = (
     "Mr. Smith ran home.  He said, “I am tired. Good night.” It cost 3.5 dollars at 9 a.m. today! Yes. Did it rain?\n"
@@ -89,8 +89,7 @@ def test_no_character_is_lost(tmp_path: Path, monkeypatch: Any, parts: list[str]
     monkeypatch.setattr(corpora, "content", lambda source: "0")
     monkeypatch.setattr("harness.data.sentences.SHORTEST", 0)
     monkeypatch.setattr("harness.data.sentences.PART", 80)
-    monkeypatch.setattr(corpora, "_whole", lambda store: False)
-    found = list(texts(sentences("hub:x", "0", tmp_path)))
+    found = list(texts(sentences("hub:x", "0", Path(mkdtemp(dir=tmp_path)))))
     assert "".join("".join(found).split()) == "".join(document.split())
     assert all(len(one.splitlines()) <= 1 and one == " ".join(one.split()) for one in found)
 
@@ -185,13 +184,13 @@ def test_built_once_and_again_when_damaged(tmp_path: Path, wordpiece: BertTokeni
     monkeypatch.setattr(corpora, "documents", lambda source: read.append(source) or documents(source))
     assert pieces(tokenised_sentences(*asked)) == first and not read
     store = sentences(source, content(source), tmp_path / "store")
-    index = read_sealed(store / "index.json")
-    assert index["count"] == 4 and index["content"] == content(source)
-    (tokens,) = set((tmp_path / "store").iterdir()) - {store}
+    assert store.told["count"] == 4 and store.told["content"] == content(source)
+    folder = store.folder
+    (tokens,) = set((tmp_path / "store").iterdir()) - {folder}
     damages = (
-        (store / "sentences.txt", lambda file: file.write_text(file.read_text()[:-5]), 1),
-        (store / "index.json", lambda file: file.write_text("{"), 2),
-        (store / "sentences.txt", Path.unlink, 3),
+        (folder / "sentences.txt", lambda file: file.write_text(file.read_text()[:-5]), 1),
+        (folder / "index.json", lambda file: file.write_text("{"), 2),
+        (folder / "sentences.txt", Path.unlink, 3),
         (tokens / "tokens.bin", lambda file: file.write_bytes(file.read_bytes()[:-2]), 3),
         (tokens / "offsets.bin", Path.unlink, 3),
     )
@@ -206,7 +205,7 @@ def test_other_sentences_are_other_tokens(tmp_path: Path, wordpiece: BertTokeniz
     source = write(tmp_path / "a.txt", TEXT)
     asked = source, content(source), wordpiece, 12, tmp_path / "store"
     assert len(tokenised_sentences(*asked)) == 4
-    (sentences(source, content(source), tmp_path / "store") / "sentences.txt").unlink()
+    (sentences(source, content(source), tmp_path / "store").folder / "sentences.txt").unlink()
     monkeypatch.setattr("harness.data.sentences.SHORTEST", 1)
     assert len(tokenised_sentences(*asked)) == 5
 
@@ -223,23 +222,6 @@ def test_an_interrupted_build_leaves_no_store(tmp_path: Path, monkeypatch: Any) 
     assert not list((tmp_path / "store").rglob("*.txt")) and not list(tmp_path.rglob("*.tmp"))
     monkeypatch.undo()
     assert list(texts(sentences(source, content(source), tmp_path / "store"))) == WANTED * 2
-
-
-def _ask(source: str, folder: Path, report: Any) -> None:
-    corpus = tokenised_sentences(source, content(source), word_level(WANTED, 0), 16, folder)
-    report.put((pieces(corpus), sorted(file.stat().st_ino for file in folder.glob("*/*.*"))))
-
-
-def test_many_processes_build_one_store(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.txt", TEXT * 50)
-    report = CONTEXT.Queue()
-    workers = [CONTEXT.Process(target=_ask, args=(source, tmp_path / "store", report)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    found = [report.get(timeout=60) for _ in workers]
-    for worker in workers:
-        worker.join()
-    assert all(answer == found[0] for answer in found) and len(found[0][0]) == 200
 
 
 # ---------------------------------------------------------------- bad corpora
@@ -262,4 +244,4 @@ def test_refusals(tmp_path: Path, wordpiece: PreTrainedTokenizerBase) -> None:
         tokenised_sentences(other, content(other), wordpiece, 12, tmp_path / "store")
     assert len(list((tmp_path / "store").glob("*/index.json"))) == 1  # of the sentences, not of their tokens
     with pytest.raises(UserError, match="sentences.txt cannot be read"):
-        next(texts(tmp_path / "nowhere"))
+        next(texts(Store(tmp_path, "nowhere")))

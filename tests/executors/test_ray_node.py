@@ -12,13 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("ray")
+from harness.data import corpora
 from harness.errors import UserError
 from harness.executors import environment, ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node
 from harness.runs import PretrainingRun
-from harness.training.place import Place
+from harness.training import general
+from harness.training.place import Place, teacher_tokenizer
 from tests.search.builders import BASE, student_run
 
 
@@ -158,6 +160,28 @@ def test_the_cache_is_filled_once_for_all_nodes(tmp_path: Path) -> None:
     assert fill(first, "layer.2") == fill(second, "layer.1") and made == ["layer.1", "layer.2"]
     there = {n: c for n, c in read(tmp_path / "out" / "cache" / "outputs").items() if not n.startswith(".")}
     assert there == fill(first, "layer.1")
+
+
+@pytest.mark.parametrize("text", ["masked", "sentences"])
+def test_a_corpus_is_tokenised_on_one_node(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_text("".join(f"the {word} saw a cat .\n" for word in ("dog", "bird", "cat") * 20))
+    settings = {"max_length": 16, "mask_probability": 0.15, "pack": False, "pieces": 0, "fraction": 1.0}
+    run: Any = SimpleNamespace(settings=settings, corpus=corpora.content(str(source)))
+    nodes = [node_of(tmp_path, name, corpus=str(source)) for name in "ab"]
+    documents, reads, found = corpora.documents, [], []
+    monkeypatch.setattr(corpora, "documents", lambda source: reads.append(source) or documents(source))
+    monkeypatch.setattr(ray_depot, "CHUNK", 1 << 20)
+    monkeypatch.setattr(ray_node, "CHUNK", 1 << 20)
+    for node in nodes:
+        here = node.fetch_all([str(source)])
+        if text == "masked":
+            trained, held_out = general._parts(run, here)
+        else:
+            trained, held_out = general._sentences(run, here, teacher_tokenizer(here))
+        found.append([trained.text.corpus.piece(int(i)).tolist() for part in (trained, held_out) for i in part.index])
+        assert all(node.folder in path.parents for path in here.cache.rglob("tokens.bin"))
+    assert len(reads) == 1 and found[0] == found[1] and len(found[0]) == 60
 
 
 def test_the_index_arrives_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_texts_are_made_once(tmp_path: Path, value: str, monkeypatch: Any) -> No
     assert (found.text_a, found.text_b) == (wanted.text_a, wanted.text_b) and len(found.text_a) > 4
     assert found.labels.tolist() == wanted.labels.tolist() and found.labels.dtype == SPLIT.labels.dtype
     assert len(ask(1).text_a) < len(found.text_a)
-    for path in tmp_path.glob("cache/augmented/*/texts.json"):
+    for path in tmp_path.glob("cache/augmented/*/index.json"):
         whole = path.read_bytes()
         for damage in (b"", whole[:-9], whole.replace(b"bird", b"bard"), b"[[], [], []]"):
             path.write_bytes(damage)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from harness.contracts import IGNORED, Batch, Want
-from harness.files import read_sealed
+from harness.data.store import Store
 from harness.runs import GeneralRun
 from harness.training import masked_teacher
 from harness.training.masked_teacher import MaskedTeacher, StoredTargets
@@ -58,7 +58,7 @@ class Pieces:
 
 
 def fill(folder: Path, data: Pieces, number: int, epoch: int = 0) -> tuple[StoredTargets, float]:
-    stored = StoredTargets(folder, data.vocabulary)
+    stored = StoredTargets(Store(folder, "targets"), data.vocabulary)
     return stored, stored.fill(data, epoch, number, data.teacher, CPU)
 
 
@@ -71,7 +71,7 @@ def test_golden_values(tmp_path: Path) -> None:
     data = Pieces([1], 4)
     found = {}
     for number, said in logits.items():
-        stored = StoredTargets(tmp_path / str(number), 4)
+        stored = StoredTargets(Store(tmp_path, number), 4)
         found[number] = stored.fill(data, 0, number, lambda batch, said=said: torch.tensor(said), CPU)
         kept = [1 / 2, 1 / 4, 1 / 8, 1 / 8] if number == 2 else [1 / 2, 1 / 6, 1 / 6, 1 / 6]
         read = stored.logits(np.array([0]))
@@ -113,8 +113,8 @@ def test_what_is_read(
 
 def test_it_takes_eight_bytes_a_kept_token(tmp_path: Path) -> None:
     counts, number = [3, 1, 4, 2], 5
-    fill(tmp_path, Pieces(counts, 11), number)
-    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.name[0] != "."}
+    stored, _ = fill(tmp_path, Pieces(counts, 11), number)
+    sizes = {path.name: path.stat().st_size for path in stored.store.folder.iterdir() if path.name[0] != "."}
     assert sizes.keys() == {"tokens.i32", "logs.f32", "index.json"}
     assert sizes["tokens.i32"] + sizes["logs.f32"] == 8 * number * sum(counts)
 
@@ -139,26 +139,26 @@ def test_it_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return data.teacher(batch)
 
     def again() -> tuple[StoredTargets, float]:
-        stored = StoredTargets(tmp_path, 6)
+        stored = StoredTargets(Store(tmp_path, "targets"), 6)
         return stored, stored.fill(data, 0, 3, teacher, CPU)
 
     with pytest.raises(KeyboardInterrupt):
         again()
-    assert not (tmp_path / "index.json").exists()
+    assert not list(tmp_path.glob("*/index.json"))
     first, divergence = again()
     assert asked == [2, -1, 2, 2, 1]
     second, same = again()
     assert len(asked) == 5 and same == divergence
     pieces = np.array([4, 0, 2])
     assert torch.equal(first.logits(pieces), second.logits(pieces))
-    assert read_sealed(tmp_path / "index.json")["k"] == 3
+    assert second.store.told["k"] == 3
 
 
 def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though there be as many of them, and the same are trained on."""
     folders: list[Path] = []
     kept = SimpleNamespace(fill=lambda *given: 0.0, logits=lambda ids: torch.zeros(1, 4))
-    monkeypatch.setattr(masked_teacher, "StoredTargets", lambda folder, *given: folders.append(folder) or kept)
+    monkeypatch.setattr(masked_teacher, "StoredTargets", lambda store, *given: folders.append(store.folder) or kept)
     place = place_of(tmp_path, teacher="embedded")
     given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
     for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
@@ -171,7 +171,7 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
 def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:
     """Where the kept tokens have all of the probability, the rest is almost nothing, but never log 0."""
     data, certain = Pieces([1], 5), torch.tensor([[200.0, 0, 0, 0, 0]])
-    stored = StoredTargets(tmp_path, 5)
+    stored = StoredTargets(Store(tmp_path, "targets"), 5)
     lost: Any = stored.fill(data, 0, 1, lambda batch: certain, CPU)
     read = stored.logits(np.array([0]))
     assert read.isfinite().all() and read[0, 0] == 0 and float(read[0, 1:].exp().sum()) < 1e-8
@@ -184,14 +184,15 @@ def test_a_damaged_store_is_made_again(file: str, fault: str, tmp_path: Path) ->
     data, batch = Pieces([3, 1, 2], 11), torch.arange(3)
     stored, error = fill(tmp_path, data, 4)
     expected = stored.logits(batch.numpy())
-    whole = (tmp_path / file).read_bytes()
+    path = stored.store.folder / file
+    whole = path.read_bytes()
     if fault == "gone":
-        (tmp_path / file).unlink()
+        path.unlink()
     elif fault == "another number":
-        (tmp_path / file).write_bytes(whole.replace(b'"counts":[3', b'"counts":[2') + b" " * (file != "index.json"))
-        assert (tmp_path / file).read_bytes() != whole
+        path.write_bytes(whole.replace(b'"counts":[3', b'"counts":[2') + b" " * (file != "index.json"))
+        assert path.read_bytes() != whole
     else:
-        (tmp_path / file).write_bytes(whole[:-5] if fault == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
+        path.write_bytes(whole[:-5] if fault == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
     again, same = fill(tmp_path, data, 4)
     assert same == error and torch.equal(again.logits(batch.numpy()), expected)
-    assert (tmp_path / file).read_bytes() == whole
+    assert path.read_bytes() == whole

@@ -15,7 +15,6 @@ from torch import nn
 
 from harness.contracts import Want
 from harness.data import sources
-from harness.data.encoding import tokenizer_fingerprint
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun, StudentRun
@@ -26,9 +25,7 @@ from harness.training.loop import Clock
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.scoring import evaluate
 from harness.training.starting import start
-from harness.training.teacher_cache import TeacherCache
-from harness.training.teacher_outputs import Encoder, NoTeacher, TeacherOutputs, weights_hash
-from harness.training.weights import save
+from harness.training.teacher_outputs import Encoder, NoTeacher, TeacherOutputs
 from harness.training.work import Work
 from tests.training.builders import CPU, a_run, ignore, place_of, settings
 
@@ -224,7 +221,7 @@ def test_each_heads_outputs_are_its_own_though_the_texts_are_the_same(
         torch.testing.assert_close(found[task].logits, expected.logits)
         torch.testing.assert_close(said._compute(batch, Want(sentence=True)).sentence, expected.sentence)
     one, other = (outputs_of(task, place, learning) for task in ("mrpc", "rte"))
-    assert np.array_equal(one.train.keys, other.train.keys) and one.cache.folder != other.cache.folder
+    assert np.array_equal(one.train.keys, other.train.keys) and one.cache.store.folder != other.cache.store.folder
     assert not torch.allclose(found["mrpc"].logits, found["rte"].logits)
 
 
@@ -234,19 +231,6 @@ def test_the_heads_are_over_one_encoder(teacher: Found, place: Place, learning: 
     assert names and all(one.get_parameter(name) is other.get_parameter(name) for name in names)
     assert one.get_parameter("classifier.weight") is not other.get_parameter("classifier.weight")
     assert not any(p.requires_grad for p in one.parameters()) and not one.training
-
-
-def test_what_was_stored_of_a_teacher_of_one_task_is_found_where_it_was(
-    place: Place, learning: JointStudentRun
-) -> None:
-    folder = place.runs / "single" / "weights"
-    folder.parent.mkdir()
-    source = teacher_source(place.teacher, place.argument)
-    save(source.model(get_task("rte"), None), folder)
-    said = outputs_of("rte", place, learning, "single")
-    fingerprint = tokenizer_fingerprint(source.tokenizer())
-    before = TeacherCache(place.cache, weights_hash(folder), fingerprint, 20, said.train)
-    assert said.cache.folder == before.folder
 
 
 def test_a_task_that_the_teacher_was_not_refined_on_is_refused(

@@ -180,16 +180,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
     made: list[list[int]] = []
     compute = SentenceTeacher._compute
 
-    def counted(self: SentenceTeacher, ids: torch.Tensor, want: Want) -> Any:
-        made.append(ids.tolist())
-        return compute(self, ids, want)
+    def counted(self: SentenceTeacher, batch: Batch, want: Want) -> Any:
+        made.append(batch.ids.tolist())
+        return compute(self, batch, want)
 
     monkeypatch.setattr(SentenceTeacher, "_compute", counted)
     yield made
 
 
 def stored(place: Place) -> Path:
-    (file,) = (place.cache / "sentences").glob("*/vectors.f32")
+    (file,) = (place.cache / "sentences").glob("*/sentence.f32")
     return file
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from harness.contracts import Batch, Outputs, Want
+from harness.data.encoding import evaluation_batches
 from harness.training.teacher_cache import TeacherCache
 from tests.training.builders import emit, examples
 
@@ -33,12 +34,12 @@ class Counting:
 
 
 def cache(folder: Path, count: int = 50, teacher: str = "weights") -> TeacherCache:
-    return TeacherCache(folder, teacher, "tokenizer", 16, examples(count))
+    return TeacherCache(folder, [teacher], examples(count))
 
 
 def fill(stored: TeacherCache, want: Want) -> int:
     teacher = Counting()
-    stored.fill(list(want.parts()), teacher, 16, CPU)
+    stored.fill(want.parts(), teacher, evaluation_batches(stored.data.lengths, 16), CPU)
     return teacher.calls
 
 
@@ -74,7 +75,7 @@ def test_only_missing_signals_are_computed_later(tmp_path: Path) -> None:
         asked.append(want)
         return emit(batch, want)
 
-    stored.fill(list(EVERYTHING.parts()), compute, 64, CPU)
+    stored.fill(EVERYTHING.parts(), compute, [torch.arange(50)], CPU)
     assert len(asked) == 1 and not asked[0].logits and asked[0].sentence
     check(stored, EVERYTHING)
 
@@ -90,7 +91,7 @@ def test_another_teacher_or_other_examples_never_share(tmp_path: Path) -> None:
 def test_repeated_texts_share_a_row(tmp_path: Path) -> None:
     data = examples(20)
     twice = data.subset(torch.cat([torch.arange(20), torch.arange(20)]))
-    stored = TeacherCache(tmp_path, "weights", "tokenizer", 16, twice)
+    stored = TeacherCache(tmp_path, ["weights"], twice)
     rows = stored.rows(twice.keys)
     assert len(stored.keys) == len(np.unique(data.keys)) and np.array_equal(rows[:20], rows[20:])
 
@@ -98,16 +99,16 @@ def test_repeated_texts_share_a_row(tmp_path: Path) -> None:
 def test_a_damaged_or_half_written_file_is_computed_again(tmp_path: Path) -> None:
     stored = cache(tmp_path)
     fill(stored, EVERYTHING)
-    file = stored.folder / "hidden_states.2.f32"
+    file = stored.store.folder / "hidden_states.2.f32"
     content = bytearray(file.read_bytes())
     content[10] ^= 1
     file.write_bytes(content)
-    (stored.folder / "sentence.f32").unlink()
-    (stored.folder / ".logits.f32.tmp").write_bytes(b"left by a kill")
+    (stored.store.folder / "sentence.f32").unlink()
+    (stored.store.folder / ".logits.f32.tmp").write_bytes(b"left by a kill")
     again = cache(tmp_path)
     assert fill(again, EVERYTHING) == 4
     check(again, EVERYTHING)
-    index = stored.folder / "index.json"
+    index = stored.store.folder / "index.json"
     index.unlink()  # killed between the files and the index that vouches for them
     last = cache(tmp_path)
     assert fill(last, EVERYTHING) == 4
@@ -122,13 +123,13 @@ def test_a_damaged_or_half_written_file_is_computed_again(tmp_path: Path) -> Non
         lambda whole: b'{"files"',
         lambda whole: b"[]",
         lambda whole: b'{"files":{},"passes":1}',
-        lambda whole: whole.replace(b'"shape":[2]', b'"shape":[3]', 1),
+        lambda whole: whole.replace(b'"logits.f32":[2]', b'"logits.f32":[3]', 1),
     ],
 )
 def test_a_damaged_index_vouches_for_nothing(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     stored = cache(tmp_path)
     fill(stored, EVERYTHING)
-    index = stored.folder / "index.json"
+    index = stored.store.folder / "index.json"
     whole = index.read_bytes()
     index.write_bytes(damage(whole))
     assert index.read_bytes() != whole
@@ -140,8 +141,8 @@ def test_a_damaged_index_vouches_for_nothing(damage: Callable[[bytes], bytes], t
 def test_an_index_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     stored = cache(tmp_path)
     fill(stored, EVERYTHING)
-    (stored.folder / "index.json").unlink()
-    (stored.folder / "index.json").mkdir()
+    (stored.store.folder / "index.json").unlink()
+    (stored.store.folder / "index.json").mkdir()
     again = cache(tmp_path)
     assert fill(again, EVERYTHING) == 4
     check(again, EVERYTHING)
