@@ -24,7 +24,7 @@ from harness.runs.base import JSON
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")
-CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "procedures/base.py", "runs/*.py", "seeds.py")
+CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
 OURS = {"reports", *(kind.folder.partition(".")[0] for kind in ALL.values())}  # packages of this distribution
 
 
@@ -92,8 +92,7 @@ def _imported(path: Path) -> frozenset[Path]:
     beside = not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
 
     def roots(top: str) -> Iterator[Path]:
-        if top != "harness":  # `engine` tells of it, and most of it changes no number
-            yield from (folder.parent for folder in path.parents if folder.name == top)
+        yield from (folder.parent for folder in path.parents if folder.name == top)
         if beside and top not in OURS:
             yield path.parent
 
@@ -109,6 +108,8 @@ def _imported(path: Path) -> frozenset[Path]:
             for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
                 for place in (root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)):
                     found |= {Path(f"{place}.py"), place / "__init__.py"}
+    # Of a shipped plugin within the engine only what lies beside it: `engine` tells of what else changes a number.
+    found = {file for file in found if file.parent == path.parent or not file.is_relative_to(ROOT / "harness")}
     return frozenset(file for file in found if file.is_file() and file != path)
 
 
