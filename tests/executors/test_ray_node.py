@@ -18,10 +18,11 @@ from harness.executors import environment, ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node
-from harness.runs import PretrainingRun
+from harness.runs import GeneralRun, PretrainingRun
 from harness.training import general
 from harness.training.place import Place, teacher_tokenizer
 from tests.search.builders import BASE, student_run
+from tests.training.builders import a_run
 
 
 class Near:
@@ -167,7 +168,7 @@ def test_a_corpus_is_tokenised_on_one_node(tmp_path: Path, text: str, monkeypatc
     source = tmp_path / "corpus.txt"
     source.write_text("".join(f"the {word} saw a cat .\n" for word in ("dog", "bird", "cat") * 20))
     settings = {"max_length": 16, "mask_probability": 0.15, "pack": False, "pieces": 0, "fraction": 1.0}
-    run: Any = SimpleNamespace(settings=settings, corpus=corpora.content(str(source)))
+    run = a_run(GeneralRun, settings=settings, corpus=corpora.content(str(source)))
     nodes = [node_of(tmp_path, name, corpus=str(source)) for name in "ab"]
     documents, reads, found = corpora.documents, [], []
     monkeypatch.setattr(corpora, "documents", lambda source: reads.append(source) or documents(source))
