@@ -15,6 +15,7 @@ from harness.contracts import Task
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import score
 from harness.runs import Run
+from harness.runs.messages import Finished
 from harness.seeds import derive_seed
 
 EXAMPLES = 200
@@ -42,10 +43,10 @@ class AtOnce:
     def submit(self, run: str, specification: Any, place: Any) -> None:
         self.queue.append((run, specification, place))
 
-    def next(self) -> tuple[Any, ...]:
+    def next(self) -> Finished:
         began = time.perf_counter()
         run, specification, place = self.queue.popleft()
-        message = ("finished", run, *answer(run, specification))
+        message = Finished(run, *answer(run, specification))
         if specification["kind"] not in ("student", "untuned"):
             (Path(place.run) / "weights").mkdir(parents=True, exist_ok=True)
         self.seconds += time.perf_counter() - began

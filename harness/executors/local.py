@@ -9,6 +9,7 @@ from typing import Any
 from harness.executors import environment, temporary
 from harness.executors.process import Attempt
 from harness.executors.worker import DEATHS
+from harness.runs.messages import Began, Died, Failed, Message, Told
 
 Job = tuple[str, Any, Any]  # run, specification, place
 
@@ -23,7 +24,7 @@ class LocalExecutor:
         self.most, self._limit = workers, limit
         self._queue: deque[Job] = deque()
         self._going: list[tuple[Attempt, Job]] = []
-        self._told: deque[tuple[Any, ...]] = deque()
+        self._told: deque[Message] = deque()
         self._deaths: dict[str, int] = {}
         environment.prepare()  # the driver computes a little itself
         temporary.sweep()
@@ -33,8 +34,8 @@ class LocalExecutor:
         self._queue.append((run, specification, place))
         self._begin_waiting()
 
-    def next(self) -> tuple[Any, ...]:
-        """Wait for the next message of any run, as `worker.serve` describes them; ("began", run) comes first."""
+    def next(self) -> Message:
+        """Wait for the next message of any run; Began comes first."""
         while not self._told:
             left = [seconds for attempt, _ in self._going if (seconds := attempt.left()) is not None]
             wait([sign for attempt, _ in self._going for sign in attempt.signs], min(left, default=None))
@@ -49,22 +50,24 @@ class LocalExecutor:
             attempt.end()
         self._going.clear()
 
-    def _take(self, attempt: Attempt, job: Job, message: tuple[Any, ...]) -> None:
-        kind, run, *rest = message
-        if kind == "epoch":
-            if "epoch" in rest[0] and "step" not in rest[0]:  # progress within one is lost with the process
+    def _take(self, attempt: Attempt, job: Job, message: Message) -> None:
+        run = message.run
+        if isinstance(message, Told):
+            if "epoch" in message.entry and "step" not in message.entry:  # progress within one is lost with the process
                 self._deaths.pop(run, None)
             self._told.append(message)
             return
         attempt.end()
         self._going.remove((attempt, job))
-        if kind == "died":
+        if isinstance(message, Died):
             self._deaths[run] = self._deaths.get(run, 0) + 1
             if self._deaths[run] < DEATHS:
                 self._queue.appendleft(job)
             else:
-                why = f"its worker died {DEATHS} times (exit code {rest[0]}; -9 is a kill, often for want of memory)"
-                self._told.append(("failed", run, why, why))
+                why = (
+                    f"its worker died {DEATHS} times (exit code {message.code}; -9 is a kill, often for want of memory)"
+                )
+                self._told.append(Failed(run, why, why))
         else:
             self._told.append(message)
         self._begin_waiting()
@@ -73,4 +76,4 @@ class LocalExecutor:
         while self._queue and len(self._going) < self.most:
             job = self._queue.popleft()
             self._going.append((Attempt(*job, self._limit), job))
-            self._told.append(("began", job[0]))
+            self._told.append(Began(job[0]))

@@ -20,6 +20,7 @@ from harness.executors import environment, temporary
 from harness.executors.worker import DEATHS, Asking, serve
 from harness.files import remove
 from harness.ledger import LOG
+from harness.runs.messages import Died, Failed, Message, Wants
 
 # Every run is forked from a server that has imported torch and transformers once and done nothing with them.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
@@ -62,17 +63,17 @@ class Attempt:
         """Seconds until the run is given up; None where it has no limit."""
         return None if self._limit is None else max(self._began + self._limit - time.monotonic(), 0.0)
 
-    def message(self) -> tuple[Any, ...] | None:
-        """The next message of `serve`, or ("died", run, exit code); None if there is none yet."""
+    def message(self) -> Message | None:
+        """The next message of `serve`, or Died; None if there is none yet."""
         died = bool(wait([self._process.sentinel], 0))
         if died:
             self._kill()  # a process that it started may hold the other end of the connection
         try:
-            message: tuple[Any, ...] | None = self._connection.recv() if self._connection.poll() else None
+            message: Message | None = self._connection.recv() if self._connection.poll() else None
         except (EOFError, OSError):
             message, died = None, True
-        if message and message[0] in ("fetch", "offer"):
-            getattr(self._exchange, message[0])(message[2])
+        if isinstance(message, Wants):
+            getattr(self._exchange, message.what)(message.folder)
             with suppress(OSError):  # it has died meanwhile
                 self._connection.send(None)
             return None
@@ -80,13 +81,13 @@ class Attempt:
             return message
         if died:
             self._process.join()
-            return "died", self.run, self._process.exitcode
+            return Died(self.run, self._process.exitcode)
         if self.left() == 0:
             why = (
                 f"it was ended after the {self._limit:g} seconds of --run-timeout: the same command tries it again, "
                 "with a longer one if that is needed"
             )
-            return "failed", self.run, why, why
+            return Failed(self.run, why, why)
         return None
 
     def end(self) -> None:

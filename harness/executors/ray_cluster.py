@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, redirect_stdout, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,20 @@ from harness.errors import UserError
 from harness.executors import temporary
 from harness.executors.ray_depot import Depot, clear
 from harness.runs import CorpusRun, Run
+from harness.runs.messages import Began, Failed, Message, Told
 from harness.training import code_versions, inputs
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
 END = 45.0  # seconds after which this process ends although a call of Ray still waits for the head; Ray's own are 60
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Ray's task of a run is over. future: what it returned or raised."""
+
+    run: str
+    future: Any
 
 
 class RayExecutor:
@@ -45,7 +54,7 @@ class RayExecutor:
 
         self._cpus, self._gpus, self._limit, self._node = cpus, gpus, limit, ray_node
         self._session, self._code = uuid.uuid4().hex[:12], ray_node.code_here()
-        self._messages: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Message | _Ended | UserError] = queue.SimpleQueue()
         self._tasks: dict[str, object] = {}  # run -> its task
         self._since = 0.0  # when the cluster was first found unfit for work, 0 while it is fit
         self._silent = threading.Event()  # set when the depot will tell no more
@@ -81,28 +90,28 @@ class RayExecutor:
         place, common = _absolute(place), (self._depot, self._session, self._code, self._limit)
         task = self._train.remote(*common, run, specification, place, _parts(Run.read(specification), place))
         self._tasks[run] = task
-        task.future().add_done_callback(lambda future: self._messages.put(("ended", run, future)))
+        task.future().add_done_callback(lambda future: self._messages.put(_Ended(run, future)))
 
-    def next(self) -> tuple[Any, ...]:
-        """Wait for the next message of any run, as `worker.serve` describes them.
+    def next(self) -> Message:
+        """Wait for the next message of any run.
 
         Raises UserError if for half a minute no node has been large enough for a run, or the cluster is gone.
         """
         while True:
             try:
-                kind, run, *rest = self._messages.get(timeout=LOOK)
+                found = self._messages.get(timeout=LOOK)
             except queue.Empty:
                 self._look()
                 continue
             self._since = 0.0  # somebody works
-            if kind == "lost":
-                raise rest[0]
-            if run not in self._tasks:
+            if isinstance(found, UserError):
+                raise found
+            if found.run not in self._tasks:
                 continue  # what a run told arrived after its end
-            if kind in ("began", "epoch"):
-                return kind, run, *rest
-            del self._tasks[run]
-            return self._ended(run, rest[0])
+            if isinstance(found, Message):
+                return found
+            del self._tasks[found.run]
+            return self._ended(found.run, found.future)
 
     def close(self) -> None:
         """Cancel every run; what was trained continues from its checkpoint another time. A second call does nothing."""
@@ -130,19 +139,19 @@ class RayExecutor:
         try:
             found = future.result()
         except self._ray.exceptions.RayError:
-            self._messages.put(("lost", "", self._gone()))
+            self._messages.put(self._gone())
             self._silent.set()
             return
         for run, entry in found:
-            self._messages.put(("began", run) if entry is None else ("epoch", run, entry))
+            self._messages.put(Began(run) if entry is None else Told(run, entry))
         if found:
             self._listen()
         else:
             self._silent.set()
 
-    def _ended(self, run: str, future: Any) -> tuple[Any, ...]:
+    def _ended(self, run: str, future: Any) -> Message:
         try:
-            message: tuple[Any, ...] = future.result()
+            message: Message = future.result()
             return message
         except self._ray.exceptions.RayTaskError as error:  # before the run could begin there
             # Ray wraps what goes wrong while it reads the task, and keeps the text alone.
@@ -151,11 +160,11 @@ class RayExecutor:
                     f'a node of the cluster has no {missing[1]}: pip install "distill-harness[ray]", of the same '
                     "version, on every node"
                 ) from error
-            return "failed", run, f"{type(error.cause).__name__}: {error.cause}", str(error)
+            return Failed(run, f"{type(error.cause).__name__}: {error.cause}", str(error))
         except self._ray.exceptions.RayError as error:
             if not _answers(self._head):
                 raise self._gone() from error
-            return "failed", run, f"Ray gave it up: {type(error).__name__}", str(error)
+            return Failed(run, f"Ray gave it up: {type(error).__name__}", str(error))
 
     def _gone(self) -> UserError:
         return UserError(

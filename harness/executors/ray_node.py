@@ -26,6 +26,7 @@ from harness.executors.ray_depot import CHUNK, stamps_of
 from harness.executors.worker import DEATHS, attempt
 from harness.files import atomic_file, read_sealed, write_sealed
 from harness.ledger import CHECKPOINT, LOG, Stamp
+from harness.runs.messages import Died, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry
 from harness.training.place import Place
 
@@ -42,8 +43,8 @@ def train(
     specification: Any,
     place: Place,
     parts: Sequence[str],
-) -> tuple[Any, ...]:
-    """Do one run; the message that says how it ended, as `worker.serve` sends it.
+) -> Message:
+    """Do one run; the message that says how it ended.
 
     place: as it is on the driver's machine; parts: the files and folders there that the run needs. session names what
     a node keeps for one driver; code: the driver's `code_here`; limit: see `process.Attempt`.
@@ -56,7 +57,7 @@ def train(
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     node = Node(depot, session, place, run)
 
-    def work() -> tuple[Any, ...]:
+    def work() -> Message:
         if code != code_here():
             raise UserError(
                 f"node {ray.util.get_node_ip_address()} has another version of harness, {' or '.join(LIBRARIES)} than "
@@ -64,35 +65,37 @@ def train(
             )
         while ask(depot.begin.remote(run)) <= DEATHS:
             message = _attempt(run, specification, node.fetch_all(parts), limit, node)
-            if message[0] != "died":
+            if not isinstance(message, Died):
                 return message
         why = f"its worker died {DEATHS} times (often for want of memory)"
-        return "failed", run, why, why
+        return Failed(run, why, why)
 
-    kind, _, *rest = attempt(run, work)
-    told = [node.as_on_driver(part) if isinstance(part, str) else part for part in rest]
-    if kind == "refused" and told != rest:
-        told[0] += f" (on node {ray.util.get_node_ip_address()}, below {node.folder})"
-    return kind, run, *told
+    message = attempt(run, work)
+    if isinstance(message, Failed):
+        return Failed(run, node.as_on_driver(message.error), node.as_on_driver(message.traceback))
+    if isinstance(message, Refused) and (told := node.as_on_driver(message.sentence)) != message.sentence:
+        return Refused(run, f"{told} (on node {ray.util.get_node_ip_address()}, below {node.folder})")
+    return message
 
 
-def _attempt(run: str, specification: Any, here: Place, limit: float | None, node: Node) -> tuple[Any, ...]:
-    """The last message of one attempt at a run, its files sent: of `worker.serve`, or ("died", run, exit code)."""
+def _attempt(run: str, specification: Any, here: Place, limit: float | None, node: Node) -> Message:
+    """The last message of one attempt at a run, its files sent."""
     attempt = Attempt(run, specification, here, limit, os.environ)
     try:
-        message = None
-        while message is None or message[0] == "epoch":
+        message: Message | None = None
+        while message is None or isinstance(message, Told):
             wait(attempt.signs, attempt.left())
-            if (message := attempt.message()) and message[0] == "epoch":
-                node.tell(message[2])
+            message = attempt.message()
+            if isinstance(message, Told):
+                node.tell(message.entry)
     finally:
         attempt.end()
     log, checkpoint = here.run / LOG, here.run / CHECKPOINT
     if log.exists():
         node.send(log)
-    if message[0] == "finished" and (here.run / "weights").is_dir():
+    if isinstance(message, Finished) and (here.run / "weights").is_dir():
         node.send(here.run / "weights", whole=True)
-    if message[0] != "died":
+    if not isinstance(message, Died):
         checkpoint.unlink(missing_ok=True)
     return message
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.runs import RunId
+from harness.runs.messages import Failed, Finished, Message, Refused, Told, Wants
 from harness.runs.told import Entry
 
 DEATHS = 5  # how often a run's process may die without finishing an epoch before the run counts as failed
@@ -26,9 +28,8 @@ def serve(
 ) -> None:
     """Train a run. What it prints goes to `said`; environment: what is to be set in its own.
 
-    Sends ("epoch", run, entry) after each epoch, then one of ("finished", run, record, predictions),
-    ("failed", run, sentence, traceback), ("refused", run, sentence). Where the place has an exchange, sends
-    ("fetch", run, folder) and ("offer", run, folder) and waits for an answer to each.
+    Sends Told after each epoch, then one of Finished, Failed and Refused. Where the place has an exchange, sends Wants
+    and waits for an answer.
     """
     os.setsid()  # whatever it starts can be ended with it, and Ctrl-C is the driver's alone
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -46,27 +47,27 @@ def serve(
     connection.send(message)
 
 
-def attempt(run: str, work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+def attempt(run: RunId, work: Callable[[], Message]) -> Message:
     """The message that `work` returns, or the one that says why it could not."""
     try:
         return work()
     except UserError as error:
-        return "refused", run, str(error)
+        return Refused(run, str(error))
     except Exception as error:  # one failing run never stops the rest; its traceback is kept
-        return "failed", run, f"{type(error).__name__}: {error}", traceback.format_exc()
+        return Failed(run, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
-def _trained(run: str, specification: Any, place: Any, tell: Any) -> tuple[Any, ...]:
+def _trained(run: str, specification: Any, place: Any, tell: Any) -> Message:
     from harness.training.jobs import perform
     from harness.training.loop import TrainingFailure
 
     try:
-        return "finished", run, *perform(specification, place, tell)
+        return Finished(run, *perform(specification, place, tell))
     except TrainingFailure as error:
-        return "failed", run, str(error), traceback.format_exc()
+        return Failed(run, str(error), traceback.format_exc())
     except (SystemExit, KeyboardInterrupt) as error:
         called = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else "raised KeyboardInterrupt"
-        return "failed", run, f"a plugin or library {called} in the middle of the run", traceback.format_exc()
+        return Failed(run, f"a plugin or library {called} in the middle of the run", traceback.format_exc())
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,12 @@ class Asking:
         self._ask("offer", folder)
 
     def _ask(self, what: str, folder: Path) -> None:
-        self.connection.send((what, self.run, folder))
+        self.connection.send(Wants(self.run, what, folder))
         self.connection.recv()
 
 
 def _tell(connection: Connection, run: str, entry: Entry) -> None:
-    connection.send(("epoch", run, entry))
+    connection.send(Told(run, entry))
 
 
 def _end_with_parent() -> None:

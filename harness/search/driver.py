@@ -12,6 +12,7 @@ from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.runs import BaseTeacher, Run, RunId
+from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.search.index import Index
 from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress, distinct
@@ -26,7 +27,7 @@ class Executor(Protocol):
 
     def submit(self, run: RunId, specification: Any, place: Any) -> None: ...
 
-    def next(self) -> tuple[Any, ...]: ...
+    def next(self) -> Message: ...
 
     def close(self) -> None: ...
 
@@ -88,26 +89,22 @@ class Driver:
             done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for p in (self.progress(c) for c in own))
             self.listener.started(done, done + self._left(own))
         while self._flying:
-            kind, run, *rest = self.executor.next()
-            what = self._flying[run]
-            if kind == "began":
+            message = self.executor.next()
+            run, what = message.run, self._flying[message.run]
+            if isinstance(message, Began):
                 self._running[run] = time.time()
                 self.ledger.note_running(self._running)
                 continue
-            if kind == "epoch":
-                self.listener.epoch(what, rest[0])
+            if isinstance(message, Told):
+                self.listener.epoch(what, message.entry)
                 continue
-            if kind == "refused":
-                raise UserError(rest[0])
-            record = (
-                rest[0]
-                if kind == "finished"
-                else {"status": "failed", "error": rest[0], "traceback": rest[1], "specification": what.specification()}
-            )
+            if isinstance(message, Refused):
+                raise UserError(message.sentence)
+            record, predictions = _outcome(message, what)
             if record["status"] == "failed" and self._sound(run):  # a refresh
                 self.listener.note(f"run {run} could not be made anew, its older number stays: {record['error']}")
             else:
-                self.ledger.write(run, record, rest[1] if kind == "finished" else None)
+                self.ledger.write(run, record, predictions)
             trained += 1
             del self._flying[run]
             self._whole.pop(run, None)
@@ -204,6 +201,16 @@ class Driver:
             found = self.progress(cell)
             left += found.wanted_trials - len(found.trials) + cell.seeds - max(len(found.seeds), 1)
         return left
+
+
+def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, Any] | None]:
+    """(the record, the predictions) of a run that ended so."""
+    if isinstance(message, Finished):
+        return message.record, message.predictions
+    if not isinstance(message, Failed):
+        raise TypeError(f"a run cannot end with {message!r}")
+    told = {"status": "failed", "error": message.error, "traceback": message.traceback}
+    return {**told, "specification": what.specification()}, None
 
 
 def place(plan: Plan, out: Path, run: RunId, what: Run) -> Any:

@@ -19,6 +19,7 @@ import pytest
 
 from harness.executors.local import LocalExecutor
 from harness.runs import Run
+from harness.runs.messages import Began, Failed, Finished, Told
 from harness.search.driver import place
 from harness.search.planned import Plan
 from harness.training.code_versions import identified
@@ -144,11 +145,11 @@ def bench(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.
     return Bench(out, Plan.from_json(plan), record)
 
 
-def ends(executor: LocalExecutor) -> Iterator[tuple[Any, ...]]:
+def ends(executor: LocalExecutor) -> Iterator[Any]:
     """What the runs end with."""
     while True:
         message = executor.next()
-        if message[0] not in ("began", "epoch"):
+        if not isinstance(message, (Began, Told)):
             yield message
 
 
@@ -158,19 +159,20 @@ def test_no_run_changes_the_next(what: str, bench: Bench) -> None:
         for job in (bench.job(what), bench.job("clean", "again")):
             executor.submit(*job)
         found = ends(executor)
-        assert next(found)[:2] in (("finished", what), ("failed", what))  # it was begun
-        kind, _, record, _ = next(found)
-    assert kind == "finished"
+        assert next(found).run == what  # it was begun
+        message = next(found)
+    assert isinstance(message, Finished)
     for part in ("metrics", "curve", "best", "initialisation", "teacher_signals"):
-        assert record[part] == bench.record[part], part
+        assert message.record[part] == bench.record[part], part
 
 
 @pytest.mark.parametrize(("what", "said"), [("exit", "sys.exit(3)"), ("interrupt", "KeyboardInterrupt")])
 def test_leaving_the_process_is_named_at_once(what: str, said: str, bench: Bench) -> None:
     with closing(LocalExecutor(1)) as executor:
         executor.submit(*bench.job(what))
-        kind, _, sentence, trace = next(ends(executor))
-    assert kind == "failed" and said in sentence and "died" not in sentence and "acts.py" in trace
+        found = next(ends(executor))
+    assert isinstance(found, Failed) and said in found.error and "died" not in found.error
+    assert "acts.py" in found.traceback
 
 
 def test_children_of_a_run_do_not_outlive_it(bench: Bench) -> None:
@@ -180,9 +182,9 @@ def test_children_of_a_run_do_not_outlive_it(bench: Bench) -> None:
         for what in ("child_and_death", "child"):
             executor.submit(*bench.job(what))
         found = ends(executor)
-        kind, run, sentence, _ = next(found)
-        assert (kind, run) == ("failed", "child_and_death") and "its worker died 5 times (exit code 3;" in sentence
-        assert next(found)[:2] == ("finished", "child")
+        failed, finished = next(found), next(found)
+        assert failed.run == "child_and_death" and "its worker died 5 times (exit code 3;" in failed.error
+        assert isinstance(finished, Finished) and finished.run == "child"
     assert time.monotonic() - began < 60 and len(bench.children) > 5
     _until(lambda: not any(map(psutil.pid_exists, bench.children)))
 
@@ -192,9 +194,9 @@ def test_a_run_that_hangs_is_given_up(bench: Bench) -> None:
         for job in (bench.job("hang"), bench.job("exit")):
             executor.submit(*job)
         found = ends(executor)
-        kind, run, sentence, _ = next(found)
-        assert (kind, run) == ("failed", "hang") and "ended after the 2 seconds of --run-timeout" in sentence
-        assert next(found)[1] == "exit"
+        failed = next(found)
+        assert failed.run == "hang" and "ended after the 2 seconds of --run-timeout" in failed.error
+        assert next(found).run == "exit"
 
 
 def test_what_a_run_prints_is_shown_and_nowhere_else(bench: Bench, call: Harness, capfd: Any) -> None:
@@ -203,7 +205,8 @@ def test_what_a_run_prints_is_shown_and_nowhere_else(bench: Bench, call: Harness
         for what, run in (("words", few), ("many_words", many)):
             executor.submit(*bench.job(what, run))
         found = ends(executor)
-        assert [next(found)[:2] for _ in range(2)] == [("finished", few), ("finished", many)]
+        made = [next(found) for _ in range(2)]
+        assert [one.run for one in made] == [few, many] and all(isinstance(one, Finished) for one in made)
     assert "printed" not in "".join(capfd.readouterr())
     shown = call("show", few, "--out", bench.out).stdout
     assert all(said in shown for said in ("printed", "UserWarning: warned", "of a child", "and its errors"))

@@ -17,6 +17,7 @@ import pytest
 from harness.executors import choosing
 from harness.files import read_sealed, sealed, write_sealed
 from harness.ledger import Ledger
+from harness.runs.messages import Finished, Message
 from harness.search.index import NAME
 from tests.conftest import ROOT, Harness
 
@@ -38,7 +39,7 @@ class Instant:
             (place.run / "weights").mkdir(parents=True, exist_ok=True)
         self.queue.append((run, specification))
 
-    def next(self) -> tuple[Any, ...]:
+    def next(self) -> Message:
         run, specification = self.queue.pop(0)
         right, labels = int(run, 16) % 20, np.arange(20) % 2
         record = {
@@ -50,7 +51,7 @@ class Instant:
             "seconds": 1.0,
         }
         answers = np.where(np.arange(20) < right, labels, 1 - labels)
-        return "finished", run, record, {"ids": np.arange(20), "predictions": answers, "labels": labels}
+        return Finished(run, record, {"ids": np.arange(20), "predictions": answers, "labels": labels})
 
     def close(self) -> None:
         pass

@@ -11,6 +11,7 @@ import pytest
 
 from harness.files import checksums, digest, sealed, unsealed
 from harness.ledger import Ledger
+from harness.runs.messages import Failed, Message
 from harness.search.driver import Driver
 from harness.training.code_versions import engine
 from tests.at_once import AtOnce, Silent
@@ -27,10 +28,11 @@ class Today(AtOnce):
         self.ledger, self.most, self.weights = ledger, most, weights
         self.trained: list[str] = []
 
-    def next(self) -> tuple[Any, ...]:
+    def next(self) -> Message:
         if len(self.trained) == self.most:
             raise KeyboardInterrupt
-        kind, run, record, predictions = super().next()
+        message = super().next()
+        run, record = message.run, message.record
         self.trained.append(run)
         record |= {"code": engine(), "selection": 1 - record["selection"]}
         weights = self.ledger.folder(run) / "weights"
@@ -40,7 +42,7 @@ class Today(AtOnce):
         else:
             made = unsealed((self.ledger.folder(TEACHER) / "record.json").read_bytes())
             record["started_from"] = {TEACHER: digest(made["weights"])[:16]}
-        return kind, run, record, predictions
+        return message
 
 
 def driven(out: Path, executor: Any, refresh: bool) -> int:
@@ -87,8 +89,8 @@ def test_what_learned_from_a_teacher_is_made_anew_only_if_that_has_other_weights
 class Failing(AtOnce):
     """Fails whatever it is asked to train."""
 
-    def next(self) -> tuple[Any, ...]:
-        return "failed", super().next()[1], "the loss became nan", "Traceback"
+    def next(self) -> Message:
+        return Failed(super().next().run, "the loss became nan", "Traceback")
 
 
 def test_a_refresh_that_fails_leaves_the_number_that_there_was(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""What is told of a run that is being performed, in the order of things: it began, how it goes, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.runs.base import RunId
+from harness.runs.told import Entry, Record
+
+
+@dataclass(frozen=True)
+class Message:
+    run: RunId
+
+
+@dataclass(frozen=True)
+class Began(Message):
+    """Its process has started, perhaps once more."""
+
+
+@dataclass(frozen=True)
+class Told(Message):
+    """A point of its curve, or progress between two."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Wants(Message):
+    """It asks for an exchange of a folder of the cache, and waits. what: fetch or offer, see `place.Exchange`."""
+
+    what: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Finished(Message):
+    """predictions: name -> array, of runs that answer tasks."""
+
+    record: Record
+    predictions: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Failed(Message):
+    """The run alone went wrong; traceback: or the same sentence."""
+
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Refused(Message):
+    """Bad input, which ends the command."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Died(Message):
+    """Its process is gone without a word. code: it exited with it, or minus the signal that killed it."""
+
+    code: int | None
