@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from harness import commands, converting, pretraining, submitting, viewing
 from harness.errors import UserError, near, sentence
@@ -49,10 +49,14 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    _add_working(commands)
+    _add_looking(commands)
+    _add_others(commands)
+    return top
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text, allow_abbrev=False)
 
+def _selection() -> Parser:
+    """The flags of those who work on a study."""
     selection = Parser(add_help=False)
     add = selection.add_argument
     add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
@@ -81,7 +85,12 @@ def parser() -> Parser:
         help="fix a setting (teacher.KEY: the teacher's)",
     )
     add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
+    return selection
 
+
+def _add_working(commands: Any) -> None:
+    """The commands that train, and what they would."""
+    selection = _selection()
     run = commands.add_parser(
         "run",
         parents=[selection],
@@ -119,6 +128,9 @@ def parser() -> Parser:
     plan.add_argument("--workers", type=int, metavar="N", help="for the estimate (default: the number of cores)")
     plan.add_argument("--explain", action="store_true", help="instead: each setting beside what the work's text says")
 
+
+def _add_looking(commands: Any) -> None:
+    """The commands that read what is recorded."""
     seen = Parser(add_help=False)
     seen.add_argument("--study", required=True, metavar="NAME")
     seen.add_argument("--profile", default="quick", metavar="quick|small|paper")
@@ -158,6 +170,13 @@ def parser() -> Parser:
     what = submit.add_mutually_exclusive_group(required=True)
     what.add_argument("--to", metavar="FOLDER", help="where the files are written")
     what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
+
+
+def _add_others(commands: Any) -> None:
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        return parser
+
     convert = command("convert", "Write a teacher of another library into a folder in Hugging Face's format.")
     convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
     convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")
@@ -171,7 +190,6 @@ def parser() -> Parser:
     new = command("new", "Write a plugin file, ready to fill in.")
     new.add_argument("kind", choices=("objective",))
     new.add_argument("name", metavar="NAME")
-    return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

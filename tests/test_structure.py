@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import registry
+from harness.runs import Run
 
 ROOT = Path(__file__).parent.parent
 PLUGINS = ("objectives", "students", "teachers", "studies")
@@ -133,3 +134,34 @@ def test_no_default_of_a_setting_is_stated_where_it_is_read(path: Path) -> None:
             assert not (of_settings and isinstance(node.args[-1], ast.Constant) and len(node.args) > 1), ast.unparse(
                 node
             )
+
+
+ENGINE = [path for path in FILES if path.is_relative_to(ROOT / "harness")]
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_kinds_of_runs_and_procedures_are_asked_not_compared(path: Path) -> None:
+    """What depends on one is said by it: no other file compares its name, or reads its specification by key."""
+    if path.parent.name in ("runs", "procedures"):
+        return
+    names = {*Run.known, *registry.PROCEDURES.names()} - {""}
+    if path.name == "settings.py":
+        names -= {"teacher", "general"}  # prefixes of settings, as --set has them
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Compare):
+            found = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)} & names
+            assert not found, ast.unparse(node)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            assert not re.search(r"specification(\(\))?(['\"]\])?$", ast.unparse(node.value)), ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_functions_are_read_in_one_look(path: Path) -> None:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef):
+            given = [each.arg for each in (*node.args.args, *node.args.kwonlyargs) if each.arg not in ("self", "cls")]
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= 60, f"{node.name} has {lines} lines"
+            assert len(given) <= 7 or node.name == "_attention", (
+                f"{node.name} takes {', '.join(given)}"
+            )  # transformers'

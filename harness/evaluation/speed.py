@@ -118,23 +118,16 @@ def measure(
     batch: int,
     length: int,
     rounds: int,
-    threads: int,
     pairs: bool = False,
 ) -> dict[str, float]:
     """The model's encoding speed beside the reference's, both on the model's device and left in evaluation mode.
 
-    vocabulary is the number of token ids that both know; threads are restored afterwards. length: tokens of a sentence,
-    of which a pair has two.
+    vocabulary is the number of token ids that both know. length: tokens of a sentence, of which a pair has two.
     """
     batches = random_batches(vocabulary, batch, length * (2 if pairs else 1), model.device)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        both = {"model": model.eval(), "reference": reference.eval()}
-        calls = {name: over(partial(encode, one, pairs=pairs), batches) for name, one in both.items()}
-        seconds = compare(calls, rounds)
-    finally:
-        torch.set_num_threads(before)
+    both = {"model": model.eval(), "reference": reference.eval()}
+    calls = {name: over(partial(encode, one, pairs=pairs), batches) for name, one in both.items()}
+    seconds = compare(calls, rounds)
     return {
         "sentences_per_second": batch / statistics.median(seconds["model"]),
         "speed_ratio": ratio(seconds["model"], seconds["reference"]),

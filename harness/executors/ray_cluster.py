@@ -87,8 +87,10 @@ class RayExecutor:
 
     def submit(self, run: str, specification: Any, place: Any) -> None:
         """Hand a run to Ray."""
-        place, common = _absolute(place), (self._depot, self._session, self._code, self._limit)
-        task = self._train.remote(*common, run, specification, place, _parts(Run.read(specification), place))
+        from harness.executors.ray_node import Session  # needs Ray
+
+        place, session = _absolute(place), Session(self._depot, self._session, self._code, self._limit)
+        task = self._train.remote(session, run, specification, place, _parts(Run.read(specification), place))
         self._tasks[run] = task
         task.future().add_done_callback(lambda future: self._messages.put(_Ended(run, future)))
 

@@ -10,7 +10,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -34,20 +34,23 @@ PACKAGES = ("harness", "objectives", "students", "teachers")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 
-def train(
-    depot: Any,
-    session: str,
-    code: str,
-    limit: float | None,
-    run: str,
-    specification: Any,
-    place: Place,
-    parts: Sequence[str],
-) -> Message:
+@dataclass(frozen=True)
+class Session:
+    """What all runs of one driver have in common.
+
+    depot: its actor; name: what a node keeps for it; code: the driver's `code_here`; limit: see `process.Attempt`.
+    """
+
+    depot: Any
+    name: str
+    code: str
+    limit: float | None
+
+
+def train(session: Session, run: str, specification: Any, place: Place, parts: Sequence[str]) -> Message:
     """Do one run; the message that says how it ended.
 
-    place: as it is on the driver's machine; parts: the files and folders there that the run needs. session names what
-    a node keeps for one driver; code: the driver's `code_here`; limit: see `process.Attempt`.
+    place: as it is on the driver's machine; parts: the files and folders there that the run needs.
 
     Ray uses this process again, so the run has one of its own, which asks this one for whatever Ray is needed for.
     """
@@ -55,16 +58,16 @@ def train(
     environment.alone()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    node = Node(depot, session, place, run)
+    node = Node(session.depot, session.name, place, run)
 
     def work() -> Message:
-        if code != code_here():
+        if session.code != code_here():
             raise UserError(
                 f"node {ray.util.get_node_ip_address()} has another version of harness, {' or '.join(LIBRARIES)} than "
                 "the driver: install the same on every node"
             )
-        while ask(depot.begin.remote(run)) <= DEATHS:
-            message = _attempt(run, specification, node.fetch_all(parts), limit, node)
+        while ask(session.depot.begin.remote(run)) <= DEATHS:
+            message = _attempt(run, specification, node.fetch_all(parts), session.limit, node)
             if not isinstance(message, Died):
                 return message
         why = f"its worker died {DEATHS} times (often for want of memory)"

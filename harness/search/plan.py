@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import registry
 from harness.contracts import Hyperparameter, TableRow, Task, Want
@@ -25,6 +25,9 @@ from harness.training.settings import (
     TEACHER_TRAINING,
     TRAINING,
 )
+
+if TYPE_CHECKING:
+    from harness.search.cells import Cells
 
 
 def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> Plan:
@@ -52,19 +55,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         for task in tasks:
             cells.of_row(row, task)
     teachers = _teachers(asked, making, tasks, rows)
-    possible = {cell.row for cell in cells.found}
-    named = [row.name for row in rows if row.name in (asked.request.objectives or ()) and row.name not in possible]
-    if named or not cells.found:
-        which = f"row {named[0]} has" if named else "there is"
-        raise UserError(f"{which} no cell for these tasks, students and initialisations in study {asked.study.name}")
-    # Where every cell is refused, the reasons say more than that no setting acts.
-    acting = any(not cell.refused for cell in cells.found)
-    if not (acting or lenient):
-        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0].refused}")
-    for key in sorted(set(asked.overrides) - cells.used - making.used if acting else ()):
-        raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
-    if request.corpus and "corpus" not in asked.contents.read():
-        raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
+    _check_effects(asked, cells, rows)
     return Plan(
         study=asked.study.name,
         profile=request.profile,
@@ -91,6 +82,23 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         notices=asked.contents.notices,
         origins=_origins([*(first.run for first in making.first.values()), *(cell.run for cell in cells.found)]),
     )
+
+
+def _check_effects(asked: Asked, cells: Cells, rows: Sequence[TableRow]) -> None:
+    """Refuse what was asked for and has no cell, or no effect on any."""
+    possible = {cell.row for cell in cells.found}
+    named = [row.name for row in rows if row.name in (asked.request.objectives or ()) and row.name not in possible]
+    if named or not cells.found:
+        which = f"row {named[0]} has" if named else "there is"
+        raise UserError(f"{which} no cell for these tasks, students and initialisations in study {asked.study.name}")
+    # Where every cell is refused, the reasons say more than that no setting acts.
+    acting = any(not cell.refused for cell in cells.found)
+    if not (acting or asked.contents.lenient):
+        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0].refused}")
+    for key in sorted(set(asked.overrides) - cells.used - cells.making.used if acting else ()):
+        raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
+    if asked.request.corpus and "corpus" not in asked.contents.read():
+        raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
 
 
 def _outputs(*wants: dict[str, Want]) -> dict[str, Any]:

@@ -38,7 +38,6 @@ def measure_speed(run: SpeedRun, work: Work) -> Performed:
         batch=settings["batch_size"],
         length=settings["max_length"],
         rounds=settings["rounds"],
-        threads=settings["threads"],
         pairs=get_task(run.task).pair,
     )
     counts = count(model)

@@ -139,7 +139,7 @@ class TestMeasure:
         monkeypatch.setattr(speed, "TURN_SECONDS", 0.05)
         source = small_config("bert", width=64).to_dict()
         one, eight = (build_student("transformer", {"layers": n}, source, 2) for n in (1, 8))
-        found = speed.measure(one, eight, vocabulary=40, batch=4, length=8, rounds=3, threads=1)
+        found = speed.measure(one, eight, vocabulary=40, batch=4, length=8, rounds=3)
         assert set(found) == {"sentences_per_second", "speed_ratio"}
         assert found["speed_ratio"] > 1.5 and found["sentences_per_second"] > 0
 
@@ -153,21 +153,6 @@ class TestMeasure:
 
         model, reference = Slow(StudentConfig(outputs=2)), Slow(StudentConfig(outputs=6))
         model.train()
-        found = speed.measure(model, reference, vocabulary=40, batch=10, length=3, rounds=2, threads=1)
+        found = speed.measure(model, reference, vocabulary=40, batch=10, length=3, rounds=2)
         assert found == {"sentences_per_second": 5.0, "speed_ratio": 3.0}
         assert not any(training for *_, training in model.seen + reference.seen)
-
-    def test_threads_are_set_and_restored(self) -> None:
-        before = torch.get_num_threads()
-        inside: list[int] = []
-
-        class Watched(Asked):
-            def forward(self, batch: Batch, want: Want) -> Outputs:
-                inside.append(torch.get_num_threads())
-                if len(inside) > 2:
-                    raise ValueError("broken")
-                return super().forward(batch, want)
-
-        with pytest.raises(ValueError, match="broken"):
-            speed.measure(Watched(StudentConfig()), Asked(StudentConfig()), 40, 2, 3, rounds=1, threads=before + 1)
-        assert inside == [before + 1] * 3 and torch.get_num_threads() == before
