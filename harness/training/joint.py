@@ -6,7 +6,6 @@ liu2020, chapter 4 (Algorithm 1), after Liu et al. (2019), MT-DNN.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
@@ -27,7 +26,7 @@ from harness.modeling.bases import Student, Teacher
 from harness.seeds import derive_seed
 from harness.training.loop import TrainingFailure
 from harness.training.sums import Sum
-from harness.training.weights import whole_folder
+from harness.training.weights import save_reader, whole_folder
 
 WEIGHTS = "model.safetensors"
 
@@ -180,9 +179,9 @@ def save_joint(joint: Joint, folder: Path, reader: PreTrainedTokenizerBase | Non
     state = {name: tensor.detach().clone().cpu().contiguous() for name, tensor in joint.state_dict().items()}
     with whole_folder(folder) as temporary:
         config.save_pretrained(temporary)
-        save_file(state, temporary / WEIGHTS, {"format": "pt", "heads": json.dumps(sorted(joint.models))})
+        save_file(state, temporary / WEIGHTS, {"format": "pt"})  # of several entries the order would be any
         if reader is not None:
-            reader.save_pretrained(temporary)
+            save_reader(reader, temporary)
 
 
 def heads_in(folder: Path) -> tuple[str, ...]:
@@ -190,7 +189,7 @@ def heads_in(folder: Path) -> tuple[str, ...]:
     if not (folder / WEIGHTS).is_file():
         return ()
     with safe_open(folder / WEIGHTS, "pt") as file:
-        return tuple(json.loads((file.metadata() or {}).get("heads", "[]")))
+        return tuple(sorted({name.split(".")[1] for name in file.keys() if name.startswith("heads.")}))  # noqa: SIM118
 
 
 def check_head(task: str, folder: Path) -> None:

@@ -22,7 +22,15 @@ def save(model: PreTrainedModel, folder: Path, reader: PreTrainedTokenizerBase |
     with whole_folder(folder) as temporary:
         model.save_pretrained(temporary)
         if reader is not None:
-            reader.save_pretrained(temporary)
+            save_reader(reader, temporary)
+
+
+def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a tokenizer without what its last call set, so that one vocabulary is one file."""
+    if backend := getattr(reader, "backend_tokenizer", None):
+        backend.no_truncation()
+        backend.no_padding()
+    reader.save_pretrained(folder)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -34,6 +35,7 @@ from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
 from harness.training.starting import load_pretrained
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder
+from harness.training.weights import save_reader
 from tests.modeling.small_models import small_batch, small_model
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case
 from tests.training.builders import CPU, VOCABULARY, examples, regime, settings
@@ -272,11 +274,22 @@ TWO = Task("stsb", "Two", "pearson", ("pearson",), pair=True)
 RUN = "0123456789abcdef"
 
 
+def test_a_vocabulary_is_one_file_whatever_was_read_by_it(tmp_path: Path) -> None:
+    reader = TEACHERS.get("embedded")("").tokenizer()
+    for folder in ("before", "after"):
+        save_reader(reader, tmp_path / folder)
+        reader("a cat sees the dog", truncation=True, max_length=4, padding="max_length")
+    files = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("before", "after")]
+    assert files[0] == files[1] and "tokenizer.json" in files[0]
+
+
 def test_a_saved_student_is_read_again(tmp_path: Path) -> None:
     joint, folder = made("student").eval(), tmp_path / RUN / "weights"
     folder.parent.mkdir()
     save_joint(joint, folder)
     assert heads_in(folder) == ("a", "b") and heads_in(tmp_path) == ()
+    with safe_open(folder / "model.safetensors", "pt") as file:  # entries of metadata stand in any order
+        assert file.metadata() == {"format": "pt"}
     assert same(load_file(folder / "model.safetensors"), joint.state_dict())
     for task, outputs in (("a", 2), ("b", 3)):
         fresh = recurrent(outputs, 9).eval()
