@@ -17,10 +17,11 @@ from harness.data import sources
 from harness.data.tasks import get_task
 from harness.evaluation.masked_words import chosen, masked_word_entropy, refusal
 from harness.training.loop import Clock
-from harness.training.place import Place, teacher_source, teacher_tokenizer
+from harness.training.place import teacher_source, teacher_tokenizer
 from harness.training.scoring import further
 from harness.training.teacher_outputs import Encoder
 from tests.search.builders import student_run
+from tests.training.builders import place_of
 
 
 def sentiment(texts: Sequence[str]) -> Tensor:
@@ -75,7 +76,7 @@ def test_tasks_without_single_sentences_in_classes_are_refused() -> None:
 
 def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> None:
     """The entropies of a real model on dev sentences, one of them against the plain library."""
-    place = Place(tmp_path, tmp_path, tmp_path, str(glue), "", {}, "huggingface", str(checkpoint), (), {})
+    place = place_of(tmp_path, checkpoint, source=str(glue))
     task, reader = get_task("sst2"), teacher_tokenizer(place)
     torch.manual_seed(0)
     model = teacher_source("huggingface", str(checkpoint)).model(task, None)

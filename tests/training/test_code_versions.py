@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,14 +15,11 @@ from harness.search.results import older_code
 from harness.training import code_versions
 from harness.training.code_versions import changed, engine, files, fingerprint, of_run, of_stored
 from tests.conftest import ROOT
+from tests.search.builders import plan
 from tests.training.builders import a_run
 
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (code_versions._code, code_versions._imported, engine, fingerprint)
-
-
-def plan(**origins: str) -> Any:
-    return SimpleNamespace(origins=origins)
 
 
 @pytest.fixture(autouse=True)
@@ -69,16 +64,16 @@ def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree:
         (tree / file).write_text(text, encoding="utf-8")
         for cached in CACHED:
             cached.cache_clear()
-        assert older_code(plan(), {}.get, [found]) == told
+        assert older_code(plan([]), {}.get, [found]) == told
         assert (of_stored("embedded") == stored) == (not told), "what was stored for runs is used by other code"
 
 
 def test_records_of_an_older_scheme_are_of_another_version() -> None:
     old = {"code": {"training": "49b33cd71a6a", "att_kl": "486f1bff99a3"}, "specification": {}}
     replays = [Progress(trials=[Finished(str(n), STUDENT, {}, old)]) for n in range(2)]
-    known = plan(att_kl="objectives/attention.py")
+    known = plan([], origins={"att_kl": "objectives/attention.py"})
     assert older_code(known, {}.get, replays) == ["2 cells were made with another version of att_kl and harness"]
-    assert older_code(plan(), {}.get, replays) == ["2 cells were made with another version of harness"]
+    assert older_code(plan([]), {}.get, replays) == ["2 cells were made with another version of harness"]
 
 
 HEAD = '"""What it is."""\nimport math\nimport torch\nfrom harness.contracts import Signal\n'
