@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.runs import BaseTeacher, Run, RunId
+from harness.runs import CheckpointRun, Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.search.index import Index
 from harness.search.planned import Cell, Plan
@@ -215,7 +215,7 @@ def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, Any] | N
 
 def place(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
     """Where a run of the plan finds what it needs."""
-    content = what.learns_from.content if isinstance(what.learns_from, BaseTeacher) else ""
+    content = what.teacher.content if isinstance(what, CheckpointRun) else ""
     teacher, argument = plan.checkpoints.get(content, (plan.teacher, plan.argument))
 
     return Place(
