@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from harness.errors import UserError
 from harness.files import unsealed
 from harness.procedures.base import Procedure, procedure
 from harness.registry import PROCEDURES
+from tests.conftest import ROOT
 from tests.faults.killing import run_and_kill, without_times
 from tests.launching import forked
 
@@ -113,6 +115,21 @@ def test_a_kill_changes_nothing(trained: tuple[Path, str], words: tuple[str, ...
     assert "0 runs trained" in said[1].stdout
     ours, theirs = ({run: without_times(r) for run, r in records(place).items()} for place in (out, trained[0]))
     assert ours == theirs
+
+
+def test_the_section_on_them_is_followed_word_by_word(tmp_path: Path) -> None:
+    section = (
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new procedure, or kind of run\n")[2]
+    )
+    (tmp_path / "labels_first.py").write_text(re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)[0])
+    listed, run = (line.split()[1:] for line in re.findall(r"^(harness .*)$", section, re.M))
+    said = forked(*listed, folder=tmp_path / "said", cwd=tmp_path)
+    assert "labels_first       By the labels alone, then by the row's objective.\n" in said.stdout
+    said = forked(*run, "--inits", "every", "--seeds", "1", folder=tmp_path / "said", cwd=tmp_path)
+    assert said.returncode == 0 and "Labels, then vanilla KD" in said.stdout, said.stderr
+    made = [r for r in records(tmp_path / "results").values() if r["specification"].get("procedure") == "labels_first"]
+    assert [entry["stage"] for entry in made[0]["curve"]] == ["labels", "labels", "prediction", "prediction"]
+    assert made[0]["code"].keys() >= {"labels_first", "labels_only", "vanilla_kd"}
 
 
 # ---------------------------------------------------------------- every procedure
