@@ -272,12 +272,10 @@ class Told:
 class Study:
     """A declared comparison: which rows, students and procedure, at which sizes, answering which published table.
 
-    procedure is one_stage, two_stage, general (distil on a corpus by the row's objective, then fine-tune without the
-    teacher), multi_task (distil one student from one teacher on all tasks together), untuned (compare sentence vectors
-    that no task has tuned), or, where nothing is trained, count (parameters) or speed (of encoding). metrics maps a
-    task to the metric or metrics its columns show; epochs and settings are chosen by the first. "" maps to a quantity
-    that is the same for all tasks, as a size, which has one column. relative_to is the row that size_factor and
-    time_factor are multiples of.
+    procedure is how its rows are trained or measured, where they do not say otherwise: a plugin, of which
+    `harness list procedures` tells. metrics maps a task to the metric or metrics its columns show; epochs and settings
+    are chosen by the first. "" maps to a quantity that is the same for all tasks, as a size, which has one column.
+    relative_to is the row that size_factor and time_factor are multiples of.
 
     general is the objective of the distillation that the initialisations `pretrained` (on a corpus) and `multi_task`
     start from. analysis is what is recorded of each model beyond its scores: "" or masked_word_entropy. figure says

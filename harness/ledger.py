@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.files import atomic_write, cannot_write, canonical, sealed, trouble_with, unsealed
+from harness.files import atomic_write, cannot_write, canonical, remove, sealed, trouble_with, unsealed
 from harness.folders import cannot_read, check_free, holds_results
 from harness.runs import Run
 from harness.runs.told import Record
@@ -134,6 +134,8 @@ class Ledger:
             atomic_write(self.folder(run) / "predictions.safetensors", packed)
             record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
         atomic_write(self.folder(run) / "record.json", sealed({**record, "run": run}))
+        for part in self.folder(run).glob(".*.tmp"):  # of a driver that was killed while it wrote
+            remove(part)
         if record["status"] == "finished":  # one that failed, at a limit of time perhaps, goes on from it
             for checkpoint in self.folder(run).glob("checkpoint*.pt"):  # one that was set aside, too
                 checkpoint.unlink(missing_ok=True)

@@ -123,6 +123,15 @@ def test_a_run_that_failed_may_go_on_from_its_checkpoint(tmp_path: Path) -> None
         assert sorted(path.name for path in ledger.folder("run").iterdir()) == left
 
 
+def test_what_a_killed_driver_left_half_written_goes_with_the_record(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "out", create=True)
+    ledger.folder("abc").mkdir(parents=True)
+    (ledger.folder("abc") / ".predictions.safetensors.123.tmp").write_bytes(b"half")
+    (ledger.folder("abc") / ".weights.tmp").mkdir()
+    ledger.write("abc", {"status": "finished", "metrics": {}}, None)
+    assert [path.name for path in ledger.folder("abc").iterdir()] == ["record.json"]
+
+
 def test_what_an_earlier_session_left_is_told_of_where_it_cannot_go(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, create=True)
     (tmp_path / ".running.json").mkdir()  # as in a folder of somebody else: it cannot be unlinked
