@@ -75,7 +75,7 @@ class Run:
         """The run that `specification` told. Raises UserError for a kind that nothing loaded knows."""
         kind = cls.kind_of(specification)
         if kind is Run:
-            raise UserError(f"unknown kind of run {specification['kind']!r}: the file of its procedure is for --plugin")
+            raise UserError(f"unknown kind of run {specification['kind']!r}: no procedure that is loaded has it")
         given = {name: _typed(name, value) for name, value in specification.items() if name != "kind"}
         return kind(**given)
 
