@@ -19,10 +19,10 @@ from harness import combine
 from harness.contracts import Batch, LayerMap
 from harness.data.tasks import CORPUS
 from harness.evaluation.parameters import build_student
+from harness.runs.settings import GENERAL_TRAINING
 from harness.training import machine
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import Clock, precision
-from harness.training.settings import GENERAL_TRAINING
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder
 from students.transformer import Transformer

@@ -18,9 +18,7 @@ from harness.errors import UserError, unknown
 from harness.files import digest
 
 if TYPE_CHECKING:
-    from harness.data.sources import TaskSource
     from harness.modeling.bases import Objective, Student, Teacher
-    from harness.procedures.base import Procedure
 
 T = TypeVar("T")
 HUB = "huggingface"  # the teacher that any name on the hub and any folder is for, and that loads checkpoints
@@ -85,9 +83,9 @@ OBJECTIVES: Registry[type[Objective]] = Registry("objective", "objectives")
 STUDENTS: Registry[type[Student]] = Registry("student", "students")
 TEACHERS: Registry[type[Teacher]] = Registry("teacher", "teachers")
 STUDIES: Registry[Study] = Registry("study", "studies")
-PROCEDURES: Registry[Procedure] = Registry("procedure", "harness.procedures")
+PROCEDURES: Registry[Any] = Registry("procedure", "harness.procedures")
 TASKS: Registry[Task] = Registry("task", "harness.data.task_sources")
-SOURCES: Registry[type[TaskSource]] = Registry("task source", "harness.data.task_sources")
+SOURCES: Registry[Any] = Registry("task source", "harness.data.task_sources")
 _EVERY = (OBJECTIVES, STUDENTS, TEACHERS, STUDIES, PROCEDURES)
 ALL: dict[str, Registry[Any]] = {r.folder.rpartition(".")[2]: r for r in _EVERY} | {"tasks": TASKS, "sources": SOURCES}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -100,7 +102,7 @@ def test_every_kind_is_known() -> None:
     kinds = {kind for kind, found in Run.known.items() if found.__module__.startswith("harness.runs.")}
     assert kinds == {run.kind for run, _ in RUNS}
     assert Run.kind_of({"kind": "studnet"}) is Run
-    with pytest.raises(UserError, match="unknown kind of run 'studnet': the file of its procedure is for --plugin"):
+    with pytest.raises(UserError, match="unknown kind of run 'studnet': no procedure that is loaded has it"):
         Run.read({"kind": "studnet"})
 
 
@@ -118,3 +120,10 @@ def test_a_plan_is_what_its_json_says() -> None:
     again = Plan.from_json(json.loads(json.dumps(told)))
     assert again.to_json() == told and "teachers" not in told["cells"][0]
     assert [one.run for one in again.cells] == [run for run, _ in RUNS] and again.first == first
+
+
+@pytest.mark.parametrize("kind", [kind for kind, of in Run.known.items() if of.performed_by])
+def test_what_performs_a_kind_of_run_takes_it_and_the_work(kind: str) -> None:
+    module, _, function = Run.known[kind].performed_by.partition(":")
+    found = getattr(import_module(f"harness.training.{module}"), function)
+    assert list(inspect.signature(found).parameters)[:2] == ["run", "work"]

@@ -98,9 +98,9 @@ KINDS = (registry.OBJECTIVES, registry.STUDENTS, registry.TEACHERS, registry.TAS
 SOURCES = ROOT / "harness/data/task_sources"  # plugins, too
 NAMED = {  # in a file of the engine, a name that is also a plugin's: why it may stand there
     ("harness/rows.py", "labels_only"): "what a teacher is fine-tuned by is part of what its run is",
-    ("harness/training/settings.py", "mlm"): "so is what its head for masked tokens is trained by",
-    ("harness/training/settings.py", "vanilla_kd"): "and what the second stage of two_stage trains",
-    ("harness/training/settings.py", "cosine"): "a schedule of the learning rate",
+    ("harness/runs/settings.py", "mlm"): "so is what its head for masked tokens is trained by",
+    ("harness/runs/settings.py", "vanilla_kd"): "and what the second stage of two_stage trains",
+    ("harness/runs/settings.py", "cosine"): "a schedule of the learning rate",
     ("harness/contracts.py", "mlm_kd"): "the default of a field of Study, which runs were released with",
     ("harness/registry.py", "huggingface"): "what a name means that is no teacher's: one of the hub, or a folder",
     ("harness/modeling/fairseq_library.py", "fairseq"): "a library",
@@ -127,7 +127,7 @@ def test_the_engine_names_no_plugin_but_for_a_reason() -> None:
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.is_relative_to(ROOT / "harness")], ids=lambda p: p.name)
 def test_no_default_of_a_setting_is_stated_where_it_is_read(path: Path) -> None:
-    """`harness.training.settings` and the plugins declare them; `Settings` looks there."""
+    """`harness.runs.settings` and the plugins declare them; `Settings` looks there."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             of_settings = re.search(r"settings(['\"]\])?$", ast.unparse(node.func.value))

@@ -10,13 +10,14 @@ from harness.contracts import Hyperparameter, ModelInfo, Task, Want
 from harness.procedures.base import procedure
 from harness.procedures.labelled import TwoStage
 from harness.runs import Run, RunId, StudentRun
+from harness.runs.settings import TRAINING, Settings
 from harness.training.inputs import record_of
-from harness.training.settings import TRAINING, Settings
 
 if TYPE_CHECKING:
+    from harness.runs.told import Performed
     from harness.search.cells import Cells
     from harness.search.choices import Choice
-    from harness.training.work import Performed, Work
+    from harness.training.work import Work
 
 LAYERS = "assistant.layers"
 

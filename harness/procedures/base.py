@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
-from harness.contracts import Hyperparameter, LayerMap, ModelInfo, TableRow, Task
+from harness.contracts import Hyperparameter, LayerMap, TableRow, Task
 from harness.errors import UserError
 from harness.registry import PROCEDURES, file_of
-from harness.training.settings import TRAINING
+from harness.runs.settings import TRAINING
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells
@@ -104,8 +104,3 @@ def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
 def own_settings(student: Any) -> dict[str, Hyperparameter]:
     """A student's own settings, with its name before them; none of no student."""
     return {f"{student.name}.{name}": h for name, h in student.hyperparameters.items()} if student else {}
-
-
-def size_of(info: ModelInfo) -> dict[str, int]:
-    """What a cell's time is estimated by."""
-    return {"layers": info.layers, "width": info.width}

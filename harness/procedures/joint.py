@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from harness.contracts import TableRow, Task
 from harness.errors import UserError
-from harness.procedures.base import Procedure, procedure, size_of
+from harness.procedures.base import Procedure, procedure
 from harness.runs import MULTI_TASK, PRETRAINED
+from harness.search.planned import size_of
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells

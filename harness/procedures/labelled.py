@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from harness import combine, pairing
 from harness.contracts import LayerMap, ModelInfo, TableRow, Task, Want
 from harness.errors import UserError
-from harness.procedures.base import PlannedStage, Procedure, procedure, size_of
+from harness.procedures.base import PlannedStage, Procedure, procedure
 from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
-from harness.training.settings import LABELS, PREDICTION
+from harness.runs.settings import LABELS, PREDICTION
+from harness.search.planned import size_of
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from harness.contracts import Hyperparameter, Task
 from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import CountRun, MeasuredRun, SpeedRun
+from harness.runs.settings import SPEED_SETTINGS, Settings
 from harness.search.contents import shape
-from harness.training.settings import SPEED_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells

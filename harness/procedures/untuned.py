@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
 from harness.contracts import Hyperparameter, TableRow, Task
-from harness.procedures.base import Procedure, own_settings, procedure, size_of
+from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import PRETRAINED, UntunedRun
-from harness.training.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
+from harness.runs.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
+from harness.search.planned import size_of
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells

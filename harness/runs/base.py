@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 from harness.errors import UserError
 from harness.files import digest
 from harness.registry import PROCEDURES
-from harness.training.settings import Settings
-
-if TYPE_CHECKING:
-    from harness.training.work import Performed, Work
+from harness.runs.settings import Settings
+from harness.runs.told import Performed
 
 RunId = str  # 16 hexadecimal digits
 PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
@@ -53,6 +52,7 @@ class Run:
 
     kind: ClassVar[str] = ""
     known: ClassVar[dict[str, type[Run]]] = {}  # kind -> its type
+    performed_by: ClassVar[str] = ""  # module:function of harness.training, which stands above this room
     role: ClassVar[str] = ""  # what those call it that start from it
     scored: ClassVar[bool] = False  # it stands in a table: its record tells metrics, and what it was selected by
     predicts: ClassVar[bool] = False  # it answers a task, so that its predictions can be submitted
@@ -157,8 +157,11 @@ class Run:
         """The selection scores, epoch by epoch, of the trials that a pruner compares it with."""
         return getattr(self, "before", None) or ()
 
-    def perform(self, work: Work) -> Performed:
-        raise TypeError(f"a run of kind {self.kind!r} cannot be performed")
+    def perform(self, work: Any) -> Performed:
+        """Do what the run is. work: a `harness.training.work.Work`."""
+        module, _, function = self.performed_by.partition(":")
+        performed: Performed = getattr(import_module(f"harness.training.{module}"), function)(self, work)
+        return performed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from harness.runs.base import BaseTeacher, Run, Teacher
-
-if TYPE_CHECKING:
-    from harness.training.work import Performed, Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,17 +14,13 @@ class PretrainingRun(Run):
     """The teacher's own pre-training, where its plugin asks for one."""
 
     kind: ClassVar[str] = "pretraining"
+    performed_by: ClassVar[str] = "pretraining:pretraining"
     role: ClassVar[str] = "the teacher's pre-training"
     teacher: BaseTeacher
 
     @property
     def title(self) -> str:
         return f"pre-training of teacher {self.teacher.name}"
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.pretraining import pretraining
-
-        return pretraining(self, work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +42,7 @@ class MaskedTeacherRun(CorpusRun):
     """The training of a masked-language-model head for a teacher that has none."""
 
     kind: ClassVar[str] = "masked_teacher"
+    performed_by: ClassVar[str] = "general:masked_teacher"
     role: ClassVar[str] = "the teacher's masked-language-model head"
 
     @property
@@ -56,17 +50,13 @@ class MaskedTeacherRun(CorpusRun):
         name = self.teacher if isinstance(self.teacher, str) else self.teacher.name
         return f"masked-language-model head of teacher {name}"
 
-    def perform(self, work: Work) -> Performed:
-        from harness.training.general import masked_teacher
-
-        return masked_teacher(self, work)
-
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralRun(CorpusRun):
     """A student, distilled on a corpus, which knows no task yet."""
 
     kind: ClassVar[str] = "general"
+    performed_by: ClassVar[str] = "general:general"
     role: ClassVar[str] = "its general distillation"
     starts_students: ClassVar[bool] = True
 
@@ -76,8 +66,3 @@ class GeneralRun(CorpusRun):
     @property
     def title(self) -> str:
         return f"general distillation of {self.student} by {self.objective}"
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.general import general
-
-        return general(self, work)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from harness.registry import PROCEDURES
 from harness.runs.base import BaseTeacher, Run, RunId, Teacher
-from harness.training.settings import LABELS
-
-if TYPE_CHECKING:
-    from harness.training.work import Performed, Work
+from harness.runs.settings import LABELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +39,7 @@ class TeacherRun(TaskRun):
     """The teacher, fine-tuned on the labels; with `evaluate_only` its weights answer the task as they are."""
 
     kind: ClassVar[str] = "teacher"
+    performed_by: ClassVar[str] = "labelled:fine_tune"
     role: ClassVar[str] = "its teacher"
     takes_all: ClassVar[bool] = True
 
@@ -55,17 +53,13 @@ class TeacherRun(TaskRun):
     def expressions(self) -> Sequence[str]:
         return (LABELS,)
 
-    def perform(self, work: Work) -> Performed:
-        from harness.training.labelled import fine_tune
-
-        return fine_tune(self, work)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRun(TaskRun):
     """Another model than the study's teacher, fine-tuned on the labels as it is: a row of the table."""
 
     kind: ClassVar[str] = "checkpoint"
+    performed_by: ClassVar[str] = "labelled:fine_tune"
 
     teacher: BaseTeacher
 
@@ -75,11 +69,6 @@ class CheckpointRun(TaskRun):
 
     def expressions(self) -> Sequence[str]:
         return (LABELS,)
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.labelled import fine_tune
-
-        return fine_tune(self, work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +80,7 @@ class StudentRun(TaskRun):
     """
 
     kind: ClassVar[str] = "student"
+    performed_by: ClassVar[str] = "labelled:distil"
 
     teacher: Teacher
     student: str
@@ -106,17 +96,13 @@ class StudentRun(TaskRun):
     def expressions(self) -> Sequence[str]:
         return PROCEDURES.get(self.procedure).objectives(self.objective)
 
-    def perform(self, work: Work) -> Performed:
-        from harness.training.labelled import distil
-
-        return distil(self, work)
-
 
 @dataclass(frozen=True, kw_only=True)
 class UntunedRun(TaskRun):
     """Sentence vectors that no label of the task has tuned: a student's, or (student "") the teacher's own."""
 
     kind: ClassVar[str] = "untuned"
+    performed_by: ClassVar[str] = "untuned:untuned"
 
     teacher: BaseTeacher
     student: str
@@ -131,11 +117,6 @@ class UntunedRun(TaskRun):
 
     def expressions(self) -> Sequence[str]:
         return (self.objective,) if self.objective else ()
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.untuned import untuned
-
-        return untuned(self, work)
 
 
 # ---------------------------------------------------------------- of several tasks
@@ -171,6 +152,7 @@ class JointTeacherRun(JointRun):
     """The teacher, refined on the labels of several tasks (liu2020, section 4.1.1)."""
 
     kind: ClassVar[str] = "multi_task_teacher"
+    performed_by: ClassVar[str] = "multi_task:multi_task_teacher"
     role: ClassVar[str] = "the teacher of several tasks"
     takes_all: ClassVar[bool] = True
 
@@ -194,17 +176,13 @@ class JointTeacherRun(JointRun):
     def expressions(self) -> Sequence[str]:
         return (LABELS,)
 
-    def perform(self, work: Work) -> Performed:
-        from harness.training.multi_task import multi_task_teacher
-
-        return multi_task_teacher(self, work)
-
 
 @dataclass(frozen=True, kw_only=True)
 class JointStudentRun(JointRun):
     """A student, distilled on several tasks together from a teacher's head for each (liu2020, section 4.2)."""
 
     kind: ClassVar[str] = "multi_task"
+    performed_by: ClassVar[str] = "multi_task:multi_task"
     role: ClassVar[str] = "its distillation on several tasks"
     starts_students: ClassVar[bool] = True
 
@@ -232,8 +210,3 @@ class JointStudentRun(JointRun):
 
     def expressions(self) -> Sequence[str]:
         return (self.objective,)
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.multi_task import multi_task
-
-        return multi_task(self, work)

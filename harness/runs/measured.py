@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from harness.runs.base import JSON, Run
-
-if TYPE_CHECKING:
-    from harness.training.work import Performed, Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +30,7 @@ class CountRun(MeasuredRun):
     """How many parameters a model has."""
 
     kind: ClassVar[str] = "count"
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.measuring import count_parameters
-
-        return count_parameters(self, work)
+    performed_by: ClassVar[str] = "measuring:count_parameters"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +38,6 @@ class SpeedRun(MeasuredRun):
     """How fast a model encodes, beside a reference."""
 
     kind: ClassVar[str] = "speed"
+    performed_by: ClassVar[str] = "measuring:measure_speed"
 
     reference: JSON
-
-    def perform(self, work: Work) -> Performed:
-        from harness.training.measuring import measure_speed
-
-        return measure_speed(self, work)

@@ -12,7 +12,6 @@ from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.files import digest
-from harness.procedures.base import size_of
 from harness.runs import (
     MULTI_TASK,
     ONE_STAGE,
@@ -25,14 +24,14 @@ from harness.runs import (
     RunId,
     TaskRun,
 )
+from harness.runs.settings import Settings
 from harness.search import settings as merging
 from harness.search.choices import Choice, Choices
 from harness.search.jointly import Jointly
 from harness.search.making import Making, own_name
-from harness.search.planned import Cell
+from harness.search.planned import Cell, size_of
 from harness.search.request import Asked
 from harness.training.code_versions import identified
-from harness.training.settings import Settings
 
 OfTask = TypeVar("OfTask", bound=TaskRun)
 

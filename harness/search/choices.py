@@ -10,12 +10,11 @@ from typing import Any
 from harness.contracts import Hyperparameter, ModelInfo, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.procedures.base import Procedure
 from harness.runs import MULTI_TASK, PRETRAINED
+from harness.runs.settings import TRAINING, refused_rate
 from harness.search import settings as merging
 from harness.search.making import SHARED, own_name
 from harness.search.request import Asked
-from harness.training.settings import TRAINING, refused_rate
 
 ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
 
@@ -33,7 +32,7 @@ class Choice:
     row: TableRow
     student: Any
     task: Task | None
-    procedure: Procedure
+    procedure: Any  # a harness.procedures.base.Procedure, which plans by what is here
     declared: Mapping[str, Hyperparameter]
     fixed: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class Choices:
         self.asked = asked
         self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
-    def choose(self, row: TableRow, student: Any, init: str, task: Task | None, procedure: Procedure) -> Choice:
+    def choose(self, row: TableRow, student: Any, init: str, task: Task | None, procedure: Any) -> Choice:
         """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
         declared: Mapping[str, Hyperparameter] = procedure.declared(student, row.objective, self.asked.study.general)
         if row.teacher and procedure.tunes:  # its recipe is its own

@@ -8,10 +8,10 @@ from typing import Any
 from harness import combine, pairing
 from harness.contracts import TableRow, Task, Want
 from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun, RunId
+from harness.runs.settings import Settings
 from harness.search.choices import Choice, Choices
 from harness.search.making import Making
 from harness.search.request import Asked
-from harness.training.settings import Settings
 
 
 class Jointly:

@@ -23,11 +23,7 @@ from harness.runs import (
     Teacher,
     TeacherRun,
 )
-from harness.search import settings as merging
-from harness.search.contents import Contents
-from harness.search.planned import First
-from harness.training.code_versions import identified
-from harness.training.settings import (
+from harness.runs.settings import (
     ADAM,
     GENERAL_TRAINING,
     JOINT_TRAINING,
@@ -38,6 +34,10 @@ from harness.training.settings import (
     Settings,
     refused_rate,
 )
+from harness.search import settings as merging
+from harness.search.contents import Contents
+from harness.search.planned import First
+from harness.training.code_versions import identified
 
 Augmented = TypeVar("Augmented", StudentRun, JointStudentRun)
 SHARED = (

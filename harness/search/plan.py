@@ -12,19 +12,19 @@ from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.runs import JointTeacherRun, Run
-from harness.search import settings as merging
-from harness.search.making import Making, apart, own_name
-from harness.search.planned import Plan
-from harness.search.progress import distinct, trials_of
-from harness.search.request import Asked, Request
-from harness.training.code_versions import ROOT, plugins
-from harness.training.settings import (
+from harness.runs.settings import (
     GENERAL_TRAINING,
     JOINT_TRAINING,
     MASKING,
     TEACHER_TRAINING,
     TRAINING,
 )
+from harness.search import settings as merging
+from harness.search.making import Making, apart, own_name
+from harness.search.planned import Plan
+from harness.search.progress import distinct, trials_of
+from harness.search.request import Asked, Request
+from harness.training.code_versions import ROOT, plugins
 
 if TYPE_CHECKING:
     from harness.search.cells import Cells

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.contracts import ModelInfo
 from harness.registry import load_file
 from harness.runs import Run, RunId
 
@@ -124,6 +125,11 @@ class Plan:
         cells = [Cell.from_json(cell) for cell in told["cells"]]
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{**{name: told[name] for name in known & told.keys()}, "first": first, "cells": cells})
+
+
+def size_of(info: ModelInfo) -> dict[str, int]:
+    """What a cell's time is estimated by."""
+    return {"layers": info.layers, "width": info.width}
 
 
 def _plain(value: Any) -> Any:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.runs import PRETRAINED, Run, RunId
+from harness.runs.settings import PRUNERS, Settings
 from harness.search.planned import Cell
 from harness.search.proposals import propose, size
-from harness.training.pruning import PRUNERS
-from harness.training.settings import Settings
 
 Record = Mapping[str, Any]
 Lookup = Callable[[str], "Record | None"]

@@ -8,11 +8,11 @@ from typing import Any
 
 from harness.hyperparameters import complement
 from harness.runs import GeneralRun
+from harness.runs.settings import MASKING, ON_MASKED_TEXT, Settings
 from harness.search import settings as merging
 from harness.search.planned import Cell, Plan
 from harness.search.progress import trials_of
 from harness.search.proposals import is_grid, size
-from harness.training.settings import MASKING, ON_MASKED_TEXT, Settings
 
 Where = Mapping[str, str]  # the task, student and row that a setting is of
 

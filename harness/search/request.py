@@ -13,9 +13,9 @@ from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, Tab
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.runs import MULTI_TASK, PRETRAINED
+from harness.runs.settings import TEACHER_TRAINING
 from harness.search import settings as merging
 from harness.search.contents import Contents
-from harness.training.settings import TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
 

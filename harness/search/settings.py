@@ -8,9 +8,8 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
+from harness.runs.settings import ADAM, GENERAL_TRAINING, MASKED, PRUNERS, TEACHER_TRAINING, TRAINING, Settings
 from harness.search.proposals import size
-from harness.training.pruning import PRUNERS
-from harness.training.settings import ADAM, GENERAL_TRAINING, MASKED, TEACHER_TRAINING, TRAINING, Settings
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, str]:

@@ -13,10 +13,10 @@ from harness.errors import UserError
 from harness.files import digest
 from harness.modeling.bases import Teacher
 from harness.runs import Run, as_json
+from harness.runs.settings import MASKED, VECTORS
 from harness.training import machine
 from harness.training.masked_teacher import load_masked_teacher
 from harness.training.place import Place
-from harness.training.settings import MASKED, VECTORS
 
 MASKING, WITH_TAGS = "masking", "masking+pos"
 

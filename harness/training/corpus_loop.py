@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from harness.runs.settings import Settings
 from harness.runs.told import Entry, Record
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
-from harness.training.settings import Settings
 from harness.training.sums import Sum
 
 STAGE = "general"

@@ -24,6 +24,8 @@ from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation.parameters import count
 from harness.runs import CorpusRun, GeneralRun, MaskedTeacherRun
+from harness.runs.settings import Settings
+from harness.runs.told import Performed
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.corpus_loop import train_on_corpus
@@ -32,12 +34,11 @@ from harness.training.loop import in_float32, precision
 from harness.training.masked_teacher import MaskedTeacher, load_masked_teacher
 from harness.training.place import Place, teacher_source, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of
-from harness.training.settings import Settings
 from harness.training.starting import start
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, NoTeacher
 from harness.training.weights import save
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 HELD_OUT, MOST_HELD_OUT = 0.02, 500  # share and number of the corpus' pieces that nothing is trained on
 CORPORA = "corpora"  # in the cache: their tokens and sentences

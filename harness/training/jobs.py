@@ -16,10 +16,11 @@ from harness import registry
 from harness.files import checksums, note_checksums, remove
 from harness.ledger import KNOWN
 from harness.runs import Run
+from harness.runs.told import Performed
 from harness.training import code_versions, inputs, machine, processes
 from harness.training.loop import Tell
 from harness.training.place import Place
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 
 def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> Performed:

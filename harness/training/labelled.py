@@ -16,19 +16,19 @@ from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.runs import CheckpointRun, StudentRun, TeacherRun
-from harness.runs.told import Record
+from harness.runs.settings import LABELS
+from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import examples_of, own_settings, reader_of
 from harness.training.loop import Stage, train
 from harness.training.place import teacher_source, teacher_tokenizer
 from harness.training.scoring import evaluate, further, selector
-from harness.training.settings import LABELS
 from harness.training.starting import start
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, TeacherOutputs, teacher_of
 from harness.training.weights import save
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 
 def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:

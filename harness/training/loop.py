@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, evaluation_batches
+from harness.runs.settings import Settings
 from harness.runs.told import Entry, State
 from harness.seeds import derive_seed
 from harness.training.checkpoints import Checkpoint
 from harness.training.optimisation import Optimisation
-from harness.training.settings import Settings
 
 # Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
 CHECKPOINT_STEPS = 100

@@ -14,8 +14,8 @@ import torch
 
 from harness.errors import UserError
 from harness.runs import CorpusRun, Run
+from harness.runs.settings import Settings
 from harness.training import processes
-from harness.training.settings import Settings
 
 SLOWER = 15  # times: bfloat16 against float32, a step of the MiniLM student on MRPC on a processor with AVX2 alone
 

@@ -13,10 +13,10 @@ from harness.evaluation import speed
 from harness.evaluation.parameters import build_student, count
 from harness.runs import CountRun, MeasuredRun, SpeedRun
 from harness.runs.base import JSON
-from harness.runs.told import Record
+from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.training import machine
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 
 def count_parameters(run: CountRun, work: Work | None = None) -> Performed:

@@ -18,7 +18,8 @@ from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun
-from harness.runs.told import Record
+from harness.runs.settings import LABELS
+from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
@@ -26,11 +27,10 @@ from harness.training.joint import Joint, JointData, JointObjective, save_joint
 from harness.training.loop import Stage, train
 from harness.training.place import teacher_source, teacher_tokenizer
 from harness.training.scoring import Predictions, evaluate, further, selector
-from harness.training.settings import LABELS
 from harness.training.starting import start
 from harness.training.sums import Sum
 from harness.training.teacher_outputs import Encoder, TeacherOutputs
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 
 def multi_task_teacher(run: JointTeacherRun, work: Work) -> Performed:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transformers import get_scheduler
 
 from harness.errors import UserError
+from harness.runs.settings import Settings, refused_rate
 from harness.runs.told import State
-from harness.training.settings import Settings, refused_rate
 
 
 class Optimisation:

@@ -11,14 +11,14 @@ from transformers import PreTrainedTokenizerBase, get_scheduler
 
 from harness.data import embedded
 from harness.runs import PretrainingRun
-from harness.runs.told import Entry
+from harness.runs.settings import Settings
+from harness.runs.told import Entry, Performed
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.loop import TrainingFailure
 from harness.training.place import teacher_source
-from harness.training.settings import Settings
 from harness.training.weights import save
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 
 def mask_tokens(

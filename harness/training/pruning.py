@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from harness.runs import Run
+from harness.runs.settings import PRUNERS
 
 if TYPE_CHECKING:
     import optuna
-
-    from harness.runs import Run
-
-# Name -> (the fewest epochs of a run that it can spare one of; what makes it, of `optuna.pruners` and a run's epochs).
-# Hyperband's first rung is the first epoch, where it has seen nothing else: it needs a third.
-PRUNERS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
-    "median": (2, lambda made, epochs: made.MedianPruner(n_startup_trials=1)),
-    "hyperband": (3, lambda made, epochs: made.HyperbandPruner(1, max_resource=epochs, reduction_factor=3)),
-}
 
 
 def pruner(run: Run) -> Callable[[Sequence[float]], bool]:

@@ -16,12 +16,12 @@ from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.evaluation.metrics import predictions_of, score
 from harness.runs import TaskRun
+from harness.runs.settings import Settings
 from harness.runs.told import Record
 from harness.training import machine
 from harness.training.examples import Examples, encoding_of
 from harness.training.loop import Clock, predict
 from harness.training.place import Place
-from harness.training.settings import Settings
 
 EVALUATION_BATCH = 64
 Predictions = dict[str, np.ndarray]

@@ -12,9 +12,9 @@ from torch import Tensor
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.runs import CorpusRun
+from harness.runs.settings import Settings
 from harness.training.masked_teacher import CorpusTeacher, weights_of
 from harness.training.place import Place
-from harness.training.settings import Settings
 from harness.training.teacher_cache import TeacherCache
 
 BATCH = 64  # sentences a teacher call when its vectors are stored

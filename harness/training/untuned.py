@@ -21,7 +21,7 @@ from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.runs import UntunedRun
-from harness.runs.told import Record
+from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.examples import Examples, examples_of, own_settings, reader_of
@@ -33,7 +33,7 @@ from harness.training.starting import start
 from harness.training.sums import Sum
 from harness.training.teacher_cache import TeacherCache
 from harness.training.teacher_outputs import BATCH, Encoder
-from harness.training.work import Performed, Work
+from harness.training.work import Work
 
 APART = "compare"  # a pair encoding that reads each sentence alone
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.runs import Run
-from harness.runs.told import Record
 from harness.training import machine
 from harness.training.checkpoints import checkpoint_of
 from harness.training.loop import Clock, Regime, Tell
 from harness.training.place import Place
 from harness.training.pruning import pruner
-from harness.training.scoring import Predictions
-
-Performed = tuple[Record, Predictions | None]  # the record; the dev predictions: ids, predictions, labels (N,)
 
 
 @dataclass(frozen=True)

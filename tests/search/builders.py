@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from harness.contracts import Row
 from harness.runs import BaseTeacher, Run, RunId, StudentRun
+from harness.runs.settings import Settings
 from harness.search.planned import Cell, Plan
-from harness.training.settings import Settings
 
 Kind = TypeVar("Kind", bound=Run)
 BASE = BaseTeacher(name="embedded", content="")

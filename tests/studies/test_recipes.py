@@ -13,8 +13,8 @@ from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from harness.errors import UserError
 from harness.runs import GeneralRun, Run, TeacherRun
+from harness.runs.settings import Settings
 from harness.search.planned import Plan
-from harness.training.settings import Settings
 from tests.conftest import SUBJECTS, Harness
 from tests.search.builders import of_kind
 from tests.studies.builders import planned

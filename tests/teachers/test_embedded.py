@@ -96,7 +96,7 @@ def test_what_it_is_made_of_decides_its_content(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_pretraining_and_recipe_name_known_settings() -> None:
-    from harness.training.settings import TRAINING
+    from harness.runs.settings import TRAINING
 
     for name, value in ANEW.recipe(TWO).items():
         assert TRAINING[name].check(name, value) == value

@@ -15,10 +15,10 @@ from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded
 from harness.ledger import CHECKPOINT
 from harness.runs import BaseTeacher, Run
+from harness.runs.settings import TRAINING, Settings
 from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, Regime
 from harness.training.place import Place
-from harness.training.settings import TRAINING, Settings
 
 CPU = torch.device("cpu")
 VOCABULARY = 20

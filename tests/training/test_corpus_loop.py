@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.ledger import CHECKPOINT
+from harness.runs.settings import GENERAL_TRAINING
 from harness.training import corpus_loop, processes
 from harness.training.checkpoints import ASIDE, Checkpoint
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import TrainingFailure
-from harness.training.settings import GENERAL_TRAINING
 from tests.training.builders import CPU, ignore, regime
 
 VOCABULARY, WIDTH, PIECES = 12, 5, 22

@@ -9,8 +9,8 @@ import torch
 
 from harness.errors import UserError
 from harness.registry import STUDIES
+from harness.runs.settings import Settings
 from harness.training import machine
-from harness.training.settings import Settings
 from tests.conftest import Harness
 
 

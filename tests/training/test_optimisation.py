@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from harness.runs.settings import Settings
 from harness.training.optimisation import Optimisation
-from harness.training.settings import Settings
 from tests.training.builders import settings
 
 

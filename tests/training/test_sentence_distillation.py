@@ -21,12 +21,12 @@ from harness.files import sealed
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.runs import GeneralRun, StudentRun
+from harness.runs.settings import GENERAL_TRAINING
 from harness.training.examples import examples_of, reader_of
 from harness.training.general import general
 from harness.training.jobs import perform
 from harness.training.place import Place, teacher_tokenizer
 from harness.training.sentence_teacher import SentenceTeacher, part_of
-from harness.training.settings import GENERAL_TRAINING
 from harness.training.work import Work
 from tests.conftest import BAD, GOOD, SUBJECTS
 from tests.training.builders import BASE, a_run, ignore, place_of, settings

@@ -19,10 +19,10 @@ from harness.errors import UserError
 from harness.evaluation.threshold import best_threshold
 from harness.registry import STUDENTS
 from harness.runs import UntunedRun
+from harness.runs.settings import TRAINING, UNTUNED
 from harness.training import untuned as module
 from harness.training.examples import examples_of
 from harness.training.place import Place
-from harness.training.settings import TRAINING, UNTUNED
 from harness.training.untuned import refusal, untuned
 from harness.training.work import Work
 from tests.training.builders import a_run, ignore, place_of

@@ -1,15 +1,22 @@
 """The settings every training run has. A default, once released, never changes: run identities are built on it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.hyperparameters import Values
 from harness.rows import LABELS as LABELS  # teachers are fine-tuned by it
-from harness.training.pruning import PRUNERS
 
 # The objectives that are part of what a run is, beside those that studies name.
 MASKED_LABELS = "mlm"  # a teacher without a head for masked tokens is trained by it
 PREDICTION = "vanilla_kd"  # the second stage of two_stage trains it (wang2023, section 4)
+
+# Name -> (the fewest epochs of a run that it can spare one of; what makes it, of `optuna.pruners` and a run's epochs).
+# Hyperband's first rung is the first epoch, where it has seen nothing else: it needs a third.
+PRUNERS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
+    "median": (2, lambda made, epochs: made.MedianPruner(n_startup_trials=1)),
+    "hyperband": (3, lambda made, epochs: made.HyperbandPruner(1, max_resource=epochs, reduction_factor=3)),
+}
 
 TRAINING: dict[str, Hyperparameter] = {
     "epochs": Hyperparameter(3, low=1),  # of each stage
