@@ -63,6 +63,7 @@ LONGEST = (
     "test_kills.py",
     "test_ray.py",
     "test_study.py",
+    "test_new_procedures.py",
     "test_pretraining.py",
     "test_bad_input.py",
     "test_general_faults.py",
