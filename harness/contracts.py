@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import unknown
+from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
 from harness.rows import CheckpointRow as CheckpointRow
 from harness.rows import GainRow as GainRow
@@ -223,9 +224,9 @@ class Profile:
     inits: tuple[str, ...]
     trials: int
     seeds: int
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    task_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    search: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    task_settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    search: Mapping[str, Hyperparameter | Sequence[object]] = field(default_factory=dict)
     corpus: str = ""
 
 
@@ -322,7 +323,7 @@ class RunResult:
     hyperparameters: Mapping[str, object]
     metrics: Mapping[str, float]
     selection: float
-    record: Mapping[str, Any]
+    record: JSON
 
 
 @dataclass(frozen=True)

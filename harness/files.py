@@ -90,7 +90,7 @@ def trouble_with(folder: Path, recorded: Mapping[str, str] | None) -> str:
     return ""
 
 
-JSON = dict[str, Any]  # an object; whoever reads it knows what it holds
+JSON = Mapping[str, Any]  # an object; whoever reads it knows what it holds
 _BEGIN, _BEFORE_SUM = b'{"record":', b',"sha256":"'
 
 
@@ -100,14 +100,13 @@ def sealed(record: Mapping[str, object]) -> bytes:
     return _BEGIN + text + _BEFORE_SUM + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
 
 
-def unsealed(raw: bytes) -> JSON:
+def unsealed(raw: bytes) -> dict[str, Any]:
     """The record that `sealed` wrote. Raises ValueError, KeyError or TypeError if the bytes are damaged."""
     text, _, end = raw.rpartition(_BEFORE_SUM)
     text = text[len(_BEGIN) :] if text.startswith(_BEGIN) else b""
     # Bytes that have the checksum are those that were written: there is no need to write the record out once more.
     if end.rstrip() == hashlib.sha256(text).hexdigest().encode() + b'"}':
-        record: JSON = json.loads(text)
-        return record
+        return json.loads(text)
     try:
         whole = json.loads(raw)  # damaged, or laid out by another hand
     except RecursionError as error:
@@ -118,7 +117,7 @@ def unsealed(raw: bytes) -> JSON:
     return record
 
 
-def read_sealed(path: Path) -> JSON:
+def read_sealed(path: Path) -> dict[str, Any]:
     """What `write_sealed` wrote into the cache; {} where that is absent or damaged, and has to be made again."""
     try:
         found = unsealed(path.read_bytes())

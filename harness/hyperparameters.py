@@ -9,7 +9,9 @@ from typing import Any
 
 from harness.errors import UserError
 
-Values = Mapping[str, Any]  # of settings by name, each of the type that its declaration has
+Value = bool | int | float | str  # of one setting
+Hyperparameters = Mapping[str, Value]  # settings by name that were checked; of `object` they were not yet
+Values = Mapping[str, Any]  # the same where they are used: each of the type that its declaration has
 LARGEST = 10**9  # of whole numbers that declare no bound of their own: beyond it a number is a slip
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UserError
+from harness.files import JSON
 
 LABELS = "labels_only"  # the objective that teachers and checkpoints are fine-tuned by
 
@@ -24,7 +25,7 @@ class TableRow:
     label: str
     published: str | Mapping[str, str] = ""
     mark: str = ""
-    settings: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, object] = MappingProxyType({})
     objective: str = ""
     equal_epochs: bool = False
     student: str = ""
@@ -43,12 +44,12 @@ class TableRow:
         """Whether the row is ranked among the students."""
         return not (self.teacher or self.reference)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSON:
         """The row as plans hold it: alike whatever its type."""
         return {name: getattr(self, name) for name in _STORED} | {"settings": dict(self.settings)}
 
     @staticmethod
-    def from_json(stored: Mapping[str, Any]) -> TableRow:
+    def from_json(stored: JSON) -> TableRow:
         """The row of which a plan holds this."""
         kinds = {"improves": GainRow, "teacher": TeacherRow, "objective": Row}
         kind: Any = next((kinds[name] for name in kinds if stored.get(name)), ModelRow)
@@ -77,7 +78,7 @@ class Row(TableRow):
     init: str = ""
     procedure: str = ""
     tasks: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     training_tasks: tuple[str, ...] = ()
     point: tuple[str, float] | None = None
 
@@ -100,7 +101,7 @@ class ModelRow(TableRow):
     label: str
     published: str | Mapping[str, str] = ""
     student: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     checkpoint: str = ""
     init: str = ""
     mark: str = ""
@@ -129,7 +130,7 @@ class TeacherRow(TableRow):
     name: str
     label: str
     published: str | Mapping[str, str] = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     procedure: str = ""
     mark: str = ""
     objective, teacher = LABELS, True

@@ -110,7 +110,7 @@ def _submitted(plan: Plan, ledger: Ledger) -> set[tuple[str, str]]:
 
 def _cells(plan: Plan, options: Namespace) -> dict[str, Cell]:
     """The one cell of the row on each task. Raises UserError where there is none, or several."""
-    rows = [row["name"] for row in plan.rows]
+    rows = [row.name for row in plan.rows]
     if options.row not in rows:
         raise unknown(f"row of study {plan.study}", options.row, rows)
     for task in options.tasks or ():

@@ -51,7 +51,7 @@ def planned(study: str, profile: str) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         _by_name(patch)
         plan = resolve(Request(study, profile), lenient=True)
-    rows: dict[str, list[Any]] = {row["name"]: [] for row in plan.rows}
+    rows: dict[str, list[Any]] = {row.name: [] for row in plan.rows}
     for cell in plan.cells:
         about = {
             name: value

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from harness.contracts import Hyperparameter, ModelInfo, Task, Want
+from harness.hyperparameters import Values
 from harness.procedures.base import procedure
 from harness.procedures.labelled import TwoStage
 from harness.runs import Run, RunId, StudentRun
@@ -69,7 +70,7 @@ class Assistant(TwoStage):
 
     settings: ClassVar[Mapping[str, Hyperparameter]] = {**TRAINING, LAYERS: Hyperparameter(0, low=0)}  # 0: half way
 
-    def _settings(self, choice: Choice, teacher: ModelInfo) -> dict[str, Any]:
+    def _settings(self, choice: Choice, teacher: ModelInfo) -> Values:
         """The student's own settings in the assistant."""
         half = (choice.own.get("layers", 0) + teacher.layers) // 2
         return {**choice.own, "layers": choice.settings[LAYERS] or half}

@@ -8,6 +8,7 @@ from harness.contracts import TableRow, Task
 from harness.errors import UserError
 from harness.procedures.base import Procedure, procedure
 from harness.runs import MULTI_TASK, PRETRAINED
+from harness.runs.settings import Settings
 from harness.search.planned import size_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class MultiTask(Procedure):
 
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         without = cells.only_general(choice.row.objective)
-        settings = {name: value for name, value in choice.settings.items() if name not in without}
+        settings = Settings({name: value for name, value in choice.settings.items() if name not in without})
         run, refused = cells.jointly.run(choice, choice.row.objective, settings)
         if run and task.name not in run.tasks:
             refused = f"row {choice.row.name} trains on {', '.join(run.tasks)} alone, and is not fine-tuned"

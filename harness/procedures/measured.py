@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from harness.contracts import Hyperparameter, Task
 from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import CountRun, MeasuredRun, SpeedRun
-from harness.runs.settings import SPEED_SETTINGS, Settings
+from harness.runs.settings import SPEED_SETTINGS
 from harness.search.contents import shape
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Measured(Procedure):
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         source = cells.asked.teacher if choice.student else cells.model(choice.row.checkpoint)
         what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
-        run = self.run(cells, **what, metric=cells.metric(task), settings=Settings(choice.settings))
+        run = self.run(cells, **what, metric=cells.metric(task), settings=choice.settings)
         cells.add(choice, task, run, choice.refused)
         cells.use(choice, task, set())
 

@@ -9,7 +9,7 @@ from harness import combine
 from harness.contracts import Hyperparameter, TableRow, Task
 from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import PRETRAINED, UntunedRun
-from harness.runs.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED, Settings
+from harness.runs.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED
 from harness.search.planned import size_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Untuned(Procedure):
             init="",
             objective="",
             metric=cells.metric(task),
-            settings=Settings(choice.settings),
+            settings=choice.settings,
         )
         cells.add(choice, task, run, refused, after=after, size=size_of(info), seeds=1)
         cells.use(choice, task, set())

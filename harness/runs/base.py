@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from harness.errors import UserError
-from harness.files import digest
+from harness.files import JSON, digest
 from harness.registry import PROCEDURES
 from harness.runs.settings import Settings
 from harness.runs.told import Performed
@@ -22,7 +22,6 @@ RunId = str  # 16 hexadecimal digits
 PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
 ONE_STAGE = "one_stage"  # the procedure of what is trained by one objective
 MULTI_TASK = "multi_task"  # the initialisation by a student distilled on several tasks
-JSON = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +86,7 @@ class Run:
             PROCEDURES.names()  # a procedure may bring kinds of its own
         return cls.known.get(kind, Run)
 
-    def specification(self) -> dict[str, Any]:
+    def specification(self) -> JSON:
         """As JSON: everything that decides what the run is, and nothing else."""
         told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         found = {name: as_json(value) for name, value in told.items() if value is not None and value is not False}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.runs.base import JSON, Run
+from harness.files import JSON
+from harness.runs.base import Run
 
 
 @dataclass(frozen=True, kw_only=True)

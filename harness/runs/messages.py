@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness.runs.base import RunId
 from harness.runs.told import Entry, Record
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Finished(Message):
     """predictions: name -> array, of runs that answer tasks."""
 
     record: Record
-    predictions: Mapping[str, Any] | None
+    predictions: Mapping[str, np.ndarray] | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.contracts import Hyperparameter
-from harness.hyperparameters import Values
+from harness.hyperparameters import Value, Values
 from harness.rows import LABELS as LABELS  # teachers are fine-tuned by it
 
 # The objectives that are part of what a run is, beside those that studies name.
@@ -106,6 +106,6 @@ class Settings(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         return _DECLARED[name].default
 
-    def of(self, plugin: str) -> dict[str, Any]:
+    def of(self, plugin: str) -> dict[str, Value]:
         """Those of a plugin, recorded as "PLUGIN.NAME", by name."""
         return {key.removeprefix(f"{plugin}."): value for key, value in self.items() if key.startswith(f"{plugin}.")}

@@ -12,6 +12,7 @@ from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.files import digest
+from harness.hyperparameters import Hyperparameters
 from harness.runs import (
     MULTI_TASK,
     ONE_STAGE,
@@ -101,7 +102,7 @@ class Cells:
             data=self.asked.contents.data(task),
             teacher=who,
             metric=self.metric(task),
-            settings=Settings(choice.settings),
+            settings=choice.settings,
         )
         self.add(choice, task, run, size=size_of(self.asked.examined(source, task)))
         self.used |= set(choice.fixed) - merging.idle(choice.settings)
@@ -116,7 +117,7 @@ class Cells:
         """The teacher plugin of a model that a row names."""
         return registry.TEACHERS.get(registry.HUB)(checkpoint)
 
-    def own_of(self, choice: Choice) -> dict[str, Any]:
+    def own_of(self, choice: Choice) -> Hyperparameters:
         """The settings that a teacher's row gives."""
         return {name: choice.settings[name] for name in choice.row.settings if name in choice.settings}
 
@@ -176,7 +177,7 @@ class Cells:
         run, more = self.making.augmented(run)
         return self.making.joint(run, [run.teacher, *more], self.asked.seeds), ""
 
-    def teachers_of(self, task: Task, metric: str, settings: Mapping[str, Any]) -> list[RunId]:
+    def teachers_of(self, task: Task, metric: str, settings: Settings) -> list[RunId]:
         """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""
         self.used.add("teacher.seeds")
         return self.making.of_task(task, metric, {"train_fraction": settings["train_fraction"]})
@@ -232,9 +233,9 @@ class Cells:
 
     def refused(self, choice: Choice, task: Task, reason: str) -> None:
         """Add a cell that cannot exist."""
-        self.add(choice, task, Impossible(metric=self.metric(task), settings=Settings(choice.settings)), reason)
+        self.add(choice, task, Impossible(metric=self.metric(task), settings=choice.settings), reason)
 
-    def _search(self, student: str, task: Task) -> dict[str, Any]:
+    def _search(self, student: str, task: Task) -> merging.Search:
         """The profile's search space, "student.NAME" being the student's own, without what does nothing on the task."""
         space = {
             f"{student}.{key.removeprefix('student.')}" if key.startswith("student.") else key: values

@@ -10,8 +10,9 @@ from typing import Any
 from harness.contracts import Hyperparameter, ModelInfo, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.hyperparameters import Values
 from harness.runs import MULTI_TASK, PRETRAINED
-from harness.runs.settings import TRAINING, refused_rate
+from harness.runs.settings import TRAINING, Settings, refused_rate
 from harness.search import settings as merging
 from harness.search.making import SHARED, own_name
 from harness.search.request import Asked
@@ -34,8 +35,8 @@ class Choice:
     task: Task | None
     procedure: Any  # a harness.procedures.base.Procedure, which plans by what is here
     declared: Mapping[str, Hyperparameter]
-    fixed: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     refused: str = ""
     shown: str = ""
     init: str = ""
@@ -55,11 +56,11 @@ class Choice:
         return "random" if self.kind in (PRETRAINED, MULTI_TASK) else self.init
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own(self) -> Values:
         """The student's own settings, without its name before them."""
         return {name: self.settings[f"{self.name}.{name}"] for name in self.student.hyperparameters}
 
-    def elsewhere(self, prefix: str) -> dict[str, Any]:
+    def elsewhere(self, prefix: str) -> Mapping[str, object]:
         """The row's settings of the runs that it starts from whose names begin so, without that."""
         return {k.removeprefix(prefix): v for k, v in self.row.settings.items() if k.startswith(prefix)}
 
@@ -130,12 +131,12 @@ class Choices:
             shown = f"{shown} ({content.partition(':')[2][:6]})"
         return shown, canonical, content
 
-    def _settings(self, choice: Choice) -> tuple[dict[str, str], dict[str, Any], str]:
+    def _settings(self, choice: Choice) -> tuple[Mapping[str, object], Settings, str]:
         """(overrides that name a setting of the cell, by that name; its settings; why the row's own do not apply)."""
         profile, row, student, task = self.asked.profile, choice.row, choice.student, choice.task
         declared = choice.declared
 
-        def named(layer: Mapping[str, Any]) -> dict[str, Any]:
+        def named(layer: Mapping[str, object]) -> dict[str, object]:
             """The layer's settings that the cell has; "student.NAME" is the student's own."""
             found = {own_name(student, key): value for key, value in layer.items()}
             return {key: value for key, value in found.items() if key in declared}
@@ -145,10 +146,10 @@ class Choices:
         who = student.name if student else "the teacher"
         refused = f"{who} has no setting {lacking[0].rpartition('.')[2]}, as row {row.name} asks" if lacking else ""
         fixed = named(self.asked.overrides)
-        settings: dict[str, Any] = {name: h.default for name, h in declared.items()}
+        settings = Settings({name: h.default for name, h in declared.items()})
         by_task = profile.task_settings.get(task.name, {}) if task else {}
         for layer in (profile.settings, by_task, row.settings, fixed):
-            settings |= {key: merging.check(key, value, declared) for key, value in named(layer).items()}
+            settings.update({key: merging.check(key, value, declared) for key, value in named(layer).items()})
         encoding = own_name(student, "student.pair_encoding")
         if encoding in settings and task and not task.pair:
             settings[encoding] = declared[encoding].default  # a single sentence is read in one way

@@ -9,10 +9,10 @@ from typing import Any
 
 from harness.contracts import Task
 from harness.errors import UserError
-from harness.files import checksum
+from harness.files import JSON, checksum
 
 
-def shape(source: Any) -> dict[str, Any]:
+def shape(source: Any) -> JSON:
     """A model's configuration without what says only where and by whom it was written."""
     dropped = ("transformers_version", "_name_or_path", "architectures")
     return {name: value for name, value in source.configuration().items() if name not in dropped}

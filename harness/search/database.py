@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.ledger import Ledger, Stamp
+from harness.runs.told import Record
 from harness.search.planned import Cell
-from harness.search.progress import Finished, Progress, Record, curve
+from harness.search.progress import Finished, Progress, curve
 from harness.search.proposals import frozen
 
 if TYPE_CHECKING:

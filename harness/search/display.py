@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import plain, sentence
 from harness.runs import Run
+from harness.runs.told import Entry, Record
 from harness.search.planned import Plan
 
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
@@ -33,7 +34,7 @@ class Display:
     def note(self, sentence: str) -> None:
         self._line(f"harness: {sentence}")
 
-    def epoch(self, run: Run, entry: Mapping[str, Any]) -> None:
+    def epoch(self, run: Run, entry: Entry) -> None:
         if "note" in entry:
             self.note(entry["note"])
             return
@@ -50,7 +51,7 @@ class Display:
             self.said = time.monotonic()
             self._line(state)
 
-    def ended(self, run: Run, record: Mapping[str, Any]) -> None:
+    def ended(self, run: Run, record: Record) -> None:
         if record["status"] == "failed":
             self._line(f"FAILED {run.title}, seed {run.seed}: {record['error']}")
         elif run.kind not in self.own:

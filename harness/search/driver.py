@@ -6,20 +6,22 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.runs import CheckpointRun, Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
+from harness.runs.told import Entry, Record
 from harness.search.index import Index
 from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress, distinct
 from harness.training.code_versions import changed
 from harness.training.place import Place
 
-Record = Mapping[str, Any]
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Executor(Protocol):
@@ -39,7 +41,7 @@ class Listener(Protocol):
 
     def note(self, sentence: str) -> None: ...
 
-    def epoch(self, run: Run, entry: Mapping[str, Any]) -> None: ...
+    def epoch(self, run: Run, entry: Entry) -> None: ...
 
     def ended(self, run: Run, record: Record) -> None: ...
 
@@ -203,7 +205,7 @@ class Driver:
         return left
 
 
-def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, Any] | None]:
+def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarray] | None]:
     """(the record, the predictions) of a run that ended so."""
     if isinstance(message, Finished):
         return message.record, message.predictions

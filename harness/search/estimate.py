@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean
-from typing import Any
 
 from harness.data.tasks import get_task
+from harness.files import JSON
 from harness.runs import SpeedRun
 from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress
@@ -58,7 +58,7 @@ def _round(run: SpeedRun) -> float:
     return sum(max(TURN_SECONDS, batch) for batch in [*batches, *[0.0] * (2 - len(batches))])
 
 
-def _parameters(shape: Mapping[str, Any]) -> float:
+def _parameters(shape: JSON) -> float:
     """Roughly those of an encoder's layers."""
     return float(12 * shape.get("num_hidden_layers", 0) * shape.get("hidden_size", 0) ** 2)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.contracts import Study, Told
+from harness.hyperparameters import Values
 from harness.runs import GeneralRun, JointStudentRun, JointTeacherRun, Run, TeacherRun
 from harness.search.making import SHARED
 from harness.search.planned import Plan
@@ -98,7 +99,7 @@ def _facts(plan: Plan, study: Study) -> Iterator[tuple[str, Where, Any, bool, bo
     """What is no setting of a run: as `_settings`."""
     if not plan.trains:
         return
-    of_rows = {row["init"] for row in plan.rows}
+    of_rows = {row.init for row in plan.rows}
     facts = {
         "teacher": [plan.label],
         "tasks": plan.tasks,
@@ -113,14 +114,14 @@ def _facts(plan: Plan, study: Study) -> Iterator[tuple[str, Where, Any, bool, bo
 
 def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
     """(name, where, value, whether it is the default, whether the row gives it), of cells and what they start from."""
-    rows = {row["name"]: row for row in plan.rows}
-    of_rows = {name: {_shared(plan, key) for key in as_known(plan, row["settings"])} for name, row in rows.items()}
+    rows = {row.name: row for row in plan.rows}
+    of_rows = {name: {_shared(plan, key) for key in as_known(plan, row.settings)} for name, row in rows.items()}
     for cell in distinct(plan.cells):
         prefix = f"{cell.run.kind}." if isinstance(cell.run, TEACHERS) else ""
         where = where_of(cell)
         grid = {key: values if isinstance(values, list) else [str(values)] for key, values in cell.space.items()}
         for key, values in {**{k: [v] for k, v in _own(cell.run).items()}, **grid}.items():
-            if key == "epochs" and rows[cell.row]["equal_epochs"]:
+            if key == "epochs" and rows[cell.row].equal_epochs:
                 continue
             for value in values:
                 name, known = _known(plan, key, value)
@@ -138,7 +139,7 @@ def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
                 yield name, where, known, plan.defaults.get(key) == value, name in of_any
 
 
-def _own(run: Run) -> dict[str, Any]:
+def _own(run: Run) -> Values:
     """The settings of a run that do something and that it does not take from its students."""
     settings = run.settings
     silent = saying_nothing(settings) | (set(SHARED) if isinstance(run, TEACHERS) else set())

@@ -6,15 +6,16 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from harness.files import read_sealed, write_sealed
+from harness.files import JSON, read_sealed, write_sealed
+from harness.hyperparameters import Hyperparameters
 from harness.ledger import Ledger
+from harness.runs.told import Record
 from harness.search.planned import Cell
-from harness.search.progress import Lookup, Progress, Proposed, Record, curve, progress, prunes
+from harness.search.progress import Lookup, Progress, Proposed, curve, progress, prunes
 from harness.search.proposals import spreads
 
 NAME = "ledger.index.json"
@@ -52,7 +53,7 @@ class Index:
             self._summaries[run] = entry[2] if vouched else self.ledger.read(run)
         return self._summaries[run]
 
-    def progress(self, cell: Cell, defaults: Mapping[str, Any], lookup: Lookup | None = None) -> Progress:
+    def progress(self, cell: Cell, defaults: Hyperparameters, lookup: Lookup | None = None) -> Progress:
         """`progress` with what is known of the cell's search. lookup: where records come from, else their summaries."""
         return progress(cell, defaults, lookup or self.read, self._known(cell, defaults))
 
@@ -78,7 +79,7 @@ class Index:
             write_sealed(self.path, new)
         self._stored, self._saved = new, time.monotonic()
 
-    def _known(self, cell: Cell, defaults: Mapping[str, Any]) -> Proposed:
+    def _known(self, cell: Cell, defaults: Hyperparameters) -> Proposed:
         if self._defaults[0] is not defaults:
             self._defaults = defaults, json.dumps(defaults)
         # Not canonical JSON: the order of a space's dimensions is that of its grid.
@@ -89,20 +90,20 @@ class Index:
             known = Proposed()
             if stored := self._stored["searches"].get(key):
                 trials = [(dict(zip(cell.space, values, strict=True)), run) for values, run in stored["trials"]]
-                known = Proposed(trials, list(stored["evidence"]), dict(stored["seeds"]))
+                known = Proposed([*trials], list(stored["evidence"]), dict(stored["seeds"]))
             self._proposed[key] = list(cell.space), known
         return self._proposed[key][1]
 
 
-def _plain(space: list[str], known: Proposed) -> dict[str, Any]:
+def _plain(space: list[str], known: Proposed) -> JSON:
     """As JSON keeps it: hyperparameters without their names, in the order of the space."""
     trials = [[[hyperparameters[name] for name in space], run] for hyperparameters, run in known.trials]
     return {"trials": trials, "evidence": list(known.evidence), "seeds": dict(known.seeds)}
 
 
-def _summary(record: Record) -> dict[str, Any]:
+def _summary(record: Record) -> Record:
     """The part of a record that `progress` looks at."""
-    found = {name: record[name] for name in ("status", "selection") if name in record}
+    found: Record = {name: record[name] for name in ("status", "selection") if name in record}
     if record.get("pruned"):
         found["pruned"] = True
     if prunes(record.get("specification", {}).get("settings", {})):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from harness import combine, pairing
 from harness.contracts import TableRow, Task, Want
+from harness.hyperparameters import Hyperparameters
 from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun, RunId
 from harness.runs.settings import Settings
 from harness.search.choices import Choice, Choices
@@ -21,7 +21,7 @@ class Jointly:
         self.asked, self.making, self.choices, self.tasks = asked, making, choices, tasks
         self.wants: dict[str, Want] = {}
 
-    def run(self, choice: Choice, objective: str, settings: Mapping[str, Any]) -> tuple[JointStudentRun | None, str]:
+    def run(self, choice: Choice, objective: str, settings: Settings) -> tuple[JointStudentRun | None, str]:
         """(a joint run of the choice's student without its seed, why there can be none)."""
         tasks, refused = self._tasks(choice.row)
         if refused:
@@ -50,16 +50,16 @@ class Jointly:
             objective=objective,
             procedure=ONE_STAGE,
             metrics=metrics,
-            settings=Settings(settings),
+            settings=settings,
             pair_encoding=choice.only_encoding,
         ), ""
 
-    def settings(self, choice: Choice) -> dict[str, Any]:
+    def settings(self, choice: Choice) -> Settings:
         """Those of the joint run that a choice with the initialisation `multi_task` starts from."""
         own = {name: value for name, value in choice.settings.items() if "." in name}
-        return {**self.making.joint_settings(choice.elsewhere("multi_task."), choice.settings), **own}
+        return Settings({**self.making.joint_settings(choice.elsewhere("multi_task."), choice.settings), **own})
 
-    def teacher(self, row: TableRow, own: Mapping[str, Any]) -> tuple[JointTeacherRun | None, list[RunId], str]:
+    def teacher(self, row: TableRow, own: Hyperparameters) -> tuple[JointTeacherRun | None, list[RunId], str]:
         """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
         tasks, refused = self._tasks(row)
         if refused:

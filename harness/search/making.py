@@ -10,6 +10,7 @@ from harness import combine
 from harness.contracts import Hyperparameter, Profile, Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
+from harness.hyperparameters import Hyperparameters, Value
 from harness.runs import (
     BaseTeacher,
     GeneralRun,
@@ -73,7 +74,7 @@ class Making:
         profile: Profile,
         overrides: Mapping[str, str],
         contents: Contents,
-        defaults: Mapping[str, Any],
+        defaults: Hyperparameters,
         teachers: int = 1,
     ):
         self.teacher, self.profile, self.overrides = teacher, profile, overrides
@@ -81,7 +82,7 @@ class Making:
         self.first: dict[RunId, First] = {}
         self.used: set[str] = set()
 
-    def of_task(self, task: Task, metric: str, own: Mapping[str, Any] | None = None) -> list[RunId]:
+    def of_task(self, task: Task, metric: str, own: Hyperparameters | None = None) -> list[RunId]:
         """The runs, by seed, that fine-tune the teacher for a task; or one that scores it where its weights answer it.
 
         own: settings that a cell shares with its teacher, in place of the profile's. Raises UserError where there can
@@ -94,7 +95,7 @@ class Making:
             )
         return [self.add(replace(run, seed=seed), after) for seed in range(self.teachers)]
 
-    def teacher_run(self, task: Task, metric: str, own: Mapping[str, Any]) -> tuple[TeacherRun, list[RunId]]:
+    def teacher_run(self, task: Task, metric: str, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
         """(`of_task`'s run without its seed, the runs that it waits for)."""
         who, after = self.who()
         answers = self._ask(lambda: self.teacher.answers(task), otherwise=False)
@@ -109,13 +110,13 @@ class Making:
         )
         return run, after
 
-    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]) -> RunId:
+    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters) -> RunId:
         """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
         run, after = self.joint_teacher_run(tasks, metrics, own)
         return self.add(replace(run, seed=0), after)
 
     def joint_teacher_run(
-        self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Mapping[str, Any]
+        self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters
     ) -> tuple[JointTeacherRun, list[RunId]]:
         """(`joint_teacher`'s run without its seed, the runs that it waits for).
 
@@ -139,7 +140,7 @@ class Making:
         """The runs, by seed, that distil a student on several tasks together."""
         return [self.add(replace(run, seed=seed), after) for seed in range(seeds)]
 
-    def joint_settings(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    def joint_settings(self, own: Mapping[str, object], shared: Settings) -> Hyperparameters:
         """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
 
         shared: settings of the cell that starts from it, of which it takes what a teacher does too.
@@ -152,7 +153,7 @@ class Making:
         self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
         return settings | {name: TRAINING[name].default for name in nothing}
 
-    def _teaching(self, shared: Mapping[str, Any], recipe: Mapping[str, Any], answers: bool) -> Settings:
+    def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
         """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
         given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
@@ -204,7 +205,7 @@ class Making:
         return run, [run]
 
     def general(
-        self, student: Any, init: str, objective: str, own: Mapping[str, Any], elsewhere: Mapping[str, Any]
+        self, student: Any, init: str, objective: str, own: Hyperparameters, elsewhere: Mapping[str, object]
     ) -> RunId:
         """The run that distils the teacher into a student on the corpus.
 
@@ -233,8 +234,8 @@ class Making:
         return self.add(run, after)
 
     def general_settings(
-        self, elsewhere: Mapping[str, Any], without: Sequence[str] = (), idle: Sequence[str] = ()
-    ) -> dict[str, Any]:
+        self, elsewhere: Mapping[str, object], without: Sequence[str] = (), idle: Sequence[str] = ()
+    ) -> Settings:
         """The settings of general distillation but some: those of "general.NAME" in profile, row and overrides.
 
         What has no effect beside the others, or is `idle`, has its default: it makes no other run.
@@ -249,14 +250,14 @@ class Making:
         nothing |= {"micro_batch"} if settings["micro_batch"] >= settings["batch_size"] else set()
         settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
         nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
-        kept = {name: value for name, value in settings.items() if name not in without}
+        kept = Settings({name: value for name, value in settings.items() if name not in without})
         self.used |= {f"{prefix}{name}" for name in kept.keys() - nothing} & set(self.overrides)
         return kept
 
-    def general_own(self, student: Any, elsewhere: Mapping[str, Any]) -> dict[str, Any]:
+    def general_own(self, student: Any, elsewhere: Mapping[str, object]) -> Hyperparameters:
         """The student's own settings that are others in its distillation: those of "general.student.NAME"."""
         prefix, known = "general.", apart(student)
-        found: dict[str, Any] = {}
+        found: dict[str, Value] = {}
         for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
             own = {own_name(student, key): value for key, value in given.items()}
             found |= {key: merging.check(key, value, known) for key, value in own.items() if key in known}
@@ -308,6 +309,6 @@ def apart(student: Any) -> dict[str, Hyperparameter]:
     }
 
 
-def _of_prefix(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _of_prefix(settings: Mapping[str, object], prefix: str) -> dict[str, object]:
     """The settings whose names begin with the prefix, without it."""
     return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

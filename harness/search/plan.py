@@ -72,7 +72,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         students=[student.name for student in students],
         inits=cells.inits,
         examples={task.name: asked.contents.examples(task) for task in tasks} if asked.procedure.trains else {},
-        rows=[row.to_json() for row in rows],
+        rows=rows,
         defaults=defaults,
         shown={name: [h.alias, h.complement] for name, h in known.items() if h.alias},
         first=making.first,
@@ -101,7 +101,7 @@ def _check_effects(asked: Asked, cells: Cells, rows: Sequence[TableRow]) -> None
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
 
 
-def _outputs(*wants: dict[str, Want]) -> dict[str, Any]:
+def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:
     """Every signal that is asked of the teacher, by task."""
     found: dict[str, Want] = {}
     for task, want in (pair for part in wants for pair in part.items()):
@@ -135,9 +135,9 @@ def _origins(runs: Iterable[Run]) -> dict[str, str]:
 
 def _check_settings(asked: Asked, rows: Sequence[TableRow], students: Sequence[Any]) -> dict[str, Hyperparameter]:
     """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
-    known: dict[str, Any] = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
+    known = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
     known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
-    own: dict[str, Any] = dict(asked.procedure.settings)
+    own = dict(asked.procedure.settings)
     own |= {f"multi_task.{name}": h for name, h in JOINT_TRAINING.items() if asked.procedure.trains}
     for student in students:
         known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}

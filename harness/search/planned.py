@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.contracts import ModelInfo
+from harness.files import JSON
+from harness.hyperparameters import Hyperparameters
 from harness.registry import load_file
+from harness.rows import TableRow
 from harness.runs import Run, RunId
+from harness.search.proposals import Space
 
 FORMAT = 3  # of plan.json
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Cell:
     metric: str
     refused: str
     run: Run
-    space: dict[str, Any]
+    space: Space
     stages: int = 1
     after: Sequence[RunId] = ()
     starts: Sequence[RunId] = ()
@@ -45,14 +48,14 @@ class Cell:
     trials: int = 1
     seeds: int = 1
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items() if name != "run"}
         if not self.teachers:
             del told["teachers"]
         return {**told, "specification": self.run.specification()}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Cell:
+    def from_json(cls, told: JSON) -> Cell:
         return cls(**{**_without(told, "specification"), "run": Run.read(told["specification"])})
 
 
@@ -63,11 +66,11 @@ class First:
     run: Run
     after: Sequence[RunId] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSON:
         return {"specification": self.run.specification(), "after": list(self.after)}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> First:
+    def from_json(cls, told: JSON) -> First:
         return cls(Run.read(told["specification"]), told["after"])
 
 
@@ -96,8 +99,8 @@ class Plan:
     students: Sequence[str]
     inits: Sequence[str]
     examples: Mapping[str, int]
-    rows: Rows
-    defaults: Mapping[str, Any]
+    rows: Sequence[TableRow]
+    defaults: Hyperparameters
     first: Mapping[RunId, First]
     teachers: Mapping[str, RunId]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
@@ -112,19 +115,20 @@ class Plan:
         """Otherwise its cells only measure."""
         return any(cell.run.trains for cell in self.cells)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JSON:
         return {name: _plain(value) for name, value in vars(self).items()}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Plan:
+    def from_json(cls, told: JSON) -> Plan:
         """Raises ValueError, KeyError or TypeError for what is no plan, UserError for a run that nothing knows."""
         kinds = {part["specification"].get("kind", "") for part in (*told["first"].values(), *told["cells"])}
         for path in told["plugins"] if kinds - Run.known.keys() else ():
             load_file(path)
         first = {run: First.from_json(part) for run, part in told["first"].items()}
-        cells = [Cell.from_json(cell) for cell in told["cells"]]
+        parts = {"cells": [Cell.from_json(cell) for cell in told["cells"]], "first": first}
+        parts["rows"] = [TableRow.from_json(row) for row in told["rows"]]
         known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{**{name: told[name] for name in known & told.keys()}, "first": first, "cells": cells})
+        return cls(**{name: told[name] for name in known & told.keys()} | parts)
 
 
 def size_of(info: ModelInfo) -> dict[str, int]:
@@ -135,8 +139,8 @@ def size_of(info: ModelInfo) -> dict[str, int]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Run):
         return value.specification()
-    if isinstance(value, (Cell, First)):
-        return value.to_json()
+    if isinstance(value, (Cell, First, TableRow)):
+        return _plain(value.to_json())
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -144,5 +148,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _without(told: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _without(told: JSON, name: str) -> JSON:
     return {key: value for key, value in told.items() if key != name}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.hyperparameters import Hyperparameters, Values
 from harness.runs import PRETRAINED, Run, RunId
 from harness.runs.settings import PRUNERS, Settings
+from harness.runs.told import Record
 from harness.search.planned import Cell
 from harness.search.proposals import propose, size
 
-Record = Mapping[str, Any]
 Lookup = Callable[[str], "Record | None"]
 
 
@@ -21,7 +22,7 @@ class Finished:
 
     run: RunId
     made: Run
-    hyperparameters: dict[str, Any]
+    hyperparameters: Hyperparameters
     record: Record
 
     @property
@@ -50,7 +51,7 @@ class Proposed:
     best trial's run -> the runs of its setting with the further seeds, in order.
     """
 
-    trials: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    trials: list[tuple[Hyperparameters, RunId]] = field(default_factory=list)
     evidence: list[Any] = field(default_factory=list)
     seeds: dict[str, list[str]] = field(default_factory=dict)
 
@@ -72,7 +73,7 @@ def trials_of(cell: Cell) -> int:
     return min(cell.trials, size(cell.space) or cell.trials)
 
 
-def progress(cell: Cell, defaults: Mapping[str, Any], lookup: Lookup, proposed: Proposed | None = None) -> Progress:
+def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Proposed | None = None) -> Progress:
     """Replay the search of one cell of a plan against the records that `lookup` finds.
 
     Trials run strictly one after another (each is proposed from those before); then the best setting runs over the
@@ -82,7 +83,7 @@ def progress(cell: Cell, defaults: Mapping[str, Any], lookup: Lookup, proposed: 
     found = Progress(wanted_trials=trials_of(cell))
     known = Proposed() if proposed is None else proposed
 
-    def finished(run: RunId, hyperparameters: dict[str, Any], seed: int) -> Finished | None:
+    def finished(run: RunId, hyperparameters: Hyperparameters, seed: int) -> Finished | None:
         made = specify(cell, hyperparameters, seed, found.trials if seed == 0 else ())
         record = lookup(run)
         if record is None:
@@ -90,7 +91,7 @@ def progress(cell: Cell, defaults: Mapping[str, Any], lookup: Lookup, proposed: 
             return None
         return Finished(run, made, hyperparameters, _part(record, cell.task))
 
-    def run_of(hyperparameters: dict[str, Any], seed: int) -> RunId:
+    def run_of(hyperparameters: Hyperparameters, seed: int) -> RunId:
         return specify(cell, hyperparameters, seed, found.trials if seed == 0 else ()).identity(defaults)
 
     for number in range(found.wanted_trials):
@@ -130,7 +131,7 @@ def distinct(cells: Sequence[Cell]) -> list[Cell]:
     return list({cell.search: cell for cell in cells if not cell.refused}.values())
 
 
-def specify(cell: Cell, hyperparameters: Mapping[str, Any], seed: int, before: Sequence[Finished]) -> Run:
+def specify(cell: Cell, hyperparameters: Hyperparameters, seed: int, before: Sequence[Finished]) -> Run:
     """One run of a cell. With a pruner, the curves it is compared with are part of what it is."""
     changes: dict[str, Any] = {"seed": seed, "settings": Settings({**cell.run.settings, **hyperparameters})}
     if cell.teachers:
@@ -142,7 +143,7 @@ def specify(cell: Cell, hyperparameters: Mapping[str, Any], seed: int, before: S
     return replace(cell.run, **changes)
 
 
-def prunes(settings: Mapping[str, Any]) -> bool:
+def prunes(settings: Values) -> bool:
     """True if a run with these settings is compared with the curves of the trials before it."""
     return Settings(settings)["pruner"] in PRUNERS
 

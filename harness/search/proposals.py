@@ -7,16 +7,27 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from harness.files import digest
+from harness.hyperparameters import Hyperparameters, Value
 from harness.seeds import derive_seed
 
 if TYPE_CHECKING:
     import optuna
 
-# A search space as a plan holds it: a list of values (grid), or {"low": .., "high": .., "log": .., "whole": ..}.
-Space = Mapping[str, Any]
+
+class Range(TypedDict):
+    """The bounds of a number, inclusive; whether its scale is logarithmic, and whether it is a whole one."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+
+Dimension = Range | list[Value]  # the values of a grid
+Space = Mapping[str, Dimension]  # as a plan holds it
 
 
 def is_grid(space: Space) -> bool:
@@ -40,8 +51,8 @@ def spreads(space: Space, trials: int) -> bool:
 
 
 def propose(
-    cell: str, space: Space, trials: int, number: int, before: Sequence[tuple[Mapping[str, Any], float | None]]
-) -> dict[str, Any]:
+    cell: str, space: Space, trials: int, number: int, before: Sequence[tuple[Hyperparameters, float | None]]
+) -> Hyperparameters:
     """The hyperparameters of trial `number` (0-based) of `trials`; a grid has no more trials than settings.
 
     before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. A grid is walked
@@ -65,15 +76,15 @@ def propose(
 
 
 @functools.cache
-def _spread(grid: str) -> list[tuple[Any, ...]]:
+def _spread(grid: str) -> list[tuple[Value, ...]]:
     """All settings of a grid such that any first few are spread over it: the same for all cells, whatever the budget.
 
     The declared first is the first; then always the one whose values were tried least so far, of equals the one that a
     hash of the grid and the setting puts first. grid: JSON of (name without whose it is, values) for each dimension.
     """
     left = list(itertools.product(*(values for _, values in json.loads(grid))))
-    walk: list[tuple[Any, ...]] = []
-    tried: Counter[tuple[int, Any]] = Counter()
+    walk: list[tuple[Value, ...]] = []
+    tried: Counter[tuple[int, Value]] = Counter()
     chance = {setting: digest([grid, setting]) for setting in left}
     while left:
         least = min(left, key=lambda s: (sum(tried[at] for at in enumerate(s)), chance[s])) if walk else left[0]
@@ -87,17 +98,18 @@ def distributions(space: Space) -> dict[str, optuna.distributions.BaseDistributi
     """The space in Optuna's terms."""
     from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-    def one(values: Any) -> BaseDistribution:
+    def one(values: Dimension) -> BaseDistribution:
         if isinstance(values, list):
             return CategoricalDistribution(values)
-        kind = IntDistribution if values["whole"] else FloatDistribution
-        return kind(values["low"], values["high"], log=values["log"])
+        if values["whole"]:
+            return IntDistribution(int(values["low"]), int(values["high"]), log=values["log"])
+        return FloatDistribution(values["low"], values["high"], log=values["log"])
 
     return {name: one(values) for name, values in space.items()}
 
 
 def frozen(
-    space: Space, hyperparameters: Mapping[str, Any], score: float | None, pruned: bool = False, **more: Any
+    space: Space, hyperparameters: Hyperparameters, score: float | None, pruned: bool = False, **more: Any
 ) -> optuna.trial.FrozenTrial:
     """A finished trial in Optuna's terms; no score means that it failed."""
     import optuna

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from harness.hyperparameters import complement
+from harness.hyperparameters import Values, complement
 from harness.runs import GeneralRun
 from harness.runs.settings import MASKING, ON_MASKED_TEXT, Settings
 from harness.search import settings as merging
 from harness.search.planned import Cell, Plan
 from harness.search.progress import trials_of
-from harness.search.proposals import is_grid, size
+from harness.search.proposals import Dimension, is_grid, size
 
+Known = TypeVar("Known")  # the value of a setting, or a dimension of a space
 Where = Mapping[str, str]  # the task, student and row that a setting is of
 
 
@@ -45,7 +46,7 @@ def budget(plan: Plan) -> str:
     return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
 
 
-def _range(values: Any) -> str:
+def _range(values: Dimension) -> str:
     if isinstance(values, list):
         return " or ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
     return f"{values['low']:g} to {values['high']:g}"
@@ -55,7 +56,7 @@ def recipe(plan: Plan) -> str:
     """The training settings that all cells share, and those that differ by task; "" where nothing is trained."""
     if _measures(plan):
         return ""
-    rows = {row["name"]: row for row in plan.rows}
+    rows = {row.name: row for row in plan.rows}
     searched = {shared_name(cell.student, name) for cell in _cells(plan) for name in as_known(plan, cell.space)}
     values: dict[str, list[tuple[Where, Any]]] = {}
     for cell in _cells(plan):
@@ -63,16 +64,16 @@ def recipe(plan: Plan) -> str:
         silent = saying_nothing(settings)
         for key, value in settings.items():
             name = shared_name(cell.student, key)
-            elsewhere = name in searched or name in as_known(plan, row["settings"]) or key in ("protocol", "cache_gib")
-            if not (key in silent or elsewhere or (name == "epochs" and row["equal_epochs"])):
+            elsewhere = name in searched or name in as_known(plan, row.settings) or key in ("protocol", "cache_gib")
+            if not (key in silent or elsewhere or (name == "epochs" and row.equal_epochs)):
                 values.setdefault(name, []).append((where_of(cell), value))
     shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
     differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
-    procedures = dict.fromkeys(row["procedure"] or plan.procedure for row in rows.values())
+    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values())
     return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
 
 
-def saying_nothing(settings: Mapping[str, Any]) -> set[str]:
+def saying_nothing(settings: Values) -> set[str]:
     """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
     return merging.idle(settings) | ({"augmentation"} if Settings(settings)["augmentation"] == "none" else set())
 
@@ -126,7 +127,7 @@ def general_recipe(plan: Plan) -> tuple[str, ...]:
     return (*said, *general)
 
 
-def _idle(settings: Mapping[str, Any]) -> set[str]:
+def _idle(settings: Values) -> set[str]:
     """The settings of a general distillation that say nothing beside the others."""
     told = Settings(settings)
     idle = {name for name in ("micro_batch", "pack", "transferred_layers") if told[name] == MASKING[name].default}
@@ -134,7 +135,7 @@ def _idle(settings: Mapping[str, Any]) -> set[str]:
     return idle if told["text"] == "masked" else idle | ON_MASKED_TEXT
 
 
-def as_known(plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
+def as_known(plan: Plan, settings: Mapping[str, Known]) -> dict[str, Known]:
     """Settings, or the dimensions of a space, by the names that people know where records have older ones."""
     found = {}
     for key, value in settings.items():
@@ -163,5 +164,5 @@ def _cells(plan: Plan) -> list[Cell]:
     return [cell for cell in plan.cells if not cell.refused] or list(plan.cells)
 
 
-def _settings(plan: Plan) -> Mapping[str, Any]:
+def _settings(plan: Plan) -> Settings:
     return _cells(plan)[0].run.settings

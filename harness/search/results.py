@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.contracts import CellResult, RunResult, TableRow
+from harness.contracts import CellResult, RunResult
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.runs import GeneralRun
+from harness.runs.settings import Settings
+from harness.runs.told import Record
 from harness.search.index import Index
 from harness.search.planned import Plan
 from harness.search.progress import Finished, Lookup, Progress, progress
@@ -40,7 +42,7 @@ def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
 
 def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[CellResult]:
     """Every cell of the plan with the finished runs that the ledger holds of it. replays: as `replayed` gives them."""
-    rows = {row["name"]: TableRow.from_json(row) for row in plan.rows}
+    rows = {row.name: row for row in plan.rows}
     results = []
     for cell, found in zip(plan.cells, replayed(plan, ledger) if replays is None else replays, strict=True):
         common: dict[str, Any] = {
@@ -96,7 +98,7 @@ def _result(plan: Plan, finished: Finished, task: str, distilled: Mapping[str, f
     )
 
 
-def _derived(record: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, float]:
+def _derived(record: Record, settings: Settings) -> dict[str, float]:
     """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
     found = {**record, **record["metrics"]}
     sizes = {

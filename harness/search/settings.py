@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
+from harness.hyperparameters import Values
 from harness.runs.settings import ADAM, GENERAL_TRAINING, MASKED, PRUNERS, TEACHER_TRAINING, TRAINING, Settings
-from harness.search.proposals import size
+from harness.search.proposals import Dimension, Range, Space, size
+
+Search = Mapping[str, Hyperparameter | Sequence[object]]  # as profiles declare it
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, str]:
@@ -49,25 +52,22 @@ def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
     return declared[key].check(key, value)
 
 
-def space_of(search: Mapping[str, Any], declared: Mapping[str, Hyperparameter], fixed: Iterable[str]) -> dict[str, Any]:
+def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iterable[str]) -> dict[str, Dimension]:
     """A study's search space as a plan holds it, without dimensions that are fixed or belong to no part of the cell."""
-    space: dict[str, Any] = {}
+    space: dict[str, Dimension] = {}
     for key, values in search.items():
         if key in fixed or key not in declared:
             continue
         if isinstance(values, Hyperparameter):
-            space[key] = {
-                "low": values.low,
-                "high": values.high,
-                "log": values.log,
-                "whole": isinstance(values.default, int),
-            }
+            if values.low is None or values.high is None:
+                raise UserError(f"{key} is searched between two bounds, and one is missing")
+            space[key] = Range(low=values.low, high=values.high, log=values.log, whole=isinstance(values.default, int))
         else:
             space[key] = [check(key, value, declared) for value in values]
     return space
 
 
-def idle(settings: Mapping[str, Any]) -> set[str]:
+def idle(settings: Values) -> set[str]:
     """The settings of training that have no effect beside the others."""
     told = Settings(settings)
     augmentation = told["augmentation"]
@@ -76,13 +76,12 @@ def idle(settings: Mapping[str, Any]) -> set[str]:
     return found | (ADAM if told["optimiser"] == "adadelta" else set())
 
 
-def idle_pruner(settings: Mapping[str, Any], space: Mapping[str, Any], trials: int) -> set[str]:
+def idle_pruner(settings: Settings, space: Space, trials: int) -> set[str]:
     """The pruner, where it can stop no trial: one needs another before it, and an epoch to save."""
-    name = Settings(settings)["pruner"]
+    name = settings["pruner"]
     if name not in PRUNERS:
         return set()
     trials = min(trials, size(space) or trials)
-    epochs = max(space["epochs"]) if isinstance(space.get("epochs"), list) else settings["epochs"]
-    searched = "epochs" in space and not isinstance(space["epochs"], list)
-    enough = searched or epochs >= PRUNERS[name][0]
+    searched = space.get("epochs", [settings["epochs"]])
+    enough = not isinstance(searched, list) or max(map(int, searched)) >= PRUNERS[name][0]
     return set() if trials > 1 and enough else {"pruner"}

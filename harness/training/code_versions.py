@@ -17,10 +17,9 @@ from typing import Any
 
 from harness import combine
 from harness.errors import UserError
-from harness.files import digest
+from harness.files import JSON, digest
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TASKS, TEACHERS, Registry
 from harness.runs import BaseTeacher, Run
-from harness.runs.base import JSON
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("data", "evaluation", "modeling", "training")

@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -18,6 +17,7 @@ from harness.data.encoding import Encoded, encode, groups_of, hold_out, subset_i
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.hyperparameters import Values
 from harness.runs import Run, TaskRun
 from harness.training.augmented import augmented
 from harness.training.place import Place, teacher_fingerprint, teacher_source, teacher_tokenizer
@@ -36,7 +36,7 @@ class Examples:
     dev: tuple[Encoded, ...]
 
 
-def own_settings(run: Run) -> dict[str, Any]:
+def own_settings(run: Run) -> Values:
     """The student's own settings of a run, without its name before them."""
     plugin = registry.STUDENTS.get(run.student_name)
     return {name: h.default for name, h in plugin.hyperparameters.items()} | run.settings.of(plugin.name)

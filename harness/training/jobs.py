@@ -6,14 +6,12 @@ A job gets a specification (what the run is) and a place (where things are), whi
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from harness import registry
-from harness.files import checksums, note_checksums, remove
+from harness.files import JSON, checksums, note_checksums, remove
 from harness.ledger import KNOWN
 from harness.runs import Run
 from harness.runs.told import Performed
@@ -23,7 +21,7 @@ from harness.training.place import Place
 from harness.training.work import Work
 
 
-def perform(specification: Mapping[str, Any], place: Place, tell: Tell) -> Performed:
+def perform(specification: JSON, place: Place, tell: Tell) -> Performed:
     """Do one run. Returns (record, predictions: ids, predictions and labels of the dev split, (N,) each, or None).
 
     Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.

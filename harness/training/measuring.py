@@ -11,8 +11,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from harness.data.tasks import get_task
 from harness.evaluation import speed
 from harness.evaluation.parameters import build_student, count
+from harness.files import JSON
 from harness.runs import CountRun, MeasuredRun, SpeedRun
-from harness.runs.base import JSON
 from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.training import machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -34,7 +33,7 @@ def cell(run: Run | None = None, name: str = "c", **changes: Any) -> Cell:
 
 def plan(cells: Sequence[Cell], **changes: Any) -> Plan:
     """Of these cells, in a study of the embedded suite."""
-    rows = [dataclasses.asdict(Row(name, name, name)) for name in dict.fromkeys(one.row for one in cells)]
+    rows = [Row(name, name, name) for name in dict.fromkeys(one.row for one in cells)]
     axes = {
         axis: list(dict.fromkeys(getattr(one, axis[:-1]) for one in cells)) for axis in ("tasks", "students", "inits")
     }

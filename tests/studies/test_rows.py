@@ -30,7 +30,7 @@ def test_a_row_of_an_older_plan_has_fewer_fields() -> None:
 
 def test_an_objective_by_its_name_is_never_the_teachers_row() -> None:
     plan = resolve(Request("distilled_bilstm", objectives=("labels_only",)))
-    assert [row["name"] for row in plan.rows] == ["plain"]
+    assert [row.name for row in plan.rows] == ["plain"]
 
 
 @pytest.mark.parametrize(
