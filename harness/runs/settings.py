@@ -64,8 +64,8 @@ TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augm
 TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1)  # teachers of a task: one for all, or one for each seed of a cell
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
-_SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction")
-JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*_SHARED, "pruner")}
+SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction")  # as a teacher with its students
+JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*SHARED, "pruner")}
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {

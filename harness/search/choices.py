@@ -12,9 +12,9 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.hyperparameters import Values
 from harness.runs import MULTI_TASK, PRETRAINED
-from harness.runs.settings import TRAINING, Settings, refused_rate
+from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
 from harness.search import settings as merging
-from harness.search.making import SHARED, own_name
+from harness.search.making import own_name
 from harness.search.request import Asked
 
 ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from

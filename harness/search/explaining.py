@@ -9,7 +9,7 @@ from typing import Any
 from harness.contracts import Study, Told
 from harness.hyperparameters import Values
 from harness.runs import GeneralRun, JointStudentRun, JointTeacherRun, Run, TeacherRun
-from harness.search.making import SHARED
+from harness.runs.settings import SHARED
 from harness.search.planned import Plan
 from harness.search.progress import distinct
 from harness.search.recipe import Where, as_known, number, saying_nothing, shared_name, varied, where_of

@@ -89,8 +89,8 @@ class Index:
         if key not in self._proposed:
             known = Proposed()
             if stored := self._stored["searches"].get(key):
-                trials = [(dict(zip(cell.space, values, strict=True)), run) for values, run in stored["trials"]]
-                known = Proposed([*trials], list(stored["evidence"]), dict(stored["seeds"]))
+                trials = ((dict(zip(cell.space, values, strict=True)), run) for values, run in stored["trials"])
+                known = Proposed(list(trials), list(stored["evidence"]), dict(stored["seeds"]))
             self._proposed[key] = list(cell.space), known
         return self._proposed[key][1]
 

@@ -31,6 +31,7 @@ from harness.runs.settings import (
     MASKED,
     MASKED_LABELS,
     ON_MASKED_TEXT,
+    SHARED,
     TRAINING,
     Settings,
     refused_rate,
@@ -41,31 +42,16 @@ from harness.search.planned import First
 from harness.training.code_versions import identified
 
 Augmented = TypeVar("Augmented", StudentRun, JointStudentRun)
-SHARED = (
-    "max_length",
-    "protocol",
-    "threads",
-    "precision",
-    "train_fraction",
-)  # what a teacher takes from the settings of its students
 
 # Settings of the distillation that the training of a teacher's masked-language-model head does not share.
-OF_STUDENT = (
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "steps",
-    *ADAM,
-    "transferred_layers",
-    "stored_top_k",
-)
+OF_STUDENT = ("epochs", "batch_size", "learning_rate", "steps", *ADAM, "transferred_layers", "stored_top_k")
 
 
 class Making:
     """The runs that must exist before those of a cell, in `first`.
 
-    used are the overrides that
-    reached one of them. teachers: how many of a task there are, one for each seed of its cells where it is not 1.
+    used are the overrides that reached one of them. teachers: how many of a task there are, one for each seed of its
+    cells where it is not 1.
     """
 
     def __init__(

@@ -12,13 +12,7 @@ from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.runs import JointTeacherRun, Run
-from harness.runs.settings import (
-    GENERAL_TRAINING,
-    JOINT_TRAINING,
-    MASKING,
-    TEACHER_TRAINING,
-    TRAINING,
-)
+from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, TEACHER_TRAINING, TRAINING
 from harness.search import settings as merging
 from harness.search.making import Making, apart, own_name
 from harness.search.planned import Plan

@@ -137,10 +137,9 @@ def size_of(info: ModelInfo) -> dict[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Run):
-        return value.specification()
-    if isinstance(value, (Cell, First, TableRow)):
-        return _plain(value.to_json())
+    if isinstance(value, (Cell, First)):
+        return value.to_json()
+    value = value.to_json() if isinstance(value, TableRow) else value
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -45,17 +45,10 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
     rows = {row.name: row for row in plan.rows}
     results = []
     for cell, found in zip(plan.cells, replayed(plan, ledger) if replays is None else replays, strict=True):
-        common: dict[str, Any] = {
-            "cell": cell.id,
-            "row": rows[cell.row],
-            "student": cell.student,
-            "init": cell.init,
-            "task": cell.task,
-            "metric": cell.metric,
-            "refused": cell.refused,
-        }
+        row = rows[cell.row]
+        made = CellResult(cell.id, row, cell.student, cell.init, cell.task, metric=cell.metric, refused=cell.refused)
         if cell.refused:
-            results.append(CellResult(**common))
+            results.append(made)
             continue
         failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
         failures |= _failed_first(plan, ledger, cell.after)
@@ -65,8 +58,8 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
             for runs in (found.seeds, found.trials)
         )
         results.append(
-            CellResult(
-                **common,
+            replace(
+                made,
                 seeds=seeds,
                 trials=trials,
                 wanted_seeds=cell.seeds,
