@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
+from harness.contracts import Hyperparameter
+from harness.errors import UserError
 from harness.runs import Run
 from harness.search.planned import Cell
 from harness.search.progress import progress
 from harness.search.proposals import propose, size
+from harness.search.settings import space_of
 from tests.search.builders import cell, student_run
 
 GRID = {"learning_rate": [1e-3, 5e-4], "batch_size": [16, 32, 64]}
@@ -40,6 +45,15 @@ def test_fewer_trials_than_settings_are_spread_over_the_grid() -> None:
     cmow = {name.replace("hybrid", "cmow"): values for name, values in space.items()}
     assert [[*setting.values()] for setting in walked(cmow, 4)] == [[*setting.values()] for setting in walk[:4]]
     assert len({str(setting) for setting in walk}) == 15 and walked(space, 16)[1]["learning_rate"] == 5e-3
+
+
+def test_a_range_needs_both_of_its_bounds() -> None:
+    declared = {"weight_decay": Hyperparameter(0.01, low=0.0)}
+    with pytest.raises(UserError, match="weight_decay is searched between two bounds, and one is missing"):
+        space_of(declared, declared, ())
+    assert space_of({"weight_decay": Hyperparameter(0.01, low=0.0, high=0.1)}, declared, ()) == {
+        "weight_decay": {"low": 0.0, "high": 0.1, "log": False, "whole": False}
+    }
 
 
 def test_no_search_is_a_grid_of_one() -> None:
