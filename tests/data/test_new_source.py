@@ -18,7 +18,9 @@ from harness.search.plan import resolve
 from harness.search.request import Request
 from tests.conftest import ROOT, Harness
 
-SECTION = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new data source\n")[2]
+SECTION = (
+    (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new data source\n")[2].partition("\n## ")[0]
+)
 PLUGIN = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)[0]
 LIST, RUN = (line.split()[1:] for line in re.findall(r"^(harness .*)$", SECTION, re.MULTILINE))
 QUICK = ("--inits", "random", "--trials", "1", "--seeds", "1", "--set", "epochs=1", "teacher.epochs=2")
