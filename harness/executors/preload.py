@@ -12,7 +12,7 @@ import transformers
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import harness.training.jobs  # noqa: F401
-from harness.registry import ALL, OBJECTIVES, STUDENTS, TEACHERS
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
 from harness.training import code_versions, machine
 
 transformers.logging.set_verbosity_error()
@@ -20,7 +20,7 @@ transformers.logging.disable_progress_bar()
 for registry in ALL.values():
     registry.names()
 code_versions.engine()  # every record tells it
-for plugins in (STUDENTS, TEACHERS, OBJECTIVES):
+for plugins in (STUDENTS, TEACHERS, OBJECTIVES, PROCEDURES):
     for name in plugins.names():
         code_versions.fingerprint(plugins.origin(name))
 machine.versions()
