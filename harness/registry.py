@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -9,7 +10,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -105,9 +106,15 @@ def _refusing(what: str) -> Iterator[None]:
         raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
+@functools.cache
+def _installed(path: tuple[str, ...]) -> list[EntryPoint]:
+    """The entry points of the distributions on sys.path: to look for them takes 5 ms."""
+    return sorted(entry_points(group="harness.plugins"), key=lambda point: (point.name, point.value))
+
+
 def load_installed() -> None:
     """Import every module that an installed distribution names in the entry-point group "harness.plugins"."""
-    for point in sorted(entry_points(group="harness.plugins"), key=lambda p: (p.name, p.value)):
+    for point in _installed(tuple(sys.path)):
         if point.value not in _loaded:
             with _refusing(f"installed plugin {point.name!r} ({point.value})"):
                 point.load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,8 +32,9 @@ class Measured(Procedure):
         cells.add(choice, task, run, choice.refused)
         cells.use(choice, task, set())
 
+    @abstractmethod
     def run(self, cells: Cells, **what: Any) -> MeasuredRun:
-        raise NotImplementedError
+        """What measures the model. what: the fields that both kinds have."""
 
 
 @procedure("count")

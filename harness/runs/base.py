@@ -52,6 +52,7 @@ class Run:
     kind: ClassVar[str] = ""
     known: ClassVar[dict[str, type[Run]]] = {}  # kind -> its type
     performed_by: ClassVar[str] = ""  # module:function of harness.training, which stands above this room
+    trained_by: ClassVar[str] = ""  # the objective of all runs of a kind that has no field of that name
     role: ClassVar[str] = ""  # what those call it that start from it
     scored: ClassVar[bool] = False  # it stands in a table: its record tells metrics, and what it was selected by
     predicts: ClassVar[bool] = False  # it answers a task, so that its predictions can be submitted
@@ -149,7 +150,8 @@ class Run:
 
     def expressions(self) -> Sequence[str]:
         """The objectives that it trains by, sums as they are written."""
-        return ()
+        objective = getattr(self, "objective", self.trained_by)
+        return (objective,) if objective else ()
 
     @property
     def curves_before(self) -> Sequence[Sequence[float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ class PretrainingRun(Run):
     kind: ClassVar[str] = "pretraining"
     performed_by: ClassVar[str] = "pretraining:pretraining"
     role: ClassVar[str] = "the teacher's pre-training"
+
     teacher: BaseTeacher
 
     @property
@@ -32,9 +32,6 @@ class CorpusRun(Run):
     corpus: str
     teacher: Teacher
     objective: str
-
-    def expressions(self) -> Sequence[str]:
-        return (self.objective,)
 
 
 @dataclass(frozen=True, kw_only=True)

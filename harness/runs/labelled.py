@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,6 +41,7 @@ class TeacherRun(TaskRun):
 
     kind: ClassVar[str] = "teacher"
     performed_by: ClassVar[str] = "labelled:fine_tune"
+    trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "its teacher"
     takes_all: ClassVar[bool] = True
 
@@ -50,9 +52,6 @@ class TeacherRun(TaskRun):
     def title(self) -> str:
         return f"teacher {self.teacher.name} on {self.task}"
 
-    def expressions(self) -> Sequence[str]:
-        return (LABELS,)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRun(TaskRun):
@@ -60,15 +59,13 @@ class CheckpointRun(TaskRun):
 
     kind: ClassVar[str] = "checkpoint"
     performed_by: ClassVar[str] = "labelled:fine_tune"
+    trained_by: ClassVar[str] = LABELS
 
     teacher: BaseTeacher
 
     @property
     def title(self) -> str:
         return f"checkpoint {self.teacher.name} on {self.task}"
-
-    def expressions(self) -> Sequence[str]:
-        return (LABELS,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,15 +112,12 @@ class UntunedRun(TaskRun):
             return f"untuned {self.student} {self.objective} {self.task}"
         return f"untuned teacher {self.teacher.name} on {self.task}"
 
-    def expressions(self) -> Sequence[str]:
-        return (self.objective,) if self.objective else ()
-
 
 # ---------------------------------------------------------------- of several tasks
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointRun(Run):
+class JointRun(Run, ABC):
     """One model trained on several tasks together. tasks: each with a hash of its examples; metrics: each with its."""
 
     scored: ClassVar[bool] = True
@@ -138,9 +132,9 @@ class JointRun(Run):
     def data_of(self) -> Mapping[str, str]:
         return self.tasks
 
+    @abstractmethod
     def part(self, task: str) -> TaskRun:
         """What the run is on one of its tasks."""
-        raise NotImplementedError
 
     def parts(self) -> dict[str, Any]:
         """`part` of every task, in order of name: the order in which they are listed is none."""
@@ -153,6 +147,7 @@ class JointTeacherRun(JointRun):
 
     kind: ClassVar[str] = "multi_task_teacher"
     performed_by: ClassVar[str] = "multi_task:multi_task_teacher"
+    trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "the teacher of several tasks"
     takes_all: ClassVar[bool] = True
 
@@ -172,9 +167,6 @@ class JointTeacherRun(JointRun):
             seed=self.seed,
             test=self.test,
         )
-
-    def expressions(self) -> Sequence[str]:
-        return (LABELS,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +199,3 @@ class JointStudentRun(JointRun):
         names = ("teacher", "student", "init", "objective", "procedure", "settings", "seed", "masked_teacher")
         shared: dict[str, Any] = {name: getattr(self, name) for name in (*names, "pair_encoding", "test")}
         return StudentRun(task=task, data=self.tasks[task], metric=self.metrics[task], **shared)
-
-    def expressions(self) -> Sequence[str]:
-        return (self.objective,)
