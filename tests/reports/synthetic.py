@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.contracts import CellResult, Profile, Published, Row, RunResult, Study, Task
-from reports import Provenance, Table, build
+from reports import Provenance, Table, build, with_published
 
 EXAMPLES = 100
 LABELS = np.arange(EXAMPLES) % 2
@@ -105,3 +105,8 @@ def mixed() -> list[CellResult]:
 
 def table(cells: Sequence[CellResult], study: Study = STUDY, **provenance: Any) -> Table:
     return build(study, "quick", cells, TASKS, replace(PROVENANCE, **provenance), score)
+
+
+def compared(cells: Sequence[CellResult] | None = None, study: Study = STUDY) -> Any:
+    """What stands beside the published numbers."""
+    return with_published(table(mixed() if cells is None else cells, study), study).comparison

@@ -1,0 +1,239 @@
+"""Folders of Hugging Face teachers: their content, what may be wrong with them, and the hub."""
+
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from harness.errors import UserError
+from teachers.huggingface import HuggingFaceTeacher
+from tests.modeling.small_models import THREE, TWO, checkpoint
+
+
+class TestContent:
+    def test_it_is_what_the_files_hold(self, tmp_path: Path) -> None:
+        a, b = (HuggingFaceTeacher(str(checkpoint(tmp_path / name, "bert"))) for name in "ab")
+        first = a.content()
+        assert first == b.content() and len(first) == 64
+        (tmp_path / "a" / "README.md").write_text("notes")
+        assert a.content() == first
+
+    @pytest.mark.parametrize("name", ["config.json", "vocab.txt", "tokenizer_config.json"])
+    def test_any_file_that_counts_changes_it(self, name: str, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert")))
+        first = teacher.content()
+        with (tmp_path / name).open("a") as stream:
+            stream.write(" ")
+        assert teacher.content() != first
+
+    def test_one_weight_changes_it(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert")))
+        first = teacher.content()
+        weights = load_file(tmp_path / "model.safetensors")
+        weights["bert.embeddings.word_embeddings.weight"][3, 3] += 1e-3
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        os.utime(tmp_path / "model.safetensors", ns=(1, 1))
+        assert teacher.content() != first
+
+    def test_shards(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path / "whole", "bert")
+        model = AutoModelForMaskedLM.from_pretrained(tmp_path / "whole")
+        checkpoint(tmp_path / "shards", "bert")
+        (tmp_path / "shards" / "model.safetensors").unlink()
+        model.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+        shards = sorted((tmp_path / "shards").glob("model-*.safetensors"))
+        assert len(shards) > 1
+        teacher = HuggingFaceTeacher(str(tmp_path / "shards"))
+        assert len(teacher.content()) == 64
+        whole = HuggingFaceTeacher(str(tmp_path / "whole")).model(TWO, None)
+        assert torch.equal(
+            teacher.model(TWO, None).bert.embeddings.word_embeddings.weight,
+            whole.bert.embeddings.word_embeddings.weight,
+        )
+        shards[0].unlink()
+        with pytest.raises(UserError, match=f"{shards[0].name} is no whole safetensors file"):
+            HuggingFaceTeacher(str(tmp_path / "shards"))
+
+
+class TestMistakes:
+    def test_no_name(self) -> None:
+        with pytest.raises(UserError, match="needs a hub name or a folder"):
+            HuggingFaceTeacher("")
+
+    @pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "~/no-such-folder-here", "a/b/c"])
+    def test_no_folder(self, name: str) -> None:
+        with pytest.raises(UserError, match="does not exist"):
+            HuggingFaceTeacher(name)
+
+    def test_a_file_for_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "model").write_text("")
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(UserError, match="is no folder"):
+            HuggingFaceTeacher("model")
+
+    def test_no_weights(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        with pytest.raises(UserError, match="has no weights"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt"])
+    def test_what_is_no_file_of_weights(self, name: str, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        (tmp_path / name).write_bytes(b"not even a pickle")
+        with pytest.raises(UserError, match="safetensors"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize("zipped", [True, False])
+    def test_older_weights_are_read_as_data(self, zipped: bool, tmp_path: Path) -> None:
+        """The same model from pytorch_model.bin as from safetensors."""
+        folder = checkpoint(tmp_path, "bert", AutoModel)
+        torch.manual_seed(0)
+        expected = HuggingFaceTeacher(str(folder)).model(THREE, None).state_dict()
+        weights = load_file(folder / "model.safetensors")
+        torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        (folder / "model.safetensors").unlink()
+        torch.manual_seed(0)
+        found = HuggingFaceTeacher(str(folder)).model(THREE, None).state_dict()
+        assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+
+    @pytest.mark.parametrize("kind", ["zipped", "legacy", "protocol 0", "protocol 4"])
+    def test_a_pickle_with_code_is_refused_without_running_it(self, kind: str, tmp_path: Path) -> None:
+        class Harmful:
+            def __reduce__(self) -> object:
+                return (open, (str(tmp_path / "ran"), "w"))
+
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        file = tmp_path / "pytorch_model.bin"
+        if kind.startswith("protocol"):
+            file.write_bytes(pickle.dumps({"weight": Harmful()}, int(kind[-1])))
+        else:
+            torch.save({"weight": Harmful()}, file, _use_new_zipfile_serialization=kind == "zipped")
+        said = "torch writes none like it" if kind.startswith("protocol") else "could run code"
+        with pytest.raises(UserError, match=said) as error:
+            HuggingFaceTeacher(str(tmp_path))
+        assert not (tmp_path / "ran").exists() and "weights_only" not in str(error.value)
+
+    def test_what_is_no_pickle_at_all(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        for content in (b"", b"hello", b"\x80", bytes(range(256))):
+            (tmp_path / "pytorch_model.bin").write_bytes(content)
+            with pytest.raises(UserError, match="is no whole file of weights"):
+                HuggingFaceTeacher(str(tmp_path))
+
+    def test_a_file_that_unpacks_to_more_than_it_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        with zipfile.ZipFile(tmp_path / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr("archive/data.pkl", bytes(10**7))
+        monkeypatch.setattr(torch.serialization, "get_unsafe_globals_in_checkpoint", lambda file: pytest.fail("read"))
+        with pytest.raises(UserError, match="unpacks to 10,000,000 bytes"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_no_config(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "config.json").unlink()
+        with pytest.raises(UserError, match="has no config.json"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("{", "cannot be read"),
+            ('{"model_type": "no_such_kind"}', "cannot be read"),
+            ("{}", "cannot be read"),
+            ('{"model_type": "resnet"}', "no text encoder"),
+        ],
+    )
+    def test_a_wrong_config(self, text: str, words: str, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "config.json").write_text(text)
+        with pytest.raises(UserError, match=words):
+            HuggingFaceTeacher(str(tmp_path))
+
+    @pytest.mark.parametrize("keep", [0, 4, 100, 1000, -1])
+    def test_truncated_weights(self, keep: int, tmp_path: Path) -> None:
+        file = checkpoint(tmp_path, "bert") / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:keep])
+        with pytest.raises(UserError, match="model.safetensors is no whole safetensors file"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_a_broken_index(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
+        (tmp_path / "model.safetensors.index.json").write_text('{"weights": []}')
+        with pytest.raises(UserError, match="is no index of weight files"):
+            HuggingFaceTeacher(str(tmp_path))
+
+    def test_weights_of_another_kind_are_named(self, tmp_path: Path) -> None:
+        weights = load_file(checkpoint(tmp_path, "bert") / "model.safetensors")
+        del weights["bert.encoder.layer.2.output.dense.weight"]
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(UserError, match=r"lack encoder.layer.2.output.dense.weight$"):
+            HuggingFaceTeacher(str(tmp_path)).model(TWO, None)
+        with pytest.raises(UserError, match="lack bert.encoder.layer.2.output.dense.weight$"):
+            HuggingFaceTeacher(str(tmp_path)).masked_language_model()
+
+    def test_weights_of_another_shape_are_named(self, tmp_path: Path) -> None:
+        config = json.loads((checkpoint(tmp_path, "bert") / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 99}))
+        with pytest.raises(UserError, match=r"word_embeddings.weight .* shape \(15, 32\), .* \(99, 32\)"):
+            HuggingFaceTeacher(str(tmp_path)).model(TWO, None)
+
+    def test_a_fine_tuned_folder_of_another_task(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path / "base", "bert")))
+        teacher.model(TWO, None).save_pretrained(tmp_path / "tuned")
+        with pytest.raises(UserError, match="has 2 outputs, but three needs 3"):
+            teacher.model(THREE, tmp_path / "tuned")
+
+    def test_no_tokenizer(self, tmp_path: Path) -> None:
+        teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", tokenizer=False)))
+        with pytest.raises(UserError, match="has no tokenizer"):
+            teacher.tokenizer()
+
+    def test_a_broken_tokenizer(self, tmp_path: Path) -> None:
+        (checkpoint(tmp_path, "bert") / "tokenizer.json").write_text("{")
+        with pytest.raises(UserError, match="the tokenizer in .* cannot be read"):
+            HuggingFaceTeacher(str(tmp_path)).tokenizer()
+
+    def test_a_tokenizer_of_another_model(self, tmp_path: Path) -> None:
+        config = json.loads((checkpoint(tmp_path, "bert") / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 9}))
+        with pytest.raises(UserError, match="has 15 tokens, but the model knows only 9"):
+            HuggingFaceTeacher(str(tmp_path)).tokenizer()
+
+
+class TestHub:
+    @pytest.fixture(autouse=True)
+    def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    def test_out_of_reach(self) -> None:
+        teacher = HuggingFaceTeacher("no-such-owner/no-such-model")
+        for ask in (teacher.content, teacher.tokenizer, lambda: teacher.info(TWO), lambda: teacher.model(TWO, None)):
+            with pytest.raises(UserError, match="no-such-owner/no-such-model is no folder here and cannot be fetched"):
+                ask()
+
+    def test_the_published_teacher_is_known_without_the_hub(self) -> None:
+        teacher = HuggingFaceTeacher("roberta-base")
+        info = teacher.info(THREE)
+        assert (info.layers, info.width, info.heads, info.vocabulary, info.labels) == (12, 768, 12, 50265, 3)
+        assert not teacher.answers(THREE) and teacher.recipe(THREE)["epochs"] == 10
+
+    def test_a_fetched_model_is_used_as_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = checkpoint(tmp_path, "electra")
+        asked: list[list[str]] = []
+
+        def snapshot(name: str, allow_patterns: list[str]) -> str:
+            assert name == "owner/model"
+            asked.append(allow_patterns)
+            return str(folder)
+
+        monkeypatch.setattr("teachers.huggingface.snapshot_download", snapshot)
+        teacher = HuggingFaceTeacher("owner/model")
+        assert asked == []
+        assert teacher.recipe(TWO)["epochs"] == 3
+        assert not any("safetensors" in pattern for patterns in asked for pattern in patterns)
+        assert teacher.content() == HuggingFaceTeacher(str(folder)).content()
+        assert teacher.model(TWO, None).config.num_labels == 2
