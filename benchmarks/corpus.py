@@ -1,7 +1,7 @@
 """python -m benchmarks.corpus [--pieces 256] [--length 128] [--updates 10]: a 6-layer student distilled by Att-MSE.
 
-Prints updates per second of the loop that `harness pretrain` runs, in bfloat16, from a BERT-base of random weights, and
-what share of this machine's speed at multiplying large matrices that is: measured here, in the same run.
+Prints updates per second of the loop that `harness distil-corpus` runs, in bfloat16, from a BERT-base of random
+weights, and what share of this machine's speed at multiplying large matrices that is: measured here, in one run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness.students.transformer import Transformer
+from harness.teachers.huggingface import HuggingFaceTeacher
 from torch import Tensor
 
 from harness import combine
@@ -20,13 +22,11 @@ from harness.contracts import Batch, LayerMap
 from harness.data.tasks import CORPUS
 from harness.evaluation.parameters import build_student
 from harness.runs.settings import GENERAL_TRAINING
+from harness.teaching.outputs import Encoder
 from harness.training import machine
 from harness.training.corpus_loop import train_on_corpus
 from harness.training.loop import Clock, precision
 from harness.training.sums import Sum
-from harness.training.teacher_outputs import Encoder
-from students.transformer import Transformer
-from teachers.huggingface import HuggingFaceTeacher
 
 TEACHER, LAYERS, SIDE = "bert-base-uncased", 6, 8192
 

@@ -18,14 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import registry
+from harness.commands.view import plan_file
 from harness.contracts import Hyperparameter
 from harness.files import atomic_write
 from harness.ledger import Ledger
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.planning.request import Request
 from harness.search.driver import Driver
-from harness.search.plan import resolve
-from harness.search.planned import Plan
-from harness.search.request import Request
-from harness.viewing import plan_file
 from tests.at_once import AtOnce, Silent
 
 STUDY, PROFILE = "objectives_vs_init", "quick"

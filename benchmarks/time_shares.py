@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from harness.teachers.architectures import KNOWN
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
@@ -27,7 +28,6 @@ from harness.evaluation.parameters import build_student
 from harness.evaluation.speed import as_batch, compare, encode, over, random_batches, ratio
 from harness.modeling.bases import Student
 from harness.training.optimisation import Optimisation
-from teachers.architectures import KNOWN
 
 THREADS = 1
 ROUNDS = 3

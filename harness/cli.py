@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from harness import commands, converting, pretraining, submitting, viewing
+from harness.commands import convert, distil_corpus, run, submit, view
 from harness.errors import UserError, near, sentence
 
 KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
@@ -111,7 +111,8 @@ def _add_working(commands: Any) -> None:
     )
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     commands.add_parser(
-        "pretrain",
+        "distil-corpus",
+        aliases=["pretrain"],  # as it was called first
         parents=[selection],
         allow_abbrev=False,
         help="only the distillations on a corpus, by all processes of a launch",
@@ -197,16 +198,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         work = {
-            "run": commands.run,
-            "pretrain": pretraining.pretrain,
-            "plan": commands.plan,
-            "list": commands.list_names,
-            "new": commands.new,
-            "report": viewing.report,
-            "status": viewing.status,
-            "show": viewing.show,
-            "submit": submitting.submit,
-            "convert": converting.convert,
+            "run": run.run,
+            **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
+            "plan": run.plan,
+            "list": run.list_names,
+            "new": run.new,
+            "report": view.report,
+            "status": view.status,
+            "show": view.show,
+            "submit": submit.submit,
+            "convert": convert.convert,
         }[options.command]
         status: int = work(options)
         sys.stdout.flush()

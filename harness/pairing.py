@@ -22,7 +22,7 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
                 why = next((f": {model.lacks[signal]}" for signal in missing if signal in model.lacks), "")
                 return f"{name} needs {' and '.join(missing)}, which the {who} {model.name} does not emit{why}"
         if task.corpus and Signal.LOGITS in plugin.needs:
-            return f"{name} needs the labels' logits, which a corpus has not; general distillation transfers the rest"
+            return f"{name} needs the labels' logits, which a corpus has not; corpus distillation transfers the rest"
         if not task.corpus and Signal.MLM_LOGITS in plugin.needs:
             return f"{name} needs masked text, which the procedure general has, not a labelled task"
         if task.ranking and Signal.LOGITS in plugin.needs and not plugin.ranks:

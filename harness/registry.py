@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from harness import old_names
 from harness.contracts import Hyperparameter, Signal, Study, Task
 from harness.errors import UserError, unknown
 from harness.files import digest
@@ -76,14 +77,14 @@ class Registry(Generic[T]):
         self._searched = True
         package = importlib.import_module(self.folder)
         for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-            with _refusing(f"plugin file {self.folder}/{module}.py"):
+            with _importing(f"plugin file {package.__path__[0]}/{module}.py"):
                 importlib.import_module(f"{self.folder}.{module}")
 
 
-OBJECTIVES: Registry[type[Objective]] = Registry("objective", "objectives")
-STUDENTS: Registry[type[Student]] = Registry("student", "students")
-TEACHERS: Registry[type[Teacher]] = Registry("teacher", "teachers")
-STUDIES: Registry[Study] = Registry("study", "studies")
+OBJECTIVES: Registry[type[Objective]] = Registry("objective", "harness.objectives")
+STUDENTS: Registry[type[Student]] = Registry("student", "harness.students")
+TEACHERS: Registry[type[Teacher]] = Registry("teacher", "harness.teachers")
+STUDIES: Registry[Study] = Registry("study", "harness.studies")
 PROCEDURES: Registry[Any] = Registry("procedure", "harness.procedures")
 TASKS: Registry[Task] = Registry("task", "harness.data.task_sources")
 SOURCES: Registry[Any] = Registry("task source", "harness.data.task_sources")
@@ -94,10 +95,14 @@ _loaded: set[str] = set()
 
 
 @contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong while importing a plugin into one sentence about it."""
+def _importing(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong while importing a plugin into one sentence about it, and tell of old names."""
+    if old_names.FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, old_names.FINDER)
     try:
         yield
+        if told := old_names.sentence(what):
+            print(f"harness: {told}", file=sys.stderr)
     except UserError:
         raise
     except SyntaxError as error:
@@ -116,7 +121,7 @@ def load_installed() -> None:
     """Import every module that an installed distribution names in the entry-point group "harness.plugins"."""
     for point in _installed(tuple(sys.path)):
         if point.value not in _loaded:
-            with _refusing(f"installed plugin {point.name!r} ({point.value})"):
+            with _importing(f"installed plugin {point.name!r} ({point.value})"):
                 point.load()
             _loaded.add(point.value)
 
@@ -142,7 +147,7 @@ def load_file(path: str | Path) -> None:
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    with _refusing(f"plugin file {path}"):
+    with _importing(f"plugin file {path}"):
         spec.loader.exec_module(module)
     _loaded.add(str(path))
 

@@ -6,11 +6,12 @@ print(render(with_published(table, study), "markdown"))
 
 from __future__ import annotations
 
+from harness.reports import latex, page, writers
+from harness.reports.compare import with_published
+from harness.reports.shapes import Provenance, Table
+from harness.reports.table import build
+
 from harness.errors import unknown
-from reports import html, latex, writers
-from reports.compare import with_published
-from reports.model import Provenance, Table
-from reports.table import build
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
@@ -28,7 +29,7 @@ def render(table: Table, format: str) -> str:
         "csv": writers.csv,
         "json": writers.json,
         "latex": latex.latex,
-        "html": html.html,
+        "html": page.html,
     }
     if format not in formats:
         raise unknown("report format", format, formats)

@@ -6,11 +6,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from harness.contracts import Published, Study, TableRow
-from harness.errors import UserError
-from reports.layout import heading
-from reports.model import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
-from reports.printed import (
+from harness.reports.layout import heading
+from harness.reports.printed import (
     DELTA,
     METRICS,
     Place,
@@ -29,9 +26,13 @@ from reports.printed import (
     read,
     tasks_of,
 )
-from reports.quantities import MACHINE, WHOLE, number, scaled
-from reports.statistics import rank_correlation
-from reports.submitted import on_test
+from harness.reports.quantities import MACHINE, WHOLE, number, scaled
+from harness.reports.shapes import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
+from harness.reports.statistics import rank_correlation
+from harness.reports.submitted import on_test
+
+from harness.contracts import Published, Study, TableRow
+from harness.errors import UserError
 
 
 def with_published(table: Table, study: Study) -> Table:

@@ -10,10 +10,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from reports.drawing import legend, new_figure, panels, plain, style, svg, title, told_apart
-from reports.layout import entry_text, heading
-from reports.model import Block, Entry, Table
-from reports.quantities import is_score, scaled
+from harness.reports.drawing import legend, new_figure, panels, plain, style, svg, title, told_apart
+from harness.reports.layout import entry_text, heading
+from harness.reports.quantities import is_score, scaled
+from harness.reports.shapes import Block, Entry, Table
 
 
 def heatmap(table: Table) -> bytes | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from reports.layout import Cell, Grid, Group, entry_text, grids
-from reports.model import Entry, Table
+from harness.reports.layout import Cell, Grid, Group, entry_text, grids
+from harness.reports.shapes import Entry, Table
 
 # Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax.
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it.

@@ -7,11 +7,12 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.reports import quantities
+from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
+from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
+from harness.reports.statistics import LEVEL, RESAMPLES
+
 from harness.errors import plain
-from reports import quantities
-from reports.model import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
-from reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
-from reports.statistics import LEVEL, RESAMPLES
 
 
 @dataclass(frozen=True)

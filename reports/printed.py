@@ -6,10 +6,11 @@ import csv
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 
+from harness.reports.quantities import is_score, number
+from harness.reports.shapes import Column, Entry, Line
+
 from harness.contracts import Published, TableRow
 from harness.errors import UserError, unknown
-from reports.model import Column, Entry, Line
-from reports.quantities import is_score, number
 
 METRICS = {  # ours -> the CSVs'
     "accuracy": "acc",
@@ -66,7 +67,7 @@ def read(published: Published, rows: Sequence[TableRow]) -> list[Printed]:
 
 
 def _read(published: Published) -> list[Printed]:
-    folder = files("reports") / "published"
+    folder = files("harness.reports") / "published"
     names = [p.name for p in folder.iterdir() if p.name.endswith(".csv")]
     lines: list[Printed] = []
     for file in published.files:

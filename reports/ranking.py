@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from harness.reports.quantities import is_score
+from harness.reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
+
 from harness.contracts import RunResult, Task
-from reports.quantities import is_score
-from reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from reports.model import Column, Entry
+    from harness.reports.shapes import Column, Entry
 
 Key = tuple[str, str, str]  # student, init, row
 

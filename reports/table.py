@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from harness.reports.improvement import STATUSES, by_seed, improvements
+from harness.reports.quantities import RELATIVE
+from harness.reports.ranking import standings
+from harness.reports.shapes import Block, Column, Entry, Line, Provenance, Table
+from harness.reports.statistics import Score, mean_std
+
 from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import unknown
-from reports.improvement import STATUSES, by_seed, improvements
-from reports.model import Block, Column, Entry, Line, Provenance, Table
-from reports.quantities import RELATIVE
-from reports.ranking import standings
-from reports.statistics import Score, mean_std
 
 SYMBOLS = "†‡§¶‖"
 

@@ -12,10 +12,11 @@ import shutil
 import sys
 from typing import Any
 
+from harness.reports.layout import Cell, Grid, grids
+from harness.reports.quantities import number, scaled
+from harness.reports.shapes import Column, Entry, Table
+
 from harness.errors import CONTROL, plain
-from reports.layout import Cell, Grid, grids
-from reports.model import Column, Entry, Table
-from reports.quantities import number, scaled
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

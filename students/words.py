@@ -16,7 +16,7 @@ from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Task
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
-from harness.modeling.words import word_level
+from harness.modeling.word_tokenizer import word_level
 
 CHANNELS = {"trained": 1, "frozen_and_trained": 2}
 RANGE = 0.25  # of a random start, uniform in +-RANGE: near the variance of word2vec's vectors, as Kim (2014)

@@ -1,10 +1,19 @@
 """Table 3.3 of liu2020: labels against logits, and two ways of augmenting, with ten texts made of each example."""
 
+from harness.studies.lstm_settings import (
+    AUGMENTED,
+    EPOCHS_ARE_OURS,
+    METRICS,
+    ON_AUGMENTED,
+    SIZES,
+    SOURCE,
+    WORDS_ARE_OURS,
+)
+from harness.studies.profiles import varied
+from harness.studies.told import LIU_BILSTM
+
 from harness.contracts import Published, Row, Study, Told
 from harness.registry import study
-from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SIZES, SOURCE, WORDS_ARE_OURS
-from studies.profiles import varied
-from studies.told import LIU_BILSTM
 
 OF_DEV = "The published scores beside ours are of dev; those of test stand apart."
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from harness.studies.lstm_settings import SOURCE
+from harness.studies.profiles import SIZE_AND_SPEED, measured, of
+from harness.studies.told import LIU_BILSTM_SPEED
+
 from harness.contracts import ModelRow, Published, Study
 from harness.registry import study
-from studies.lstm_settings import SOURCE
-from studies.profiles import SIZE_AND_SPEED, measured, of
-from studies.told import LIU_BILSTM_SPEED
 
 REMARKS = (
     "The published 335 of BERT-large holds the embeddings, which the students' counts leave out.",

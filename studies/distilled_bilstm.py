@@ -3,10 +3,19 @@
 The published "Distilled BiLSTM" is the last of the three; without augmentation it is in Table 3.3 (study augmentation).
 """
 
+from harness.studies.lstm_settings import (
+    AUGMENTED,
+    EPOCHS_ARE_OURS,
+    METRICS,
+    ON_AUGMENTED,
+    SIZES,
+    SOURCE,
+    WORDS_ARE_OURS,
+)
+from harness.studies.told import LIU_BILSTM
+
 from harness.contracts import CheckpointRow, Published, Row, Study, TeacherRow
 from harness.registry import study
-from studies.lstm_settings import AUGMENTED, EPOCHS_ARE_OURS, METRICS, ON_AUGMENTED, SIZES, SOURCE, WORDS_ARE_OURS
-from studies.told import LIU_BILSTM
 
 REMARKS = (
     EPOCHS_ARE_OURS,

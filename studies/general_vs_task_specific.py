@@ -1,16 +1,17 @@
-"""Table III of galke2022: general distillation, task-specific distillation, and the second after the first."""
+"""Table III of galke2022: corpus distillation, task-specific distillation, and the second after the first."""
 
 from typing import Any
 
+from harness.studies.matrix_settings import GENERAL, MLP, NOTES, SIZES, SOURCE
+from harness.studies.profiles import varied
+from harness.studies.told import GALKE
+
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, MLP, NOTES, SIZES, SOURCE
-from studies.profiles import varied
-from studies.told import GALKE
 
 STUDENT = "bidirectional_hybrid"
 CORPUS_FIRST = "distilled on the corpus, then trained on the labels without the teacher"
-AFTER, STARTS = "Task-specific, pretrained", "starts from the student of the general distillation"
+AFTER, STARTS = "Task-specific, pretrained", "starts from the student of the corpus distillation"
 
 
 def _row(name: str, objective: str, label: str, printed: str, init: str, **more: Any) -> Row:

@@ -20,8 +20,9 @@ of quick AdaDelta stays at chance, so there Adam takes its place.
 from dataclasses import replace
 from typing import Any
 
+from harness.studies.profiles import ADAM, PAPER, QUICK, SMALL, of, varied
+
 from harness.contracts import Profile
-from studies.profiles import ADAM, PAPER, QUICK, SMALL, of, varied
 
 METRICS = {
     "mrpc": ("f1", "accuracy"),
@@ -102,9 +103,9 @@ def joint_sizes(fine_tuned: bool = True, augmented: bool = True) -> dict[str, Pr
     tuning = {**ADAM, "epochs": 16, "batch_size": 128, "patience": 3}
     joint = {**ADAM, "learning_rate": 5e-4, "epochs": 16, "batch_size": 128, **(MASKED if augmented else {})}
 
-    def settings(tuned: dict[str, Any], jointly: dict[str, Any]) -> dict[str, Any]:
-        apart = {name: value for name, value in jointly.items() if name != "max_length"}
-        return {**tuned, **of("multi_task", apart)} if fine_tuned else jointly
+    def settings(tuned: dict[str, Any], joint_runs: dict[str, Any]) -> dict[str, Any]:
+        apart = {name: value for name, value in joint_runs.items() if name != "max_length"}
+        return {**tuned, **of("multi_task", apart)} if fine_tuned else joint_runs
 
     paper = replace(
         PAPER,

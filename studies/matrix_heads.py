@@ -1,10 +1,11 @@
 """Tables IX, X and XI of galke2022: every embedding with every head, pair encoding and initialisation."""
 
+from harness.studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
+from harness.studies.profiles import of
+from harness.studies.told import GALKE_HEADS
+
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
-from studies.profiles import of
-from studies.told import GALKE_HEADS
 
 REMARKS = (
     *NOTES,

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from harness.studies.matrix_settings import GENERAL, MLP, NOTES, RELU, SIZES, SOURCE
+from harness.studies.profiles import of
+from harness.studies.told import GALKE
+
 from harness.contracts import CheckpointRow, Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import GENERAL, MLP, NOTES, RELU, SIZES, SOURCE
-from studies.profiles import of
-from studies.told import GALKE
 
 REMARKS = (
     *NOTES,

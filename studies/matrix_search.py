@@ -6,10 +6,11 @@ learning rate are searched in each cell.
 
 from dataclasses import replace
 
+from harness.studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
+from harness.studies.told import GALKE_SEARCH
+
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
-from studies.told import GALKE_SEARCH
 
 LISTED = "The text names six learning rates and lists five; Table VI has the sixth, 5e-6."
 TRIALS = {"quick": 4, "small": 8, "paper": 48}
@@ -31,7 +32,7 @@ study(
                 (
                     {"table": "VI"},
                     "Table VI, the search space, holds settings: its task-specific half is searched here, of its "
-                    "general half (rate, warm-up, dropouts and batch size of the general distillation) nothing is.",
+                    "general half (rate, warm-up, dropouts and batch size of the corpus distillation) nothing is.",
                 ),
                 (
                     "learning_rate",

@@ -13,7 +13,7 @@ apart.
 
 from dataclasses import replace
 
-from studies.profiles import PAPER, QUICK, SMALL, WIKIPEDIA_AND_BOOKS, of, varied
+from harness.studies.profiles import PAPER, QUICK, SMALL, WIKIPEDIA_AND_BOOKS, of, varied
 
 SOURCE = "Galke et al., Matrix Embeddings"
 MLP = {"student.head": "mlp", "student.pair_encoding": "diffcat"}
@@ -30,7 +30,7 @@ NOTES = (
 )
 # Of studies with students that were distilled on a corpus.
 GENERAL = (
-    "In general distillation the released code takes the soft loss of every token at temperature 2, masks rare tokens "
+    "In corpus distillation the released code takes the soft loss of every token at temperature 2, masks rare tokens "
     "more often, and has batches of 2,048 and a warm-up of 5%. The text has no warm-up, and ours neither; the soft "
     "loss here is of the masked tokens at temperature 1, all masked alike, in batches of 128. The rate, 5e-4, is the "
     "released one; Table VI's others are not searched.",

@@ -7,11 +7,12 @@ keeps its best epoch until then.
 
 from typing import Any
 
+from harness.studies.profiles import varied
+from harness.studies.sra_settings import FROM_CORPUS, METRICS, SIZES
+from harness.studies.told import CURVE
+
 from harness.contracts import Row, Study
 from harness.registry import study
-from studies.profiles import varied
-from studies.sra_settings import FROM_CORPUS, METRICS, SIZES
-from studies.told import CURVE
 
 
 def _points(name: str, objective: str, label: str, **more: Any) -> tuple[Row, ...]:

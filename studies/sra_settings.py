@@ -15,7 +15,7 @@ Every row has one architecture here, where the published rows with KD alone are 
 
 from dataclasses import replace
 
-from studies.profiles import ADAM, PAPER, QUICK, SMALL, of
+from harness.studies.profiles import ADAM, PAPER, QUICK, SMALL, of
 
 METRICS = {"qqp": ("f1", "accuracy"), "mrpc": ("f1", "accuracy"), "mnli": ("accuracy", "mismatched_accuracy")}
 SOURCE = "Wu et al., Sentence Representation Approximation"

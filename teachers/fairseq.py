@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness.teachers import fairseq_roberta
+from harness.teachers.fairseq_checkpoint import Checkpoint
+from harness.teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
+from harness.teachers.huggingface import describe, recipe_of
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -22,10 +26,6 @@ from harness.errors import UserError
 from harness.modeling import gpt2_bpe
 from harness.modeling.bases import Teacher, sha256_of
 from harness.registry import TASKS, teacher
-from teachers import fairseq_roberta
-from teachers.fairseq_checkpoint import Checkpoint
-from teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
-from teachers.huggingface import describe, recipe_of
 
 
 @teacher("fairseq")

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness.teachers.fairseq_checkpoint import Checkpoint
+from harness.teachers.fairseq_weights import HEADS, MASKED_HEAD, encoder_state
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -17,8 +19,6 @@ from harness.contracts import IGNORED, Outputs, Task, Want
 from harness.errors import UserError
 from harness.modeling import fairseq_library
 from harness.modeling.bases import Emitter
-from teachers.fairseq_checkpoint import Checkpoint
-from teachers.fairseq_weights import HEADS, MASKED_HEAD, encoder_state
 
 WEIGHTS = "model.safetensors"
 HEAD = "task"  # what the classification head is called while fairseq makes it

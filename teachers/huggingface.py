@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
+from harness.teachers.architectures import KNOWN
+from harness.teachers.weight_files import PICKLED, WEIGHTS, check_weights, line
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -33,8 +35,6 @@ from harness.errors import UserError
 from harness.modeling.bases import Teacher, in_own_memory, sha256_of
 from harness.modeling.signals import check_encoder
 from harness.registry import teacher
-from teachers.architectures import KNOWN
-from teachers.weight_files import PICKLED, WEIGHTS, check_weights, line
 
 EMITS = frozenset(Signal)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")

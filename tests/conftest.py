@@ -64,7 +64,7 @@ LONGEST = (
     "test_ray.py",
     "test_study.py",
     "test_new_procedures.py",
-    "test_pretraining.py",
+    "test_distil_corpus.py",
     "test_bad_input.py",
     "test_general_faults.py",
     "test_joint_faults.py",

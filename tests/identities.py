@@ -16,15 +16,16 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-import teachers.huggingface
+from harness.teachers import huggingface
+
 from harness import registry
 from harness.files import digest
-from harness.search.contents import Contents
-from harness.search.plan import resolve
-from harness.search.planned import Cell
+from harness.planning.contents import Contents
+from harness.planning.plan import resolve
+from harness.planning.planned import Cell
+from harness.planning.request import Request
+from harness.planning.space import is_grid
 from harness.search.progress import specify
-from harness.search.proposals import is_grid
-from harness.search.request import Request
 
 FILE = Path(__file__).with_suffix(".json")
 PROFILES = [(name, profile) for name in registry.STUDIES.names() for profile in registry.STUDIES.get(name).profiles]
@@ -89,7 +90,7 @@ def _by_name(patch: pytest.MonkeyPatch) -> None:
     def file(self: Contents, value: str, asked: bool = True) -> str:
         return value
 
-    patch.setattr(teachers.huggingface, "snapshot_download", unreachable)
+    patch.setattr(huggingface, "snapshot_download", unreachable)
 
     patch.setattr(Contents, "by_content", file)
     patch.setattr(Contents, "teacher", lambda self, p: teacher(self, p) if p.name == "embedded" else _name_of(p))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness import registry
+from harness.code_versions import outside
 from harness.errors import UserError
 from harness.registry import ALL, OBJECTIVES, STUDIES, load_file
-from harness.training.code_versions import outside
 from tests.search.builders import student_run
 
 GOOD = """

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UserError
+from harness.planning.planned import First, Plan
 from harness.runs import (
     BaseTeacher,
     CheckpointRun,
+    CorpusDistillationRun,
     CountRun,
-    GeneralRun,
     Impossible,
     JointStudentRun,
     JointTeacherRun,
@@ -30,7 +31,6 @@ from harness.runs import (
     TeacherRun,
     UntunedRun,
 )
-from harness.search.planned import First, Plan
 from harness.seeds import derive_seed
 from tests.conftest import environment
 from tests.search.builders import cell, plan, student_run
@@ -57,7 +57,7 @@ RUNS: list[tuple[Run, tuple[str, ...]]] = [
     (JointStudentRun(**JOINT, **STARTED, teacher=TEACHER, procedure="one_stage", settings={}), (TEACHER, STUDENT)),
     (PretrainingRun(teacher=replace(PRETRAINED, pretrained=None), settings={}), ()),
     (MaskedTeacherRun(**CORPUS, teacher=PRETRAINED, objective="mlm"), ("f" * 16,)),
-    (GeneralRun(**CORPUS, **STARTED, teacher=TEACHER), (TEACHER, STUDENT)),
+    (CorpusDistillationRun(**CORPUS, **STARTED, teacher=TEACHER), (TEACHER, STUDENT)),
     (CountRun(**MEASURED, settings={}), ()),
     (SpeedRun(**MEASURED, settings={}, reference={"model_type": "bert"}), ()),
     (Impossible(metric="f1", settings={}), ()),
@@ -125,5 +125,5 @@ def test_a_plan_is_what_its_json_says() -> None:
 @pytest.mark.parametrize("kind", [kind for kind, of in Run.known.items() if of.performed_by])
 def test_what_performs_a_kind_of_run_takes_it_and_the_work(kind: str) -> None:
     module, _, function = Run.known[kind].performed_by.partition(":")
-    found = getattr(import_module(f"harness.training.{module}"), function)
+    found = getattr(import_module(f"harness.jobs.{module}"), function)
     assert list(inspect.signature(found).parameters)[:2] == ["run", "work"]

@@ -23,9 +23,9 @@ from harness.data.tasks import get_task
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.runs.settings import TRAINING
+from harness.teaching.outputs import NoTeacher
 from harness.training.loop import Clock, Stage, predict, train
 from harness.training.sums import Sum
-from harness.training.teacher_outputs import NoTeacher
 from tests.training.builders import CPU, regime
 
 EPOCHS = 6

@@ -11,7 +11,7 @@ from harness.executors.process import Attempt
 from harness.executors.worker import DEATHS
 from harness.runs.messages import Began, Died, Failed, Message, Told
 
-Job = tuple[str, Any, Any]  # run, specification, place
+Job = tuple[str, Any, Any]  # run, specification, workspace
 
 
 class LocalExecutor:
@@ -29,9 +29,9 @@ class LocalExecutor:
         environment.prepare()  # the driver computes a little itself
         temporary.sweep()
 
-    def submit(self, run: str, specification: Any, place: Any) -> None:
+    def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Queue a run; runs start in the order they were submitted."""
-        self._queue.append((run, specification, place))
+        self._queue.append((run, specification, workspace))
         self._begin_waiting()
 
     def next(self) -> Message:

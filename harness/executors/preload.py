@@ -11,9 +11,10 @@ import sklearn.metrics
 import transformers
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-import harness.training.jobs  # noqa: F401
+import harness.jobs.perform  # noqa: F401
+from harness import code_versions
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
-from harness.training import code_versions, machine
+from harness.training import machine
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -39,21 +39,21 @@ class Attempt:
         self,
         run: str,
         specification: Any,
-        place: Any,
+        workspace: Any,
         limit: float | None = None,
         environment: Mapping[str, str] | None = None,
     ):
         _prepare()
-        self.run, self._exchange, self._limit, self._began = run, place.exchange, limit, time.monotonic()
+        self.run, self._exchange, self._limit, self._began = run, workspace.exchange, limit, time.monotonic()
         with suppress(OSError):  # where it cannot be written there is none, and the record cannot be, which is told
-            remove(place.run / LOG)  # of an attempt before
+            remove(workspace.run / LOG)  # of an attempt before
         self._connection, theirs = CONTEXT.Pipe()
         said, saying = CONTEXT.Pipe(duplex=False)
         if self._exchange is not None:
-            place = replace(place, exchange=Asking(theirs, run))
-        work = theirs, saying, dict(environment or {}), run, specification, place
+            workspace = replace(workspace, exchange=Asking(theirs, run))
+        work = theirs, saying, dict(environment or {}), run, specification, workspace
         self._process = CONTEXT.Process(target=serve, args=work, daemon=True)
-        self._log = threading.Thread(target=keep, args=(said, place.run / LOG), daemon=True)
+        self._log = threading.Thread(target=keep, args=(said, workspace.run / LOG), daemon=True)
         self._log.start()
         with theirs, saying:
             _start(self._process)

@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness import code_versions
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.executors import temporary
 from harness.executors.ray_depot import Depot, clear
+from harness.jobs import inputs
 from harness.runs import CorpusRun, Run
 from harness.runs.messages import Began, Failed, Message, Told
-from harness.training import code_versions, inputs
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
@@ -85,12 +86,12 @@ class RayExecutor:
             self._listen()
             self._ends = ends.pop_all()
 
-    def submit(self, run: str, specification: Any, place: Any) -> None:
+    def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Hand a run to Ray."""
         from harness.executors.ray_node import Session  # needs Ray
 
-        place, session = _absolute(place), Session(self._depot, self._session, self._code, self._limit)
-        task = self._train.remote(session, run, specification, place, _parts(Run.read(specification), place))
+        workspace, session = _absolute(workspace), Session(self._depot, self._session, self._code, self._limit)
+        task = self._train.remote(session, run, specification, workspace, _parts(Run.read(specification), workspace))
         self._tasks[run] = task
         task.future().add_done_callback(lambda future: self._messages.put(_Ended(run, future)))
 
@@ -307,33 +308,33 @@ def _amount(gpus: float, cpus: float) -> str:
 # ---------------------------------------------------------------- what a run needs
 
 
-def _absolute(place: Any) -> Any:
-    """The place with whole paths, which have a meaning on other machines."""
+def _absolute(workspace: Any) -> Any:
+    """The workspace with whole paths, which have a meaning on other machines."""
     from harness.data import corpora, sources  # not before: they need numpy and torch
 
     def whole(name: str, *kept: str) -> str:
         path = Path(name).expanduser()
         return name if name in kept or not path.exists() else str(path.resolve())
 
-    folders = {name: getattr(place, name).resolve() for name in ("run", "runs", "cache")}
-    source = whole(place.source, *sources.named_sources())
-    corpus = whole(place.corpus, "", *corpora.NAMED)
-    argument = whole(place.argument, "")
-    return replace(place, **folders, source=source, corpus=corpus, argument=argument)
+    folders = {name: getattr(workspace, name).resolve() for name in ("run", "runs", "cache")}
+    source = whole(workspace.source, *sources.named_sources())
+    corpus = whole(workspace.corpus, "", *corpora.NAMED)
+    argument = whole(workspace.argument, "")
+    return replace(workspace, **folders, source=source, corpus=corpus, argument=argument)
 
 
-def _parts(run: Run, place: Any) -> list[str]:
+def _parts(run: Run, workspace: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
     from harness.data import sources  # loads numpy
 
     tasks = map(get_task, run.data_of)
-    parts = [str(path) for task in tasks for path in sources.source_of(task, place.source).parts(task)]
-    named = [place.argument, *([place.corpus] if isinstance(run, CorpusRun) else [])]
+    parts = [str(path) for task in tasks for path in sources.source_of(task, workspace.source).parts(task)]
+    named = [workspace.argument, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]
-    if place.argument.startswith("/") and Path(place.argument).is_dir():  # a link to a folder is not followed
-        parts += [str(path) for path in Path(place.argument).iterdir() if path.is_symlink() and path.is_dir()]
-    parts += [place.files[content] for content in inputs.files_of(run, place.files)]
-    parts += [str(file) for plugin in place.plugins for file in code_versions.files(plugin)]
+    if workspace.argument.startswith("/") and Path(workspace.argument).is_dir():  # a link to a folder is not followed
+        parts += [str(path) for path in Path(workspace.argument).iterdir() if path.is_symlink() and path.is_dir()]
+    parts += [workspace.files[content] for content in inputs.files_of(run, workspace.files)]
+    parts += [str(file) for plugin in workspace.plugins for file in code_versions.files(plugin)]
     for before in run.depends_on:
-        parts += [str(place.runs / before / "record.json"), str(place.runs / before / "weights")]
+        parts += [str(workspace.runs / before / "record.json"), str(workspace.runs / before / "weights")]
     return list(dict.fromkeys(parts))

@@ -28,9 +28,9 @@ from harness.files import atomic_file, read_sealed, write_sealed
 from harness.ledger import CHECKPOINT, LOG, Stamp
 from harness.runs.messages import Died, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry
-from harness.training.place import Place
+from harness.training.workspace import Workspace
 
-PACKAGES = ("harness", "objectives", "students", "teachers")
+PACKAGES = ("harness", "harness.objectives", "harness.students", "harness.teachers")
 LIBRARIES = ("torch", "transformers", "numpy")
 
 
@@ -47,7 +47,7 @@ class Session:
     limit: float | None
 
 
-def train(session: Session, run: str, specification: Any, place: Place, parts: Sequence[str]) -> Message:
+def train(session: Session, run: str, specification: Any, workspace: Workspace, parts: Sequence[str]) -> Message:
     """Do one run; the message that says how it ended.
 
     place: as it is on the driver's machine; parts: the files and folders there that the run needs.
@@ -58,7 +58,7 @@ def train(session: Session, run: str, specification: Any, place: Place, parts: S
     environment.alone()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    node = Node(session.depot, session.name, place, run)
+    node = Node(session.depot, session.name, workspace, run)
 
     def work() -> Message:
         if session.code != code_here():
@@ -81,7 +81,7 @@ def train(session: Session, run: str, specification: Any, place: Place, parts: S
     return message
 
 
-def _attempt(run: str, specification: Any, here: Place, limit: float | None, node: Node) -> Message:
+def _attempt(run: str, specification: Any, here: Workspace, limit: float | None, node: Node) -> Message:
     """The last message of one attempt at a run, its files sent."""
     attempt = Attempt(run, specification, here, limit, os.environ)
     try:
@@ -114,8 +114,8 @@ def ask(answer: Any) -> Any:
 class Node:
     """The files of one driver that this node has, at the same places below `folder` as they have on its machine."""
 
-    def __init__(self, depot: Any, session: str, place: Place, run: str):
-        self.depot, self.place, self.run = depot, place, run
+    def __init__(self, depot: Any, session: str, workspace: Workspace, run: str):
+        self.depot, self.workspace, self.run = depot, workspace, run
         self.folder = folder_of(session)
         self._sent: Stamp | None = None  # the checkpoint that the driver has
         self._next = 0.0  # when another may be sent
@@ -132,33 +132,33 @@ class Node:
         """The text with the paths of the driver's machine."""
         return text.replace(str(self.folder), "")
 
-    def fetch_all(self, parts: Sequence[str]) -> Place:
+    def fetch_all(self, parts: Sequence[str]) -> Workspace:
         """Bring what is not here yet. Returns the place with this node's paths."""
         for part in parts:
             self._bring(part)
-        checkpoint = self.place.run / CHECKPOINT
-        self.here(self.place.run).mkdir(parents=True, exist_ok=True)
+        checkpoint = self.workspace.run / CHECKPOINT
+        self.here(self.workspace.run).mkdir(parents=True, exist_ok=True)
         self.here(checkpoint).unlink(missing_ok=True)  # of a worker that died here: another node may have gone further
         self._bring(str(checkpoint))
         self._sent = _checkpoint(self.here(checkpoint))
-        place, known = self.place, {part: str(self.here(part)) for part in parts}
-        within = {place.source: str(self.here(place.source))} if place.source.startswith("/") else {}
+        workspace, known = self.workspace, {part: str(self.here(part)) for part in parts}
+        within = {workspace.source: str(self.here(workspace.source))} if workspace.source.startswith("/") else {}
         return replace(
-            place,
-            run=self.here(place.run),
-            runs=self.here(place.runs),
-            cache=self.here(place.cache),
-            source=within.get(place.source, place.source),
-            corpus=known.get(place.corpus, place.corpus),
-            files={name: known.get(path, path) for name, path in place.files.items()},
-            argument=known.get(place.argument, place.argument),
-            plugins=tuple(known.get(path, path) for path in place.plugins),
+            workspace,
+            run=self.here(workspace.run),
+            runs=self.here(workspace.runs),
+            cache=self.here(workspace.cache),
+            source=within.get(workspace.source, workspace.source),
+            corpus=known.get(workspace.corpus, workspace.corpus),
+            files={name: known.get(path, path) for name, path in workspace.files.items()},
+            argument=known.get(workspace.argument, workspace.argument),
+            plugins=tuple(known.get(path, path) for path in workspace.plugins),
             exchange=self,
         )
 
     def tell(self, entry: Entry) -> None:
         """Say how the run goes, and send the checkpoint if there is a new one. A tenth of the time goes into that."""
-        checkpoint, began = self.here(self.place.run) / CHECKPOINT, time.monotonic()
+        checkpoint, began = self.here(self.workspace.run) / CHECKPOINT, time.monotonic()
         found = _checkpoint(checkpoint)
         if found is not None and found != self._sent and began >= self._next:
             self.send(checkpoint)
@@ -179,7 +179,7 @@ class Node:
         found: dict[str, Stamp] = ask(self.depot.keep.remote(there, sender, whole))
         return found
 
-    # ------------------------------------------------------------ the cache, see `place.Exchange`
+    # ------------------------------------------------------------ the cache, see `workspace.Exchange`
 
     def fetch(self, folder: Path) -> None:
         """Bring the files of the driver's cache that are not here, or are others there now."""
@@ -201,23 +201,23 @@ class Node:
 
     def _bring(self, path: str) -> None:
         """Bring a file or folder, unless it is here. Once it has its name it is whole."""
-        place = self.here(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(place.with_name(f".{place.name}.lock")):
-            if place.exists():
+        workspace = self.here(path)
+        workspace.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(workspace.with_name(f".{workspace.name}.lock")):
+            if workspace.exists():
                 return
-            aside = place.with_name(f".{place.name}.fetched.tmp")
+            aside = workspace.with_name(f".{workspace.name}.fetched.tmp")
             shutil.rmtree(aside, ignore_errors=True)
             for name in ask(self.depot.stamps.remote(path)):
                 self._copy(f"{path}/{name}" if name else path, aside / (name or "file"))
             if (aside / "file").exists():
-                os.replace(aside / "file", place)
+                os.replace(aside / "file", workspace)
                 aside.rmdir()
             elif aside.exists():
-                os.replace(aside, place)
+                os.replace(aside, workspace)
 
-    def _copy(self, path: str, place: Path) -> None:
-        with atomic_file(place) as file:
+    def _copy(self, path: str, workspace: Path) -> None:
+        with atomic_file(workspace) as file:
             while content := ask(self.depot.read.remote(path, file.tell())):
                 file.write(content)
                 if len(content) < CHUNK:
@@ -243,11 +243,13 @@ def _remember(folder: Path, there: dict[str, Stamp]) -> None:
 def code_here() -> str:
     """A fingerprint of what decides the numbers on this machine: our code and the libraries' versions."""
     whole = hashlib.sha256(repr([version(name).partition("+")[0] for name in LIBRARIES]).encode())
+    files: dict[str, Path] = {}  # by module, for an installation has within harness/ what a checkout has beside it
     for package in PACKAGES:
         found = importlib.util.find_spec(package)
         root = Path(str(found and found.origin)).parent
-        for path in sorted(root.rglob("*.py")):
-            whole.update(str(path.relative_to(root)).encode() + path.read_bytes())
+        files |= {f"{package}.{'.'.join(path.relative_to(root).parts)}": path for path in root.rglob("*.py")}
+    for name, path in sorted(files.items()):
+        whole.update(name.encode() + path.read_bytes())
     return whole.hexdigest()
 
 

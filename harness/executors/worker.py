@@ -24,12 +24,17 @@ DEATHS = 5  # how often a run's process may die without finishing an epoch befor
 
 
 def serve(
-    connection: Connection, said: Connection, environment: Mapping[str, str], run: str, specification: Any, place: Any
+    connection: Connection,
+    said: Connection,
+    environment: Mapping[str, str],
+    run: str,
+    specification: Any,
+    workspace: Any,
 ) -> None:
     """Train a run. What it prints goes to `said`; environment: what is to be set in its own.
 
-    Sends Told after each epoch, then one of Finished, Failed and Refused. Where the place has an exchange, sends Wants
-    and waits for an answer.
+    Sends Told after each epoch, then one of Finished, Failed and Refused. Where the workspace has an exchange, sends
+    Wants and waits for an answer.
     """
     os.setsid()  # whatever it starts can be ended with it, and Ctrl-C is the driver's alone
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -39,10 +44,10 @@ def serve(
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a process that dies has said it
     said.close()
     os.environ.update(environment)
-    if place.exchange is not None:
-        place = replace(place, exchange=Asking(connection, run))
+    if workspace.exchange is not None:
+        workspace = replace(workspace, exchange=Asking(connection, run))
     tell = partial(_tell, connection, run)
-    message = attempt(run, partial(_trained, run, specification, place, tell))
+    message = attempt(run, partial(_trained, run, specification, workspace, tell))
     sys.stdout.flush()
     connection.send(message)
 
@@ -57,12 +62,12 @@ def attempt(run: RunId, work: Callable[[], Message]) -> Message:
         return Failed(run, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
-def _trained(run: str, specification: Any, place: Any, tell: Any) -> Message:
-    from harness.training.jobs import perform
+def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:
+    from harness.jobs.perform import perform
     from harness.training.loop import TrainingFailure
 
     try:
-        return Finished(run, *perform(specification, place, tell))
+        return Finished(run, *perform(specification, workspace, tell))
     except TrainingFailure as error:
         return Failed(run, str(error), traceback.format_exc())
     except (SystemExit, KeyboardInterrupt) as error:
@@ -72,7 +77,7 @@ def _trained(run: str, specification: Any, place: Any, tell: Any) -> Message:
 
 @dataclass(frozen=True)
 class Asking:
-    """An exchange that the process which began this one carries out. See `place.Exchange`."""
+    """An exchange that the process which began this one carries out. See `workspace.Exchange`."""
 
     connection: Connection
     run: str

@@ -114,7 +114,7 @@ class Student(PreTrainedModel):
     pair_encodings: ClassVar[tuple[str, ...]] = ("joint",)  # with several, `pair_encoding` is a hyperparameter
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
     file_inits: ClassVar[frozenset[str]] = frozenset()  # initialisations KIND:FILE, known by the file's content
-    head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no general distillation depends on
+    head_settings: ClassVar[frozenset[str]] = frozenset()  # hyperparameters that no corpus distillation depends on
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **keywords: Any) -> Any:

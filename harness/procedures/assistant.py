@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from harness.contracts import Hyperparameter, ModelInfo, Task, Want
 from harness.hyperparameters import Values
+from harness.jobs.inputs import record_of
 from harness.procedures.base import procedure
 from harness.procedures.labelled import TwoStage
 from harness.runs import Run, RunId, StudentRun
 from harness.runs.settings import TRAINING, Settings
-from harness.training.inputs import record_of
 
 if TYPE_CHECKING:
+    from harness.planning.cells import Cells
+    from harness.planning.choices import Choice
     from harness.runs.told import Performed
-    from harness.search.cells import Cells
-    from harness.search.choices import Choice
     from harness.training.work import Work
 
 LAYERS = "assistant.layers"
@@ -39,7 +39,7 @@ class AssistantRun(StudentRun):
         return f"Assistant by {self.objective}, init {self.init}, once (seed 0), on {self.task}"
 
     def perform(self, work: Work) -> Performed:
-        from harness.training.labelled import distil
+        from harness.jobs.labelled import distil
 
         return distil(self, work, keep=True)
 
@@ -57,11 +57,11 @@ class AssistedRun(StudentRun):
         return (*super().depends_on, self.assistant)
 
     def perform(self, work: Work) -> Performed:
-        from harness.training.imitation import imitating
-        from harness.training.labelled import distil
+        from harness.jobs.imitation import imitating
+        from harness.jobs.labelled import distil
 
-        own = Run.read(record_of(self.assistant, work.place)["specification"])
-        return distil(self, work, imitating(self.assistant, cast(AssistantRun, own), self, work.place))
+        own = Run.read(record_of(self.assistant, work.workspace)["specification"])
+        return distil(self, work, imitating(self.assistant, cast(AssistantRun, own), self, work.workspace))
 
 
 @procedure("assistant")
@@ -99,7 +99,7 @@ class Assistant(TwoStage):
         own = {f"{run.student}.{k}": v for k, v in self._settings(choice, cells.asked.info(task)).items()}
         settings = Settings({name: value for name, value in {**run.settings, **own}.items() if name != LAYERS})
         fields = {**vars(run), "settings": settings, "procedure": TwoStage.name, "seed": 0}
-        before = cells.making.add(AssistantRun(**fields), [run.teacher] if isinstance(run.teacher, str) else [])
+        before = cells.prerequisites.add(AssistantRun(**fields), [run.teacher] if isinstance(run.teacher, str) else [])
         return AssistedRun(**{**vars(run), "assistant": before}), [before]
 
     def ask(self, want: Want, task: Task, cells: Cells) -> None:

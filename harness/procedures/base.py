@@ -16,8 +16,8 @@ from harness.registry import PROCEDURES, file_of
 from harness.runs.settings import TRAINING
 
 if TYPE_CHECKING:
-    from harness.search.cells import Cells
-    from harness.search.choices import Choice
+    from harness.planning.cells import Cells
+    from harness.planning.choices import Choice
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Procedure(ABC):
         """Add the cell of a row that is the teacher itself."""
         choice = cells.choices.choose(row, None, "", task, self)
         refused = choice.refused or cells.refused_analysis(task)
-        run, after = cells.making.teacher_run(task, cells.metric(task), cells.own_of(choice))
+        run, after = cells.prerequisites.teacher_run(task, cells.metric(task), cells.own_of(choice))
         cells.add_teacher(choice, task, cells.analysed(run), after, refused)
 
 

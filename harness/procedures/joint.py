@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from harness.contracts import TableRow, Task
 from harness.errors import UserError
+from harness.planning.planned import size_of
 from harness.procedures.base import Procedure, procedure
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import Settings
-from harness.search.planned import size_of
 
 if TYPE_CHECKING:
-    from harness.search.cells import Cells
-    from harness.search.choices import Choice
+    from harness.planning.cells import Cells
+    from harness.planning.choices import Choice
 
 
 @procedure("multi_task")
@@ -29,19 +29,19 @@ class MultiTask(Procedure):
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         without = cells.only_general(choice.row.objective)
         settings = Settings({name: value for name, value in choice.settings.items() if name not in without})
-        run, refused = cells.jointly.run(choice, choice.row.objective, settings)
+        run, refused = cells.joint_runs.run(choice, choice.row.objective, settings)
         if run and task.name not in run.tasks:
             refused = f"row {choice.row.name} trains on {', '.join(run.tasks)} alone, and is not fine-tuned"
         if run is None or refused:
             cells.refused(choice, task, refused)
             return
-        run, more = cells.making.augmented(run)
+        run, more = cells.prerequisites.augmented(run)
         cells.add(choice, task, run, after=[run.teacher, *more], size=size_of(choice.describe(task)))
         cells.use(choice, None, without)
 
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         choice = cells.choices.choose(row, None, "", task, self)
-        run, after, refused = cells.jointly.teacher(row, cells.own_of(choice))
+        run, after, refused = cells.joint_runs.teacher(row, cells.own_of(choice))
         if run is None:
             cells.refused(choice, task, refused)
         else:

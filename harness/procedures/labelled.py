@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from harness import combine, pairing
 from harness.contracts import LayerMap, ModelInfo, TableRow, Task, Want
 from harness.errors import UserError
+from harness.planning.planned import size_of
 from harness.procedures.base import PlannedStage, Procedure, procedure
 from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
 from harness.runs.settings import LABELS, PREDICTION
-from harness.search.planned import size_of
 
 if TYPE_CHECKING:
-    from harness.search.cells import Cells
-    from harness.search.choices import Choice
+    from harness.planning.cells import Cells
+    from harness.planning.choices import Choice
 
 
 class Labelled(Procedure):
@@ -68,7 +68,7 @@ class Labelled(Procedure):
         run = StudentRun(
             task=task.name,
             data=asked.contents.data(task),
-            teacher=teachers[0] if teachers else cells.making.who()[0],
+            teacher=teachers[0] if teachers else cells.prerequisites.base_teacher()[0],
             student=student.name,
             init=start,
             objective=objective,
@@ -78,7 +78,7 @@ class Labelled(Procedure):
             pair_encoding=choice.only_encoding,
             analysis=asked.study.analysis or None,
         )
-        run, more = cells.making.augmented(run)
+        run, more = cells.prerequisites.augmented(run)
         run, before = self.planned(run, choice, task, cells) if not refused else (run, [])
         cells.add(
             choice,

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.contracts import Hyperparameter, Task
+from harness.planning.contents import shape
 from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import CountRun, MeasuredRun, SpeedRun
 from harness.runs.settings import SPEED_SETTINGS
-from harness.search.contents import shape
 
 if TYPE_CHECKING:
-    from harness.search.cells import Cells
-    from harness.search.choices import Choice
+    from harness.planning.cells import Cells
+    from harness.planning.choices import Choice
 
 
 class Measured(Procedure):

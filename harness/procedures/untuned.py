@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
 from harness.contracts import Hyperparameter, TableRow, Task
+from harness.planning.planned import size_of
 from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import PRETRAINED, UntunedRun
 from harness.runs.settings import NEVER_UNTUNED, ON_UNTUNED, TRAINING, UNTUNED
-from harness.search.planned import size_of
 
 if TYPE_CHECKING:
-    from harness.search.cells import Cells
-    from harness.search.choices import Choice
+    from harness.planning.cells import Cells
+    from harness.planning.choices import Choice
 
 
 @procedure("untuned")
@@ -31,13 +31,13 @@ class Untuned(Procedure):
         return found | (combine.declared(combine.parse(general)) if student else UNTUNED)
 
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
-        from harness.training.untuned import refusal
+        from harness.jobs.untuned import refusal
 
         objective = combine.canonical(choice.row.objective) if choice.row.objective else ""
         refused = refusal(objective, choice.describe(task), cells.asked.info(task), task)
         general = cells.asked.study.general
         start, after, _, refused = cells.starts_of(choice, general if choice.init == PRETRAINED else "", refused)
-        who, before = cells.making.who()
+        who, before = cells.prerequisites.base_teacher()
         run = UntunedRun(
             task=task.name,
             data=cells.asked.contents.data(task),
@@ -56,12 +56,12 @@ class Untuned(Procedure):
             cells.use(choice, task, set())
 
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
-        from harness.training.untuned import refusal
+        from harness.jobs.untuned import refusal
 
         choice = cells.choices.choose(row, None, "", task, self)
         refused, info = choice.refused or cells.refused_analysis(task), cells.asked.info(task)
         refused = refused or refusal("", None, info, task, choice.settings["untuned.pooling"])
-        who, after = cells.making.who()
+        who, after = cells.prerequisites.base_teacher()
         run = UntunedRun(
             task=task.name,
             data=cells.asked.contents.data(task),

@@ -12,7 +12,7 @@ from harness.runs.base import (
     as_json,
     base_weights,
 )
-from harness.runs.corpus import CorpusRun, GeneralRun, MaskedTeacherRun, PretrainingRun
+from harness.runs.corpus import CorpusDistillationRun, CorpusRun, MaskedTeacherRun, PretrainingRun
 from harness.runs.labelled import (
     CheckpointRun,
     JointRun,
@@ -25,7 +25,7 @@ from harness.runs.labelled import (
 )
 from harness.runs.measured import CountRun, MeasuredRun, SpeedRun
 
-OfStudent = StudentRun | UntunedRun | GeneralRun  # those that start a student and keep it whole
+OfStudent = StudentRun | UntunedRun | CorpusDistillationRun  # those that start a student and keep it whole
 
 __all__ = [
     "MULTI_TASK",
@@ -35,7 +35,7 @@ __all__ = [
     "CheckpointRun",
     "CorpusRun",
     "CountRun",
-    "GeneralRun",
+    "CorpusDistillationRun",
     "Impossible",
     "JointRun",
     "JointStudentRun",

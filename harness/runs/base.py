@@ -19,7 +19,7 @@ from harness.runs.settings import Settings
 from harness.runs.told import Performed
 
 RunId = str  # 16 hexadecimal digits
-PRETRAINED = "pretrained"  # the initialisation by general distillation, or by the run named after a colon
+PRETRAINED = "pretrained"  # the initialisation by corpus distillation, or by the run named after a colon
 ONE_STAGE = "one_stage"  # the procedure of what is trained by one objective
 MULTI_TASK = "multi_task"  # the initialisation by a student distilled on several tasks
 
@@ -51,7 +51,7 @@ class Run:
 
     kind: ClassVar[str] = ""
     known: ClassVar[dict[str, type[Run]]] = {}  # kind -> its type
-    performed_by: ClassVar[str] = ""  # module:function of harness.training, which stands above this room
+    performed_by: ClassVar[str] = ""  # module:function of harness.jobs, which stands above this room
     trained_by: ClassVar[str] = ""  # the objective of all runs of a kind that has no field of that name
     role: ClassVar[str] = ""  # what those call it that start from it
     scored: ClassVar[bool] = False  # it stands in a table: its record tells metrics, and what it was selected by
@@ -161,7 +161,7 @@ class Run:
     def perform(self, work: Any) -> Performed:
         """Do what the run is. work: a `harness.training.work.Work`."""
         module, _, function = self.performed_by.partition(":")
-        performed: Performed = getattr(import_module(f"harness.training.{module}"), function)(self, work)
+        performed: Performed = getattr(import_module(f"harness.jobs.{module}"), function)(self, work)
         return performed
 
 

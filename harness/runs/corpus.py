@@ -39,7 +39,7 @@ class MaskedTeacherRun(CorpusRun):
     """The training of a masked-language-model head for a teacher that has none."""
 
     kind: ClassVar[str] = "masked_teacher"
-    performed_by: ClassVar[str] = "general:masked_teacher"
+    performed_by: ClassVar[str] = "corpus:masked_head"
     role: ClassVar[str] = "the teacher's masked-language-model head"
 
     @property
@@ -49,12 +49,12 @@ class MaskedTeacherRun(CorpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralRun(CorpusRun):
+class CorpusDistillationRun(CorpusRun):
     """A student, distilled on a corpus, which knows no task yet."""
 
     kind: ClassVar[str] = "general"
-    performed_by: ClassVar[str] = "general:general"
-    role: ClassVar[str] = "its general distillation"
+    performed_by: ClassVar[str] = "corpus:corpus_distillation"
+    role: ClassVar[str] = "its corpus distillation"
     starts_students: ClassVar[bool] = True
 
     student: str
@@ -62,4 +62,4 @@ class GeneralRun(CorpusRun):
 
     @property
     def title(self) -> str:
-        return f"general distillation of {self.student} by {self.objective}"
+        return f"corpus distillation of {self.student} by {self.objective}"

@@ -146,7 +146,7 @@ class JointTeacherRun(JointRun):
     """The teacher, refined on the labels of several tasks (liu2020, section 4.1.1)."""
 
     kind: ClassVar[str] = "multi_task_teacher"
-    performed_by: ClassVar[str] = "multi_task:multi_task_teacher"
+    performed_by: ClassVar[str] = "joint:joint_teacher"
     trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "the teacher of several tasks"
     takes_all: ClassVar[bool] = True
@@ -174,7 +174,7 @@ class JointStudentRun(JointRun):
     """A student, distilled on several tasks together from a teacher's head for each (liu2020, section 4.2)."""
 
     kind: ClassVar[str] = "multi_task"
-    performed_by: ClassVar[str] = "multi_task:multi_task"
+    performed_by: ClassVar[str] = "joint:joint_student"
     role: ClassVar[str] = "its distillation on several tasks"
     starts_students: ClassVar[bool] = True
 

@@ -33,7 +33,7 @@ class Told(Message):
 
 @dataclass(frozen=True)
 class Wants(Message):
-    """It asks for an exchange of a folder of the cache, and waits. what: fetch or offer, see `place.Exchange`."""
+    """It asks for an exchange of a folder of the cache, and waits. what: fetch or offer, see `workspace.Exchange`."""
 
     what: str
     folder: Path

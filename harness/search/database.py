@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.ledger import Ledger, Stamp
+from harness.planning.planned import Cell
 from harness.runs.told import Record
-from harness.search.planned import Cell
 from harness.search.progress import Finished, Progress, curve
 from harness.search.proposals import frozen
 

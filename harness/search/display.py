@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import plain, sentence
+from harness.planning.planned import Plan
 from harness.runs import Run
 from harness.runs.told import Entry, Record
-from harness.search.planned import Plan
 
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.code_versions import changed
 from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
+from harness.planning.planned import Cell, Plan, distinct
 from harness.runs import CheckpointRun, Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry, Record
 from harness.search.index import Index
-from harness.search.planned import Cell, Plan
-from harness.search.progress import Progress, distinct
-from harness.training.code_versions import changed
-from harness.training.place import Place
+from harness.search.progress import Progress
+from harness.training.workspace import Workspace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Executor(Protocol):
     """Where runs execute. `submit` queues, `next` waits for a message (see LocalExecutor.next), `close` stops."""
 
-    def submit(self, run: RunId, specification: Any, place: Any) -> None: ...
+    def submit(self, run: RunId, specification: Any, workspace: Any) -> None: ...
 
     def next(self) -> Message: ...
 
@@ -194,7 +194,7 @@ class Driver:
             self._waiting.setdefault(run, {})[cell.id] = cell
         if run not in self._flying:
             self._flying[run] = what
-            self.executor.submit(run, what.specification(), place(self.plan, self.ledger.out, run, what))
+            self.executor.submit(run, what.specification(), workspace_of(self.plan, self.ledger.out, run, what))
 
     def _left(self, cells: list[Cell]) -> int:
         """Runs that the cells still need, at most."""
@@ -215,12 +215,12 @@ def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarr
     return {**told, "specification": what.specification()}, None
 
 
-def place(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
+def workspace_of(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
     """Where a run of the plan finds what it needs."""
     content = what.teacher.content if isinstance(what, CheckpointRun) else ""
     teacher, argument = plan.checkpoints.get(content, (plan.teacher, plan.argument))
 
-    return Place(
+    return Workspace(
         run=out / "ledger" / run,
         runs=out / "ledger",
         cache=out / "cache",

@@ -7,8 +7,8 @@ from statistics import mean
 
 from harness.data.tasks import get_task
 from harness.files import JSON
+from harness.planning.planned import Cell, Plan
 from harness.runs import SpeedRun
-from harness.search.planned import Cell, Plan
 from harness.search.progress import Progress
 
 RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise

@@ -13,10 +13,10 @@ from typing import Any
 from harness.files import JSON, read_sealed, write_sealed
 from harness.hyperparameters import Hyperparameters
 from harness.ledger import Ledger
+from harness.planning.planned import Cell
+from harness.planning.space import spreads
 from harness.runs.told import Record
-from harness.search.planned import Cell
 from harness.search.progress import Lookup, Progress, Proposed, curve, progress, prunes
-from harness.search.proposals import spreads
 
 NAME = "ledger.index.json"
 PERIOD = 60.0  # seconds between two writings while runs end

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.hyperparameters import Hyperparameters, Values
+from harness.planning.planned import Cell, trials_of
 from harness.runs import PRETRAINED, Run, RunId
 from harness.runs.settings import PRUNERS, Settings
 from harness.runs.told import Record
-from harness.search.planned import Cell
-from harness.search.proposals import propose, size
+from harness.search.proposals import propose
 
 Lookup = Callable[[str], "Record | None"]
 
@@ -68,11 +68,6 @@ def best_of(trials: Sequence[Finished]) -> Finished | None:
     return max(scored, key=lambda t: t.score or 0.0, default=None)
 
 
-def trials_of(cell: Cell) -> int:
-    """How many trials the search of a cell makes: no more than its grid has settings."""
-    return min(cell.trials, size(cell.space) or cell.trials)
-
-
 def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Proposed | None = None) -> Progress:
     """Replay the search of one cell of a plan against the records that `lookup` finds.
 
@@ -124,11 +119,6 @@ def _part(record: Record, task: str) -> Record:
     if task not in record.get("by_task", {}):
         return record
     return {**record, **record["by_task"][task], "selection": record["selection"]}
-
-
-def distinct(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells that can exist, one for all those that share their runs."""
-    return list({cell.search: cell for cell in cells if not cell.refused}.values())
 
 
 def specify(cell: Cell, hyperparameters: Hyperparameters, seed: int, before: Sequence[Finished]) -> Run:

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.code_versions import changed, engine
 from harness.contracts import CellResult, RunResult
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.runs import GeneralRun
+from harness.planning.planned import Plan
+from harness.planning.recipe import as_known
+from harness.runs import CorpusDistillationRun
 from harness.runs.settings import Settings
 from harness.runs.told import Record
 from harness.search.index import Index
-from harness.search.planned import Plan
 from harness.search.progress import Finished, Lookup, Progress, progress
-from harness.search.recipe import as_known
-from harness.training.code_versions import changed, engine
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -71,9 +71,9 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
 
 
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
-    """What the general distillation among these runs scored on held-out text."""
+    """What the corpus distillation among these runs scored on held-out text."""
     for run in runs:
-        if isinstance(plan.first[run].run, GeneralRun):
+        if isinstance(plan.first[run].run, CorpusDistillationRun):
             metrics: Mapping[str, float] = (ledger.read(run) or {}).get("metrics", {})
             return metrics
     return {}

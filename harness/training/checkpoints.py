@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 
 import torch
 
+from harness.code_versions import of_run
 from harness.files import atomic_file, digest
 from harness.ledger import CHECKPOINT
 from harness.runs import Run
 from harness.runs.told import Entry, State
-from harness.training.code_versions import of_run
-from harness.training.place import Place
+from harness.training.workspace import Workspace
 
 ASIDE = "checkpoint.damaged.pt"
 _SUM = b"sha256:"  # the file ends with this and the hexadecimal digest of all that stands before it
@@ -92,6 +92,6 @@ class Checkpoint:
         return None
 
 
-def checkpoint_of(run: Run, place: Place) -> Checkpoint:
+def checkpoint_of(run: Run, workspace: Workspace) -> Checkpoint:
     """The checkpoint of a run, which whoever trains it reads and writes."""
-    return Checkpoint(place.run / CHECKPOINT, digest(of_run(run)))
+    return Checkpoint(workspace.run / CHECKPOINT, digest(of_run(run)))

@@ -8,15 +8,15 @@ from harness.runs import Run
 from harness.training import machine
 from harness.training.checkpoints import checkpoint_of
 from harness.training.loop import Clock, Regime, Tell
-from harness.training.place import Place
 from harness.training.pruning import pruner
+from harness.training.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class Work:
-    """place: where the run finds what it needs; tell: is called after each epoch; clock: the models' own seconds."""
+    """workspace: where a run finds what it needs; tell: is called after each epoch; clock: the models' own seconds."""
 
-    place: Place
+    workspace: Workspace
     tell: Tell
     clock: Clock = field(default_factory=Clock)
 
@@ -26,7 +26,7 @@ class Work:
             run.settings,
             run.seed or 0,
             machine.device(),
-            checkpoint_of(run, self.place),
+            checkpoint_of(run, self.workspace),
             self.clock,
             self.tell,
             pruner(run),

@@ -14,8 +14,8 @@ import pytest
 
 from harness import registry
 from harness.data.embedded import generate
-from harness.search.plan import resolve
-from harness.search.request import Request
+from harness.planning.plan import resolve
+from harness.planning.request import Request
 from tests.conftest import ROOT, Harness
 
 SECTION = (

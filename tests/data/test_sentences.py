@@ -18,7 +18,7 @@ from harness.data.corpora import content
 from harness.data.sentences import SentenceText, sentences, texts, tokenised_sentences
 from harness.data.store import Store
 from harness.errors import UserError
-from harness.modeling.words import word_level
+from harness.modeling.word_tokenizer import word_level
 from tests.data.test_corpora import pieces, write
 
 TEXT = (

@@ -16,12 +16,12 @@ from torch import Tensor
 from harness.data import sources
 from harness.data.tasks import get_task
 from harness.evaluation.masked_words import chosen, masked_word_entropy, refusal
+from harness.jobs.scoring import further
+from harness.teaching.outputs import Encoder
 from harness.training.loop import Clock
-from harness.training.place import teacher_source, teacher_tokenizer
-from harness.training.scoring import further
-from harness.training.teacher_outputs import Encoder
+from harness.training.workspace import teacher_source, teacher_tokenizer
 from tests.search.builders import student_run
-from tests.training.builders import place_of
+from tests.training.builders import workspace_of
 
 
 def sentiment(texts: Sequence[str]) -> Tensor:
@@ -76,12 +76,12 @@ def test_tasks_without_single_sentences_in_classes_are_refused() -> None:
 
 def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> None:
     """The entropies of a real model on dev sentences, one of them against the plain library."""
-    place = place_of(tmp_path, checkpoint, source=str(glue))
-    task, reader = get_task("sst2"), teacher_tokenizer(place)
+    workspace = workspace_of(tmp_path, checkpoint, source=str(glue))
+    task, reader = get_task("sst2"), teacher_tokenizer(workspace)
     torch.manual_seed(0)
     model = teacher_source("huggingface", str(checkpoint)).model(task, None)
     run = student_run(analysis="masked_word_entropy")
-    record, predictions = further(run, place, Encoder(model), reader, task, Clock())
+    record, predictions = further(run, workspace, Encoder(model), reader, task, Clock())
     shown = record["masked_word_entropy"]
     assert predictions == {} and len(shown) == 6
     assert [entry["words"] for entry in shown] == chosen(sources.load(task, str(glue)).dev[0].text_a)
@@ -90,4 +90,4 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
         logits = model.eval()(**reader(" ".join([words[0], "[MASK]", *words[2:]]), return_tensors="pt")).logits
     p = logits.softmax(-1)[0].tolist()
     assert shown[0]["entropy"][1] == pytest.approx(-sum(x * math.log(x) for x in p), rel=1e-5)
-    assert further(student_run(), place, Encoder(model), reader, task, Clock()) == ({}, {})
+    assert further(student_run(), workspace, Encoder(model), reader, task, Clock()) == ({}, {})

@@ -76,7 +76,7 @@ def test_ratio_is_the_median_of_ratios_not_a_ratio_of_medians() -> None:
     assert speed.ratio([1, 2, 3], [10, 4, 9]) == 3  # of 10, 2 and 3; the medians are 2 and 9
 
 
-class Asked(Student):
+class ResolvedRequest(Student):
     """Tells what it was asked for."""
 
     def __init__(self, config: StudentConfig):
@@ -92,7 +92,7 @@ class Asked(Student):
 
 class TestEncode:
     def test_a_student_is_asked_for_the_sentence_alone(self) -> None:
-        model = Asked(StudentConfig())
+        model = ResolvedRequest(StudentConfig())
         ids = torch.randint(40, (5, 7))
         assert speed.encode(model, ids).shape == (5, 3)
         batch, want, gradients, _ = model.seen[0]
@@ -146,7 +146,7 @@ class TestMeasure:
     def test_the_numbers(self, machine: Machine) -> None:
         """Of a model of 2 s beside one of 6 s."""
 
-        class Slow(Asked):
+        class Slow(ResolvedRequest):
             def forward(self, batch: Batch, want: Want) -> Outputs:
                 machine.now += self.config.outputs
                 return super().forward(batch, want)

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harness.reports import printed
 
+from harness.commands.submit import _repeated
 from harness.data.sources import NumberedSplit, Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
+from harness.planning.planned import Plan
 from harness.registry import TASKS
 from harness.runs import JointTeacherRun
-from harness.search.planned import Plan
 from harness.search.progress import Finished, progress
-from harness.submitting import _repeated
-from reports import printed
 from tests.conftest import BAD, Harness
 from tests.search.builders import BASE, cell, student_run
 
@@ -195,7 +195,7 @@ def test_what_the_server_said_is_kept_and_compared(
     def of_test(*asked: Any) -> Any:
         return [{**line, "split": "test"} for line in printed.read(*asked)]
 
-    monkeypatch.setattr("reports.compare.read", of_test)
+    monkeypatch.setattr("harness.reports.compare.read", of_test)
     report = ("report", "--study", "objectives_vs_init", "--out", out, "--compare", "published", "--format", "json")
     beside = [entry["test"] for entry in json.loads(call(*report).stdout)["entries"] if entry["test"]]
     assert beside == [71.5]

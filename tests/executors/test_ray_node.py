@@ -18,9 +18,9 @@ from harness.executors import environment, ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node
-from harness.runs import GeneralRun, PretrainingRun
-from harness.training import general
-from harness.training.place import Place, teacher_tokenizer
+from harness.jobs import corpus
+from harness.runs import CorpusDistillationRun, PretrainingRun
+from harness.training.workspace import Workspace, teacher_tokenizer
 from tests.search.builders import BASE, student_run
 from tests.training.builders import a_run
 
@@ -47,14 +47,14 @@ def without_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(module, "CHUNK", 5)
 
 
-def place_of(out: Path, **more: Any) -> Place:
+def workspace_of(out: Path, **more: Any) -> Workspace:
     given = {"source": "embedded", "corpus": "", "files": {}, "teacher": "embedded", "argument": "", "plugins": ()}
     folders = {"run": out / "ledger" / "run", "runs": out / "ledger", "cache": out / "cache"}
-    return Place(**folders, **{**given, **more}, outputs={})  # type: ignore[arg-type]
+    return Workspace(**folders, **{**given, **more}, outputs={})  # type: ignore[arg-type]
 
 
 def node_of(tmp_path: Path, name: str = "a", **more: Any) -> Node:
-    return Node(Near(Depot(str(tmp_path / "out"))), name, place_of(tmp_path / "out", **more), "run")
+    return Node(Near(Depot(str(tmp_path / "out"))), name, workspace_of(tmp_path / "out", **more), "run")
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
@@ -146,9 +146,9 @@ def test_the_cache_is_filled_once_for_all_nodes(tmp_path: Path) -> None:
     made: list[str] = []
 
     def fill(node: Node, name: str) -> dict[str, bytes]:
-        place = node.fetch_all([])
-        folder = place.cache / "outputs"
-        with place.once(folder):
+        workspace = node.fetch_all([])
+        folder = workspace.cache / "outputs"
+        with workspace.once(folder):
             if not (folder / name).exists():
                 made.append(name)
                 (folder / name).write_bytes(name.encode() * 3)
@@ -168,7 +168,7 @@ def test_a_corpus_is_tokenised_on_one_node(tmp_path: Path, text: str, monkeypatc
     source = tmp_path / "corpus.txt"
     source.write_text("".join(f"the {word} saw a cat .\n" for word in ("dog", "bird", "cat") * 20))
     settings = {"max_length": 16, "mask_probability": 0.15, "pack": False, "pieces": 0, "fraction": 1.0}
-    run = a_run(GeneralRun, settings=settings, corpus=corpora.content(str(source)))
+    run = a_run(CorpusDistillationRun, settings=settings, corpus=corpora.content(str(source)))
     nodes = [node_of(tmp_path, name, corpus=str(source)) for name in "ab"]
     documents, reads, found = corpora.documents, [], []
     monkeypatch.setattr(corpora, "documents", lambda source: reads.append(source) or documents(source))
@@ -177,9 +177,9 @@ def test_a_corpus_is_tokenised_on_one_node(tmp_path: Path, text: str, monkeypatc
     for node in nodes:
         here = node.fetch_all([str(source)])
         if text == "masked":
-            trained, held_out = general._parts(run, here)
+            trained, held_out = corpus._parts(run, here)
         else:
-            trained, held_out = general._sentences(run, here, teacher_tokenizer(here))
+            trained, held_out = corpus._sentences(run, here, teacher_tokenizer(here))
         found.append([trained.text.corpus.piece(int(i)).tolist() for part in (trained, held_out) for i in part.index])
         assert all(node.folder in path.parents for path in here.cache.rglob("tokens.bin"))
     assert len(reads) == 1 and found[0] == found[1] and len(found[0]) == 60
@@ -190,7 +190,9 @@ def test_the_index_arrives_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     write(tmp_path / "out" / "cache" / "outputs", {"index.json": b"{}", "layer.1": b"1", "sentence": b"2"})
     node, seen = node_of(tmp_path), []
     copy = Node._copy
-    monkeypatch.setattr(Node, "_copy", lambda self, path, place: (seen.append(place.name), copy(self, path, place)))
+    monkeypatch.setattr(
+        Node, "_copy", lambda self, path, workspace: (seen.append(workspace.name), copy(self, path, workspace))
+    )
     node.fetch(node.here(tmp_path / "out" / "cache" / "outputs"))
     assert seen == ["layer.1", "sentence", "index.json"]
 
@@ -247,9 +249,9 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     write(tmp_path, {"labels/dict.txt": b"a", "home/teacher/model.pt": b"m"})
     (tmp_path / "home" / "teacher" / "label").symlink_to(tmp_path / "labels")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    place = _absolute(place_of(tmp_path / "out", argument="~/teacher"))
-    here = node_of(tmp_path, argument=place.argument).fetch_all(
-        _parts(PretrainingRun(teacher=BASE, settings={}), place)
+    workspace = _absolute(workspace_of(tmp_path / "out", argument="~/teacher"))
+    here = node_of(tmp_path, argument=workspace.argument).fetch_all(
+        _parts(PretrainingRun(teacher=BASE, settings={}), workspace)
     )
     sizes = {name: size for name, (_, size) in stamps_of(Path(here.argument)).items()}
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
@@ -286,8 +288,8 @@ def test_a_run_needs_its_own_task_and_the_runs_it_names(glue: Path, tmp_path: Pa
     teacher, other = "0123456789abcdef", "fedcba9876543210"
     for run in (teacher, other):
         write(tmp_path / "ledger" / run, {"weights/model.safetensors": b"", "record.json": b""})
-    place = place_of(tmp_path, source=str(glue), files={"aa": "/vectors", "bb": "/others"}, argument="/teacher")
-    assert _parts(student_run(task="mrpc", teacher=teacher, init="vectors:aa"), place) == [
+    workspace = workspace_of(tmp_path, source=str(glue), files={"aa": "/vectors", "bb": "/others"}, argument="/teacher")
+    assert _parts(student_run(task="mrpc", teacher=teacher, init="vectors:aa"), workspace) == [
         str(glue / "MRPC"), "/teacher", "/vectors",
         str(tmp_path / "ledger" / teacher / "record.json"), str(tmp_path / "ledger" / teacher / "weights"),
     ]  # fmt: skip

@@ -13,10 +13,10 @@ import pytest
 from harness import registry
 from harness.errors import UserError
 from harness.files import checksums, content_of
+from harness.jobs import inputs
 from harness.ledger import Ledger
 from harness.runs import BaseTeacher
-from harness.training import inputs
-from harness.training.place import Place
+from harness.training.workspace import Workspace
 from tests.conftest import SMALL_STUDY, Harness
 from tests.faults.test_kills import without_times
 from tests.search.builders import student_run
@@ -120,8 +120,8 @@ def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness
 # ---------------------------------------------------------------- at the moment of use
 
 
-def place(out: Path, checkpoint: Path, **files: str) -> Place:
-    return Place(
+def workspace(out: Path, checkpoint: Path, **files: str) -> Workspace:
+    return Workspace(
         run=out / "ledger" / "here", runs=out / "ledger", cache=out / "cache", source="", corpus="", files=files,
         teacher="huggingface", argument=str(checkpoint), plugins=(), outputs={},
     )  # fmt: skip
@@ -137,13 +137,13 @@ def test_a_run_finds_out_that_what_it_starts_from_changed(out: Path, checkpoint:
     started = student_run(teacher=base, init=f"pretrained:{teacher}")
     for run in (learner, started, student_run(teacher=base, masked_teacher=teacher)):
         assert run.depends_on == (teacher,)
-        assert set(inputs.check(run, place(out, checkpoint))) == {teacher}
+        assert set(inputs.check(run, workspace(out, checkpoint))) == {teacher}
     flip(out / "ledger" / teacher / "weights" / "model.safetensors")
     with pytest.raises(UserError, match=f"the weights of run {teacher}, which others start from, are damaged"):
-        inputs.check(learner, place(out, checkpoint))
+        inputs.check(learner, workspace(out, checkpoint))
     (out / "ledger" / teacher / "record.json").unlink()
     with pytest.raises(UserError, match=f"the record of run {teacher}, which this one starts from, is missing"):
-        inputs.check(learner, place(out, checkpoint))
+        inputs.check(learner, workspace(out, checkpoint))
 
 
 def test_a_run_finds_out_that_the_teacher_or_a_file_changed(out: Path, checkpoint: Path, tmp_path: Path) -> None:
@@ -151,15 +151,15 @@ def test_a_run_finds_out_that_the_teacher_or_a_file_changed(out: Path, checkpoin
     (teacher,) = records(out, "teacher")
     folder = Path(shutil.copytree(checkpoint, tmp_path / "teacher"))
     base = BaseTeacher(name="huggingface", content=content(folder))
-    inputs.check(student_run(teacher=base), place(out, folder))
+    inputs.check(student_run(teacher=base), workspace(out, folder))
     flip(folder / "model.safetensors")
     for who in (base, teacher):
         with pytest.raises(UserError, match="is not the one that the study was planned with"):
-            inputs.check(student_run(teacher=who), place(out, folder))
+            inputs.check(student_run(teacher=who), workspace(out, folder))
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("a 0.1 0.2\n")
     file = content_of(vectors)[:16]
-    where = place(out, checkpoint, **{file: str(vectors)})
+    where = workspace(out, checkpoint, **{file: str(vectors)})
     inputs.check(student_run(teacher=base, init=f"vectors:{file}"), where)
     vectors.write_text("a 0.1 0.3\n")
     with pytest.raises(UserError, match=r"vectors\.txt changed since the study was planned"):

@@ -45,7 +45,7 @@ def corpus(glue: Path, tmp_path: Path) -> Path:
 
 
 def general(out: Path) -> tuple[Path, dict[str, Any]]:
-    """The folder of the general distillation and its record."""
+    """The folder of the corpus distillation and its record."""
     records = {p.parent: json.loads(p.read_text())["record"] for p in out.glob("ledger/*/record.json")}
     ((folder, record),) = [f for f in records.items() if f[1]["specification"]["kind"] == "general"]
     return folder, record

@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
+from harness.code_versions import identified
 from harness.executors.local import LocalExecutor
+from harness.planning.planned import Plan
 from harness.runs import Run
 from harness.runs.messages import Began, Failed, Finished, Told
-from harness.search.driver import place
-from harness.search.planned import Plan
-from harness.training.code_versions import identified
+from harness.search.driver import workspace_of
 from tests.conftest import Harness, environment
 from tests.launching import begun
 
@@ -114,7 +114,7 @@ class Bench:
     def job(self, objective: str, run: str = "") -> tuple[str, Any, Any]:
         run = run or objective
         what = identified(dataclasses.replace(Run.read(self.record["specification"]), objective=objective))
-        return run, what.specification(), place(self.plan, self.out, run, what)
+        return run, what.specification(), workspace_of(self.plan, self.out, run, what)
 
     @property
     def children(self) -> list[int]:

@@ -34,9 +34,9 @@ class Instant:
     def __init__(self) -> None:
         self.queue: list[tuple[str, Any]] = []
 
-    def submit(self, run: str, specification: Mapping[str, Any], place: Any) -> None:
+    def submit(self, run: str, specification: Mapping[str, Any], workspace: Any) -> None:
         with suppress(OSError):
-            (place.run / "weights").mkdir(parents=True, exist_ok=True)
+            (workspace.run / "weights").mkdir(parents=True, exist_ok=True)
         self.queue.append((run, specification))
 
     def next(self) -> Message:

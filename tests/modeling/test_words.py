@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
-from harness.modeling.words import WORD, word_level
+from harness.modeling.word_tokenizer import WORD, word_level
 
 TEXTS = ("The dog saw a cat.", "the CAT ran", "The the")
 

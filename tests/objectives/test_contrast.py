@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from harness.objectives.contrast import draw_others, first_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -11,7 +12,6 @@ from torch import Tensor
 from harness.contracts import Outputs, Want
 from harness.errors import UserError
 from harness.registry import OBJECTIVES
-from objectives.contrast import draw_others, first_tokens
 from tests.objectives.builders import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch, make_outputs
 
 SIZE = 20

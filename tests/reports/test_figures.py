@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from harness.reports import render
+from harness.reports.entropy_heatmap import masked_words
+from harness.reports.figures import curves, heatmap, lines
 
 from harness.contracts import Row, TeacherRow
-from reports import render
-from reports.figures import curves, heatmap, lines
-from reports.masking import masked_words
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 

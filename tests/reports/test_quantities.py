@@ -1,8 +1,7 @@
 """How numbers are written, by their metric."""
 
 import pytest
-
-from reports.quantities import difference, is_score, number, printed, scaled, written
+from harness.reports.quantities import difference, is_score, number, printed, scaled, written
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from harness.reports.statistics import RESAMPLES, mean_std, p_value, rank_correlation, resample, resampled_scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts import Task
 from harness.evaluation.metrics import score as all_scores
-from reports.statistics import RESAMPLES, mean_std, p_value, rank_correlation, resample, resampled_scores
 from tests.reports.synthetic import TASKS, score
 
 

@@ -7,11 +7,11 @@ import sys
 from dataclasses import replace
 
 import pytest
+from harness.reports import FORMATS, render, with_published
+from harness.reports.layout import entry_text, heading
 
 from harness.contracts import CheckpointRow, Profile, Row, RunResult, TeacherRow
 from harness.errors import UserError
-from reports import FORMATS, render, with_published
-from reports.layout import entry_text, heading
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 VANILLA, HID, ATT, VAL = ROWS

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from harness.contracts import Row
+from harness.planning.planned import Cell, Plan
 from harness.runs import BaseTeacher, Run, RunId, StudentRun
 from harness.runs.settings import Settings
-from harness.search.planned import Cell, Plan
 
 Kind = TypeVar("Kind", bound=Run)
 BASE = BaseTeacher(name="embedded", content="")

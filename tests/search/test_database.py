@@ -18,10 +18,10 @@ import pytest
 
 from harness.errors import UserError
 from harness.ledger import Ledger
+from harness.planning.planned import Cell
 from harness.search import database as module
 from harness.search.database import View, database
 from harness.search.display import Display
-from harness.search.planned import Cell
 from harness.search.progress import Finished, Progress
 from tests.conftest import SMALL_STUDY, Harness, environment
 from tests.postgres import Server, postgres

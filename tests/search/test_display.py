@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from harness.runs import GeneralRun
+from harness.runs import CorpusDistillationRun
 from harness.search import display
 from harness.search.display import Display
 from tests.search.builders import BASE, cell, plan, student_run
 
 PLAN = plan([cell()])
-GENERAL = GeneralRun(
+GENERAL = CorpusDistillationRun(
     corpus="", teacher=BASE, student="transformer", init="random", objective="att_mse", settings={}, seed=0
 )
-NAME = "general distillation of transformer by att_mse"
+NAME = "corpus distillation of transformer by att_mse"
 ENTRY = {
     "stage": "general",
     "epoch": 2,

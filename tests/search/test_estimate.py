@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from harness.planning.plan import resolve
+from harness.planning.request import Request
 from harness.search.estimate import estimate
-from harness.search.plan import resolve
 from harness.search.progress import Finished, Progress
-from harness.search.request import Request
 from tests.search.builders import student_run
 
 SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from harness.teachers.embedded import EmbeddedTeacher
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from harness.errors import UserError
 from harness.modeling import examination
-from harness.search import examined
-from harness.search.plan import resolve
-from harness.search.planned import Plan
-from harness.search.request import Request
-from teachers.embedded import EmbeddedTeacher
+from harness.planning import examined
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.planning.request import Request
 from tests.modeling.test_families import LIKE_ROBERTA, SHARED, SPECIAL
 
 INITS = ("every", "first", "random")

@@ -10,10 +10,10 @@ import pytest
 from transformers import BertModel
 
 from harness.errors import UserError
-from harness.runs import GeneralRun, MaskedTeacherRun
-from harness.search.plan import resolve
-from harness.search.planned import Plan
-from harness.search.request import Request
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.planning.request import Request
+from harness.runs import CorpusDistillationRun, MaskedTeacherRun
 from tests.search.builders import of_kind
 
 STUDY = """
@@ -69,7 +69,7 @@ def planned(plugin: str, checkpoint: Path, glue: Path, tmp_path_factory: pytest.
 
 def general(plan: Plan) -> dict[str, str]:
     """Objective -> the run that distils by it."""
-    return {made.objective: run for run, made in of_kind(plan, GeneralRun).items()}
+    return {made.objective: run for run, made in of_kind(plan, CorpusDistillationRun).items()}
 
 
 def settings_of(plan: Plan, run: str) -> Mapping[str, Any]:

@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.commands.view import plan_file
 from harness.files import atomic_write, digest, sealed, unsealed
 from harness.ledger import Ledger
+from harness.planning.planned import Cell, First
 from harness.runs import PretrainingRun
 from harness.search import index as indexing
 from harness.search import progress as replaying
 from harness.search import proposals
 from harness.search.driver import Driver
 from harness.search.index import NAME, Index
-from harness.search.planned import Cell, First
 from harness.search.progress import Proposed, progress
-from harness.viewing import plan_file
 from tests.at_once import AtOnce, Silent
 from tests.conftest import Harness, environment
 from tests.search.builders import BASE, cell, plan, student_run

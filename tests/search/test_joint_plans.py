@@ -13,11 +13,11 @@ import pytest
 
 from harness.errors import UserError
 from harness.ledger import Ledger
-from harness.runs import GeneralRun, JointStudentRun, StudentRun, UntunedRun
-from harness.search.plan import resolve
-from harness.search.planned import Cell, Plan
+from harness.planning.plan import resolve
+from harness.planning.planned import Cell, Plan
+from harness.planning.request import Request
+from harness.runs import CorpusDistillationRun, JointStudentRun, StudentRun, UntunedRun
 from harness.search.progress import progress, specify
-from harness.search.request import Request
 from harness.search.results import cell_results
 from tests.search.builders import of_kind
 
@@ -79,7 +79,7 @@ def ours(plugin: str) -> Ours:
 
 
 @pytest.fixture(scope="module")
-def jointly() -> Plan:
+def joint_runs() -> Plan:
     return resolve(Request("multi_task"))
 
 
@@ -148,27 +148,27 @@ def test_what_is_not_fine_tuned_answers_no_other_task(ours: Ours) -> None:
 
 
 @pytest.mark.parametrize("row", ["mkd_lstm", "mkd_transformer"])
-def test_cells_start_from_the_joint_run_of_their_seed(row: str, jointly: Plan) -> None:
-    cells = [cell(jointly, row, task) for task in jointly.tasks]
+def test_cells_start_from_the_joint_run_of_their_seed(row: str, joint_runs: Plan) -> None:
+    cells = [cell(joint_runs, row, task) for task in joint_runs.tasks]
     (starts,) = {tuple(c.starts) for c in cells}
-    assert [made(jointly, run).seed for run in starts] == [0, 1] and len(set(starts)) == 2
+    assert [made(joint_runs, run).seed for run in starts] == [0, 1] and len(set(starts)) == 2
     for number, run in enumerate(starts):
-        joint = made(jointly, run)
+        joint = made(joint_runs, run)
         assert isinstance(joint, JointStudentRun) and joint.objective == "logit_mse"
-        assert joint.tasks.keys() == set(jointly.tasks)
-        assert jointly.first[run].after == [joint.teacher]
+        assert joint.tasks.keys() == set(joint_runs.tasks)
+        assert joint_runs.first[run].after == [joint.teacher]
         for c in cells:
             assert specify(c, {}, number, ()).init == f"pretrained:{run}" and run in c.after
-    first, second = (made(jointly, run) for run in starts)
+    first, second = (made(joint_runs, run) for run in starts)
     assert replace(first, seed=1) == second
 
 
-def test_joint_students_share_a_teacher_that_is_the_teachers_row(jointly: Plan) -> None:
-    runs = [run for row in ("mkd_lstm", "mkd_transformer") for run in cell(jointly, row, "sentiment").starts]
-    (teacher,) = {made(jointly, run).teacher for run in runs}
-    for task in jointly.tasks:
-        assert first_seed(jointly, "teacher", task) == teacher
-        assert jointly.teachers[task] == teacher
+def test_joint_students_share_a_teacher_that_is_the_teachers_row(joint_runs: Plan) -> None:
+    runs = [run for row in ("mkd_lstm", "mkd_transformer") for run in cell(joint_runs, row, "sentiment").starts]
+    (teacher,) = {made(joint_runs, run).teacher for run in runs}
+    for task in joint_runs.tasks:
+        assert first_seed(joint_runs, "teacher", task) == teacher
+        assert joint_runs.teachers[task] == teacher
 
 
 def record_of(run: str, scores: dict[str, float], selection: float) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def test_a_share_that_rows_differ_in_is_not_given() -> None:
         resolve(Request("sra_data_fraction", overrides=["train_fraction=0.5"]))
 
 
-# ---------------------------------------------------------------- what comes before a general distillation
+# ---------------------------------------------------------------- what comes before a corpus distillation
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_distillation_starts_from_the_first_plain_initialisation(
     inits: Sequence[str] | None, start: str, ours: Ours
 ) -> None:
     plan = ours("after_a_corpus", inits=inits, tasks=["sentiment"])
-    ((run, general),) = of_kind(plan, GeneralRun).items()
+    ((run, general),) = of_kind(plan, CorpusDistillationRun).items()
     assert general.init == start and general.seed == 0
     for c in plan.cells:
         if c.row == "distilled":
@@ -331,7 +331,7 @@ def test_a_setting_of_the_joint_training_acts_there_alone() -> None:
 def test_masks_act_on_masked_text(ours: Ours) -> None:
     overrides = ["general.mask_probability=0.3"]
     plan = ours("on_text", overrides=overrides, students=["transformer"], tasks=["sentiment"])
-    kinds = of_kind(plan, GeneralRun).values()
+    kinds = of_kind(plan, CorpusDistillationRun).values()
     assert len(kinds) == 2 and {found.settings["mask_probability"] for found in kinds} == {0.3}
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError
+from harness.planning.merging import space_of
+from harness.planning.planned import Cell
+from harness.planning.space import size
 from harness.runs import Run
-from harness.search.planned import Cell
 from harness.search.progress import progress
-from harness.search.proposals import propose, size
-from harness.search.settings import space_of
+from harness.search.proposals import propose
 from tests.search.builders import cell, student_run
 
 GRID = {"learning_rate": [1e-3, 5e-4], "batch_size": [16, 32, 64]}

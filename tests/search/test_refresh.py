@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.code_versions import engine
 from harness.files import checksums, digest, sealed, unsealed
 from harness.ledger import Ledger
 from harness.runs.messages import Failed, Message
 from harness.search.driver import Driver
-from harness.training.code_versions import engine
 from tests.at_once import AtOnce, Silent
 from tests.search.test_index import CELLS, PLAN, TEACHER
 

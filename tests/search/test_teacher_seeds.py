@@ -11,11 +11,11 @@ import pytest
 
 from harness.errors import UserError
 from harness.ledger import Ledger
+from harness.planning.plan import resolve
+from harness.planning.planned import Cell, Plan
+from harness.planning.request import Request
 from harness.search.driver import Driver
-from harness.search.plan import resolve
-from harness.search.planned import Cell, Plan
 from harness.search.progress import specify
-from harness.search.request import Request
 from harness.search.results import teacher_scores, teachers
 from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness

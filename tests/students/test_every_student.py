@@ -18,9 +18,9 @@ from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import OBJECTIVES, STUDENTS
 from harness.runs.settings import TRAINING
+from harness.teaching.outputs import Encoder
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum
-from harness.training.teacher_outputs import Encoder
 from tests.modeling.small_models import small_config, small_model
 
 SINGLE = Task("single", "Single", "accuracy", ("accuracy",), labels=("x", "y", "z"))

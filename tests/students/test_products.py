@@ -7,11 +7,10 @@ from itertools import accumulate
 
 import pytest
 import torch
+from harness.students import products
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-
-from students import products
 
 BOTH = ("sequential", "logarithmic")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from harness.students.words import RANGE, WordEmbedding, run
 from torch import Tensor, nn
 
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
-from harness.modeling.words import word_level
+from harness.modeling.word_tokenizer import word_level
 from harness.registry import STUDENTS
-from students.words import RANGE, WordEmbedding, run
 from tests.modeling.small_models import THREE, TWO
 
 NAMES = ("bilstm", "biattentive_lstm")

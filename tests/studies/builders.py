@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.search.plan import resolve
-from harness.search.planned import Plan
-from harness.search.request import Request
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.planning.request import Request
 
 
 def planned(study: str, *settings: str, profile: str = "paper", **asked: Any) -> Plan:

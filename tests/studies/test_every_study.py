@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.planning.explaining import explained
+from harness.planning.planned import Plan
 from harness.registry import STUDIES
-from harness.search.explaining import explained
-from harness.search.planned import Plan
 from tests import published
 from tests.conftest import ROOT
 from tests.studies import builders

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.reports import with_published
 
+from harness.commands.view import table_of
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger
+from harness.planning.planned import Cell, Plan
+from harness.planning.recipe import recipe
 from harness.registry import STUDIES, TEACHERS
-from harness.runs import GeneralRun, JointStudentRun, TeacherRun
-from harness.search.planned import Cell, Plan
-from harness.search.recipe import recipe
-from harness.viewing import table_of
-from reports import with_published
+from harness.runs import CorpusDistillationRun, JointStudentRun, TeacherRun
 from tests.conftest import ROOT, Harness
 from tests.search.builders import of_kind
 from tests.studies.builders import planned
@@ -58,7 +58,7 @@ def test_every_published_row_stands_beside_its_numbers(name: str, tmp_path: Path
 
 def test_the_rows_of_sra_share_one_distillation_as_published() -> None:
     plan = planned("sra")
-    ((run, made),) = of_kind(plan, GeneralRun).items()
+    ((run, made),) = of_kind(plan, CorpusDistillationRun).items()
     sst2 = cells(plan, "sst2")
     assert {row for row, cell in sst2.items() if run in cell.after} == {"sra", "sra_kd", "sra_kd_ts"}
     assert made.objective == "cosine" and made.init.startswith("vectors:")
@@ -88,12 +88,12 @@ def test_the_teacher_of_a_row_has_the_same_share_of_the_data() -> None:
         assert [shares[run] for run in sst2[f"kd_{percent}"].after] == [percent / 100]
         assert sst2[f"teacher_{percent}"].run.settings["train_fraction"] == percent / 100
         assert not set(sst2[f"sra_{percent}"].after) & set(shares)  # after the distillation no teacher is asked
-    assert len(of_kind(plan, GeneralRun)) == 1
+    assert len(of_kind(plan, CorpusDistillationRun)) == 1
 
 
 def test_corpora_of_sra_are_shares_of_one() -> None:
     plan = planned("sra_corpus_size")
-    made = of_kind(plan, GeneralRun)
+    made = of_kind(plan, CorpusDistillationRun)
     sizes = sorted(run.settings["pieces"] * run.settings["fraction"] for run in made.values())
     assert sizes == [1_000_000, 2_000_000, 4_000_000]
     assert not set(cells(plan, "sst2")["none"].after) & set(made)

@@ -12,9 +12,9 @@ import torch
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from harness.errors import UserError
-from harness.runs import GeneralRun, Run, TeacherRun
+from harness.planning.planned import Plan
+from harness.runs import CorpusDistillationRun, Run, TeacherRun
 from harness.runs.settings import Settings
-from harness.search.planned import Plan
 from tests.conftest import SUBJECTS, Harness
 from tests.search.builders import of_kind
 from tests.studies.builders import planned
@@ -46,7 +46,7 @@ def test_students_of_wang2023_are_trained_as_roberta_is() -> None:
 
 def test_general_distillation_of_galke2022() -> None:
     """Appendix B: no warm-up. What the text does not say is as released."""
-    ((_, settings),) = first(planned("general_vs_task_specific"), GeneralRun).items()
+    ((_, settings),) = first(planned("general_vs_task_specific"), CorpusDistillationRun).items()
     wanted = {"warmup_ratio": 0.0, "weight_decay": 0.0, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "gradient_clip": 5.0}
     assert {**wanted, "batch_size": 128, "learning_rate": 5e-4, "pack": True}.items() <= settings.items()
 
@@ -58,12 +58,12 @@ def test_dropout_of_a_distillation_is_set_apart() -> None:
         return planned("general_vs_task_specific", *settings, profile="quick", tasks=["sentiment"])
 
     before, after = plan(), plan(f"{name}=0.4")
-    ((run, settings),) = first(after, GeneralRun).items()
-    assert settings[own] == 0.4 and run not in first(before, GeneralRun)
+    ((run, settings),) = first(after, CorpusDistillationRun).items()
+    assert settings[own] == 0.4 and run not in first(before, CorpusDistillationRun)
     assert {cell.run.settings[own] for cell in after.cells} == {0.1}
     ids = [{cell.row: cell.id for cell in made.cells} for made in (before, after)]
     assert {row for row in ids[0] if ids[0][row] == ids[1][row]} == {"task_specific"}
-    assert first(plan(f"{name}=0.1"), GeneralRun) == first(before, GeneralRun)
+    assert first(plan(f"{name}=0.1"), CorpusDistillationRun) == first(before, CorpusDistillationRun)
     assert plan(f"general.{own}=0.4").first == after.first
     for wrong, said in (
         ("general.student.matrix_size=4", "unknown setting 'general.student.matrix_size'"),

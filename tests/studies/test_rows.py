@@ -9,9 +9,9 @@ import pytest
 
 from harness.contracts import Row, TableRow
 from harness.errors import UserError
+from harness.planning.plan import resolve
+from harness.planning.request import Request
 from harness.registry import STUDIES, load_file
-from harness.search.plan import resolve
-from harness.search.request import Request
 
 
 def test_a_plan_gives_every_row_back() -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from harness.data.tasks import CORPUS
+from harness.jobs import corpus as jobs
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.planning.request import Request
 from harness.registry import STUDENTS, STUDIES
-from harness.runs import CheckpointRun, GeneralRun
-from harness.search.driver import place
-from harness.search.plan import resolve
-from harness.search.planned import Plan
-from harness.search.request import Request
-from harness.training import general as training
-from harness.training.place import teacher_source
+from harness.runs import CheckpointRun, CorpusDistillationRun
+from harness.search.driver import workspace_of
 from harness.training.work import Work
+from harness.training.workspace import teacher_source
 from tests.conftest import ROOT
 from tests.search.builders import of_kind
 from tests.studies.builders import planned
@@ -37,9 +37,9 @@ OBJECTIVES = {
 CHECKPOINTS = {"distilbert": "DistilBERT", "tinybert": "TinyBERT", "minilm": "MiniLM"}
 
 
-def general(plan: Plan) -> dict[str, GeneralRun]:
+def general(plan: Plan) -> dict[str, CorpusDistillationRun]:
     """Every distillation on the corpus."""
-    return of_kind(plan, GeneralRun)
+    return of_kind(plan, CorpusDistillationRun)
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +130,9 @@ def test_the_last_layer_learns_from_the_last(
     def stop(model: Any, objective: Any, *rest: Any) -> None:
         raise Enough(objective)
 
-    monkeypatch.setattr(training, "train_on_corpus", stop)
+    monkeypatch.setattr(jobs, "train_on_corpus", stop)
     with pytest.raises(Enough) as stopped:
-        training.general(made, Work(place(plan, tmp_path / "out", run, made), ignore))
+        jobs.corpus_distillation(made, Work(workspace_of(plan, tmp_path / "out", run, made), ignore))
     ours, theirs = stopped.value.args[0].wants()
     assert (ours.attention_scores, theirs.attention_scores) == (frozenset({3}), frozenset({4}))
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from harness.teachers import embedded_weights
+from harness.teachers.embedded import EmbeddedTeacher
 from safetensors import safe_open
 from transformers import BertForMaskedLM
 
@@ -14,11 +16,9 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.metrics import predictions_of, score
 from harness.modeling.signals import emit
+from harness.planning.plan import resolve
+from harness.planning.request import Request
 from harness.registry import TEACHERS
-from harness.search.plan import resolve
-from harness.search.request import Request
-from teachers import embedded_weights
-from teachers.embedded import EmbeddedTeacher
 from tests.conftest import Harness
 from tests.modeling.small_models import SCORE, THREE, TWO
 
@@ -88,7 +88,7 @@ def test_random_weights(task, outputs: int) -> None:
 def test_what_it_is_made_of_decides_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
     first = ANEW.content()
     assert first == EmbeddedTeacher("train").content()
-    monkeypatch.setattr("teachers.embedded.vocabulary", lambda: [*vocabulary(), "zebra"])
+    monkeypatch.setattr("harness.teachers.embedded.vocabulary", lambda: [*vocabulary(), "zebra"])
     assert ANEW.content() != first
     monkeypatch.undo()
     monkeypatch.setitem(ANEW.pretraining(), "steps", 1)

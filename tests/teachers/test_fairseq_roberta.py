@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from harness.teachers.fairseq import FairseqTeacher
+from harness.teachers.huggingface import HuggingFaceTeacher
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
@@ -19,11 +21,9 @@ from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.signals import emit
 from harness.registry import STUDENTS
-from harness.training.joint import Joint, load_joint_teacher, save_joint
-from harness.training.teacher_outputs import Encoder
+from harness.teaching.outputs import Encoder
+from harness.training.joint_model import Joint, load_joint_teacher, save_joint
 from harness.training.weights import save
-from teachers.fairseq import FairseqTeacher
-from teachers.huggingface import HuggingFaceTeacher
 from tests.modeling.small_models import THREE, TWO
 from tests.teachers import fairseq_models as small
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness.teachers.huggingface import HuggingFaceTeacher
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, MPNetConfig
 
@@ -14,7 +15,6 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
-from teachers.huggingface import HuggingFaceTeacher
 from tests.modeling.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
 
 CLASSIFIER = AutoModelForSequenceClassification

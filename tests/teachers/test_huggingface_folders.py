@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness.teachers.huggingface import HuggingFaceTeacher
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from harness.errors import UserError
-from teachers.huggingface import HuggingFaceTeacher
 from tests.modeling.small_models import THREE, TWO, checkpoint
 
 
@@ -230,7 +230,7 @@ class TestHub:
             asked.append(allow_patterns)
             return str(folder)
 
-        monkeypatch.setattr("teachers.huggingface.snapshot_download", snapshot)
+        monkeypatch.setattr("harness.teachers.huggingface.snapshot_download", snapshot)
         teacher = HuggingFaceTeacher("owner/model")
         assert asked == []
         assert teacher.recipe(TWO)["epochs"] == 3

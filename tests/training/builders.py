@@ -18,7 +18,7 @@ from harness.runs import BaseTeacher, Run
 from harness.runs.settings import TRAINING, Settings
 from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Clock, Regime
-from harness.training.place import Place
+from harness.training.workspace import Workspace
 
 CPU = torch.device("cpu")
 VOCABULARY = 20
@@ -38,13 +38,13 @@ def a_run(kind: type[Kind], **changes: Any) -> Kind:
     return kind(**given | {"settings": Settings(given["settings"])})
 
 
-def place_of(folder: Path, argument: object = "", **changes: Any) -> Place:
+def workspace_of(folder: Path, argument: object = "", **changes: Any) -> Workspace:
     """Where a run in `folder` finds what it needs: its teacher is Hugging Face's at `argument`."""
     given = {
         "run": folder, "runs": folder, "cache": folder / "cache", "source": "", "corpus": "", "files": {},
         "teacher": "huggingface", "argument": str(argument), "plugins": (), "outputs": {},
     }  # fmt: skip
-    return Place(**given | changes)  # type: ignore[arg-type]
+    return Workspace(**given | changes)  # type: ignore[arg-type]
 
 
 def ignore(entry: dict[str, Any]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from harness.data.augmentation import SameTag, augment
 from harness.data.sources import Split
 from harness.errors import UserError
+from harness.jobs import augmented as module
+from harness.jobs.augmented import augmented, check
 from harness.runs import StudentRun
-from harness.training import augmented as module
-from harness.training.augmented import augmented, check
-from tests.training.builders import a_run, place_of
+from tests.training.builders import a_run, workspace_of
 
 SPLIT = Split("train", ["the dog saw a cat .", "a bird sang"], ["it ran .", "she left"], np.array([0, 1]))
 
@@ -36,11 +36,11 @@ def test_refusals(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["masking", "masking+pos"])
 def test_texts_are_made_once(tmp_path: Path, value: str, monkeypatch: Any) -> None:
-    place = place_of(tmp_path)
+    workspace = workspace_of(tmp_path)
 
     def ask(copies: int) -> Split:
         settings = {"augmentation": value, "augmentation_copies": copies, "augmentation_probability": 0.3}
-        return augmented(SPLIT, a_run(StudentRun, settings=settings), place, source=None)  # type: ignore[arg-type]
+        return augmented(SPLIT, a_run(StudentRun, settings=settings), workspace, source=None)  # type: ignore[arg-type]
 
     wanted = augment(SPLIT, SameTag(SPLIT) if value == "masking+pos" else None, 4, 0.3, 0, masking=True)
     found = ask(4)

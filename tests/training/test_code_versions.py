@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness import code_versions
+from harness.code_versions import changed, engine, files, fingerprint, of_run, of_stored
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS
 from harness.runs import CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
 from harness.search.progress import Finished, Progress
 from harness.search.results import older_code
-from harness.training import code_versions
-from harness.training.code_versions import changed, engine, files, fingerprint, of_run, of_stored
 from tests.conftest import ROOT
 from tests.search.builders import plan
 from tests.training.builders import a_run

@@ -20,10 +20,10 @@ from harness.data import sources
 from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.data.tasks import get_task
+from harness.jobs.examples import Examples, examples_of, reader_of
 from harness.runs import CheckpointRun, JointRun, JointStudentRun, JointTeacherRun, Run, StudentRun, TaskRun, TeacherRun
-from harness.training.examples import Examples, examples_of, reader_of
-from harness.training.place import Place, teacher_tokenizer
-from tests.training.builders import a_run, place_of, settings
+from harness.training.workspace import Workspace, teacher_tokenizer
+from tests.training.builders import a_run, settings, workspace_of
 
 TRAINED, HELD_OUT = 108, 12  # of 120 sentences
 KINDS = (StudentRun, TeacherRun, JointStudentRun, JointTeacherRun, CheckpointRun)
@@ -40,35 +40,35 @@ def source(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(source: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def workspace(source: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     runs = tmp_path_factory.mktemp("runs")
-    return place_of(runs, checkpoint, source=str(source))
+    return workspace_of(runs, checkpoint, source=str(source))
 
 
-def content(task: str, place: Place) -> str:
-    return sources.load(get_task(task), place.source).content
+def content(task: str, workspace: Workspace) -> str:
+    return sources.load(get_task(task), workspace.source).content
 
 
-def asked(place: Place, task: str = "sst2", kind: type[Run] = StudentRun, **changes: Any) -> Any:
+def asked(workspace: Workspace, task: str = "sst2", kind: type[Run] = StudentRun, **changes: Any) -> Any:
     """A run of a kind; of several tasks what it is on this one."""
-    data, given = content(task, place), settings(max_length=24, **changes)
+    data, given = content(task, workspace), settings(max_length=24, **changes)
     if not issubclass(kind, JointRun):
         return a_run(kind, task=task, data=data, settings=given)
     return a_run(kind, tasks={task: data}, metrics={task: "accuracy"}, settings=given).part(task)
 
 
-def of_a_bilstm(place: Place, task: str = "sst2", **changes: Any) -> StudentRun:
+def of_a_bilstm(workspace: Workspace, task: str = "sst2", **changes: Any) -> StudentRun:
     """A run of a student with words of its own."""
-    return replace(asked(place, task, **changes), student="bilstm", pair_encoding="compare")
+    return replace(asked(workspace, task, **changes), student="bilstm", pair_encoding="compare")
 
 
-def read(run: TaskRun, place: Place) -> Examples:
-    return examples_of(run, place, teacher_tokenizer(place))
+def read(run: TaskRun, workspace: Workspace) -> Examples:
+    return examples_of(run, workspace, teacher_tokenizer(workspace))
 
 
-def lines(encoded: Encoded, place: Place) -> list[int]:
+def lines(encoded: Encoded, workspace: Workspace) -> list[int]:
     """Which sentences of SST-2's training part these are."""
-    whole = encode(sources.load(get_task("sst2"), place.source).train, teacher_tokenizer(place), "joint", 24)
+    whole = encode(sources.load(get_task("sst2"), workspace.source).train, teacher_tokenizer(workspace), "joint", 24)
     found = {key: n for n, key in enumerate(whole.keys.tolist())}
     assert len(found) == TRAINED + HELD_OUT
     return [found[key] for key in encoded.keys.tolist()]
@@ -83,42 +83,45 @@ def lines(encoded: Encoded, place: Place) -> list[int]:
     kinds=st.tuples(st.sampled_from(KINDS), st.sampled_from(KINDS)),
 )
 def test_a_smaller_share_is_part_of_a_larger_one(
-    shares: list[float], kinds: tuple[type[Run], type[Run]], place: Place
+    shares: list[float], kinds: tuple[type[Run], type[Run]], workspace: Workspace
 ) -> None:
     small, large = (
-        read(asked(place, kind=kind, train_fraction=share), place) for kind, share in zip(kinds, shares, strict=True)
+        read(asked(workspace, kind=kind, train_fraction=share), workspace)
+        for kind, share in zip(kinds, shares, strict=True)
     )
-    few, more = lines(small.train, place), lines(large.train, place)
+    few, more = lines(small.train, workspace), lines(large.train, workspace)
     assert [len(few), len(more)] == [math.ceil(share * TRAINED) for share in shares]
     assert set(few) <= set(more) and len(set(few)) == len(few)
     # what epochs are chosen on is the same of every share, and nothing of it is trained on
-    chosen = lines(small.selection, place)
-    assert chosen == lines(large.selection, place) and len(chosen) == HELD_OUT and not set(chosen) & set(more)
+    chosen = lines(small.selection, workspace)
+    assert chosen == lines(large.selection, workspace) and len(chosen) == HELD_OUT and not set(chosen) & set(more)
     assert small.train.ids.tolist() == small.imitated.ids.tolist() == list(range(len(few)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_run_trains_on_the_same_share(kind: type[Run], place: Place) -> None:
-    whole = lines(read(asked(place), place).train, place)
-    half = lines(read(asked(place, train_fraction=0.5), place).train, place)
-    assert lines(read(asked(place, kind=kind, train_fraction=0.5), place).train, place) == half
+def test_every_kind_of_run_trains_on_the_same_share(kind: type[Run], workspace: Workspace) -> None:
+    whole = lines(read(asked(workspace), workspace).train, workspace)
+    half = lines(read(asked(workspace, train_fraction=0.5), workspace).train, workspace)
+    assert lines(read(asked(workspace, kind=kind, train_fraction=0.5), workspace).train, workspace) == half
     assert len(half) == TRAINED // 2 and half != whole[: TRAINED // 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_train_examples_limit_students_within_their_share(kind: type[Run], place: Place) -> None:
-    share = lines(read(asked(place, kind=kind, train_fraction=0.5), place).train, place)
-    limited = lines(read(asked(place, kind=kind, train_fraction=0.5, train_examples=10), place).train, place)
+def test_train_examples_limit_students_within_their_share(kind: type[Run], workspace: Workspace) -> None:
+    share = lines(read(asked(workspace, kind=kind, train_fraction=0.5), workspace).train, workspace)
+    limited = lines(
+        read(asked(workspace, kind=kind, train_fraction=0.5, train_examples=10), workspace).train, workspace
+    )
     if kind in (TeacherRun, JointTeacherRun):
         assert limited == share
     else:
         assert len(limited) == 10 and set(limited) < set(share)
 
 
-def test_where_dev_chooses_nothing_is_held_out(place: Place) -> None:
-    found = read(asked(place, protocol="published", train_fraction=0.25), place)
+def test_where_dev_chooses_nothing_is_held_out(workspace: Workspace) -> None:
+    found = read(asked(workspace, protocol="published", train_fraction=0.25), workspace)
     assert len(found.train) == (TRAINED + HELD_OUT) / 4 and found.selection is found.dev[0]
-    whole = read(asked(place, protocol="published"), place)
+    whole = read(asked(workspace, protocol="published"), workspace)
     assert len(whole.train) == TRAINED + HELD_OUT and set(found.train.keys) < set(whole.train.keys)
 
 
@@ -128,42 +131,44 @@ def test_where_dev_chooses_nothing_is_held_out(place: Place) -> None:
 @pytest.mark.parametrize(
     "changes", [{}, {"train_fraction": 0.3}, {"train_examples": 20}, {"protocol": "published", "train_fraction": 0.3}]
 )
-def test_its_words_are_those_it_is_trained_on(changes: dict[str, Any], place: Place) -> None:
-    trained_on = lines(read(asked(place, **changes), place).train, place)
-    texts = sources.load(get_task("sst2"), place.source).train.text_a
-    reader = reader_of(of_a_bilstm(place, **changes), place)
+def test_its_words_are_those_it_is_trained_on(changes: dict[str, Any], workspace: Workspace) -> None:
+    trained_on = lines(read(asked(workspace, **changes), workspace).train, workspace)
+    texts = sources.load(get_task("sst2"), workspace.source).train.text_a
+    reader = reader_of(of_a_bilstm(workspace, **changes), workspace)
     assert set(reader.get_vocab()) == {"[PAD]", "[UNK]"} | {w for n in trained_on for w in texts[n].split()}
     assert trained_on and len(trained_on) < len(texts)
 
 
-def test_what_is_held_out_has_unknown_words(place: Place) -> None:
-    run = of_a_bilstm(place)
-    reader = reader_of(run, place)
-    found = examples_of(run, place, reader)
+def test_what_is_held_out_has_unknown_words(workspace: Workspace) -> None:
+    run = of_a_bilstm(workspace)
+    reader = reader_of(run, workspace)
+    found = examples_of(run, workspace, reader)
     # the first word of each sentence is its own
     assert not (found.train.sequences[0]["input_ids"][:, 0] == reader.unk_token_id).any()
     assert (found.selection.sequences[0]["input_ids"][:, 0] == reader.unk_token_id).all()
 
 
-def test_a_student_of_several_tasks_knows_the_words_of_both_sentences_of_each(place: Place) -> None:
-    tasks = {task: content(task, place) for task in ("sst2", "rte")}
+def test_a_student_of_several_tasks_knows_the_words_of_both_sentences_of_each(workspace: Workspace) -> None:
+    tasks = {task: content(task, workspace) for task in ("sst2", "rte")}
     together = a_run(JointStudentRun, tasks=tasks, student="bilstm", settings=settings(train_fraction=0.1))
-    known = reader_of(together, place).get_vocab()
-    alone = {task: set(reader_of(of_a_bilstm(place, task, train_fraction=0.1), place).get_vocab()) for task in tasks}
+    known = reader_of(together, workspace).get_vocab()
+    alone = {
+        task: set(reader_of(of_a_bilstm(workspace, task, train_fraction=0.1), workspace).get_vocab()) for task in tasks
+    }
     assert set(known) == alone["sst2"] | alone["rte"] and alone["sst2"] - alone["rte"]
-    rows = read(asked(place, "rte", train_fraction=0.1), place).train
-    whole = sources.load(get_task("rte"), place.source).train
-    encoded = encode(whole, teacher_tokenizer(place), "joint", 24)
+    rows = read(asked(workspace, "rte", train_fraction=0.1), workspace).train
+    whole = sources.load(get_task("rte"), workspace.source).train
+    encoded = encode(whole, teacher_tokenizer(workspace), "joint", 24)
     second = {w for n, key in enumerate(encoded.keys) if key in rows.keys for w in (whole.text_b or [])[n].split()}
     assert second and second <= alone["rte"]
     listed = replace(together, tasks=dict(reversed(tasks.items())))
-    assert reader_of(listed, place).get_vocab() == known
+    assert reader_of(listed, workspace).get_vocab() == known
 
 
 @pytest.mark.parametrize("augmentation", ["masking", "masking+pos"])
-def test_augmented_texts_add_no_words(augmentation: str, place: Place) -> None:
-    plain = reader_of(of_a_bilstm(place), place)
-    more = reader_of(of_a_bilstm(place, augmentation=augmentation), place)
+def test_augmented_texts_add_no_words(augmentation: str, workspace: Workspace) -> None:
+    plain = reader_of(of_a_bilstm(workspace), workspace)
+    more = reader_of(of_a_bilstm(workspace, augmentation=augmentation), workspace)
     assert more.get_vocab() == plain.get_vocab()
 
 
@@ -176,9 +181,9 @@ def tokens(ids: Any, mask: Any, reader: PreTrainedTokenizerBase) -> list[str]:
 
 @pytest.mark.parametrize("task", ["mrpc", "sst2"])
 @pytest.mark.parametrize("augmentation", ["masking", "masking+pos"])
-def test_both_sides_correspond_row_by_row(task: str, augmentation: str, place: Place, glue: Path) -> None:
+def test_both_sides_correspond_row_by_row(task: str, augmentation: str, workspace: Workspace, glue: Path) -> None:
     """Of the words that both know; the student reads pairs apart, the teacher together."""
-    known = replace(place, source=str(glue))
+    known = replace(workspace, source=str(glue))
     how = {"augmentation": augmentation, "augmentation_copies": 3, "augmentation_probability": 0.3}
     run = of_a_bilstm(known, task, **how)
     reader, theirs = reader_of(run, known), teacher_tokenizer(known)

@@ -18,8 +18,8 @@ from harness.data import corpora
 from harness.data.encoding import hold_out
 from harness.data.masking import MaskedText
 from harness.files import read_sealed
+from harness.planning.planned import Cell, Plan
 from harness.runs import BaseTeacher, StudentRun
-from harness.search.planned import Cell, Plan
 from tests.conftest import VOCABULARY, Harness
 
 STUDY = ("run", "--study", "general_vs_task_specific", "--tasks", "sst2", "--seeds", "1", "--trials", "1")
@@ -359,7 +359,7 @@ def test_a_transformer_distils_generally_by_any_objective_without_logits(
 
 
 def general_with(run: Run, out: Path, *more: str) -> dict[str, Any]:
-    """The one record of the general distillation with these settings."""
+    """The one record of the corpus distillation with these settings."""
     known = set(records(out, "general"))
     finished(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
     (new,) = (record for run_, record in records(out, "general").items() if run_ not in known)

@@ -18,10 +18,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from harness import combine
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
+from harness.jobs.starting import load_pretrained
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
+from harness.teaching.outputs import Encoder
 from harness.training import loop
-from harness.training.joint import (
+from harness.training.joint_model import (
     Joint,
     JointData,
     JointObjective,
@@ -32,9 +34,7 @@ from harness.training.joint import (
     save_joint,
 )
 from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
-from harness.training.starting import load_pretrained
 from harness.training.sums import Sum
-from harness.training.teacher_outputs import Encoder
 from harness.training.weights import save_reader
 from tests.modeling.small_models import small_batch, small_model
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from harness.training.joint import JointData
+from harness.training.joint_model import JointData
 from tests.training.builders import examples
 
 CPU = torch.device("cpu")

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from harness.contracts import IGNORED, Batch, Want
 from harness.data.store import Store
-from harness.runs import GeneralRun
-from harness.training import masked_teacher
-from harness.training.masked_teacher import MaskedTeacher, StoredTargets
-from tests.training.builders import a_run, place_of
+from harness.runs import CorpusDistillationRun
+from harness.teaching import masked
+from harness.teaching.masked import MaskedTeacher, StoredTargets
+from tests.training.builders import a_run, workspace_of
 
 CPU = torch.device("cpu")
 
@@ -127,7 +127,7 @@ def test_the_error_falls_as_more_is_kept(tmp_path: Path) -> None:
 
 
 def test_it_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masked_teacher, "BATCH", 2)
+    monkeypatch.setattr(masked, "BATCH", 2)
     data = Pieces([2, 1, 3, 1, 2], 6)
     asked: list[int] = []
 
@@ -158,12 +158,12 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
     """Though there be as many of them, and the same are trained on."""
     folders: list[Path] = []
     kept = SimpleNamespace(fill=lambda *given: 0.0, logits=lambda ids: torch.zeros(1, 4))
-    monkeypatch.setattr(masked_teacher, "StoredTargets", lambda store, *given: folders.append(store.folder) or kept)
-    place = place_of(tmp_path, teacher="embedded")
+    monkeypatch.setattr(masked, "StoredTargets", lambda store, *given: folders.append(store.folder) or kept)
+    workspace = workspace_of(tmp_path, teacher="embedded")
     given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
     for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
-        run = a_run(GeneralRun, settings=given | pack)
-        teacher = MaskedTeacher(run, place, SimpleNamespace(index=torch.arange(3)), CPU)
+        run = a_run(CorpusDistillationRun, settings=given | pack)
+        teacher = MaskedTeacher(run, workspace, SimpleNamespace(index=torch.arange(3)), CPU)
         teacher(Pieces([1], 4).batch(torch.tensor([0])), Want(mlm_logits=True))
     assert folders[0] == folders[1] != folders[2]
 

@@ -12,12 +12,12 @@ from harness import pairing
 from harness.contracts import Batch, ModelInfo, Outputs, Signal
 from harness.data import sources
 from harness.data.tasks import get_task
+from harness.jobs.examples import examples_of
 from harness.registry import OBJECTIVES, objective
 from harness.runs import StudentRun
-from harness.training.examples import examples_of
-from harness.training.place import teacher_tokenizer
+from harness.training.workspace import teacher_tokenizer
 from tests.conftest import BAD, GOOD, SUBJECTS, Harness
-from tests.training.builders import a_run, place_of, settings
+from tests.training.builders import a_run, settings, workspace_of
 
 TASK = get_task("qnli_ranking")
 PAIRS, ALONE = 40, 20  # questions of the training part with both kinds of sentence, and with one
@@ -54,11 +54,11 @@ def data(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_question_is_trained_on_or_held_out_with_all_its_sentences(
     data: Path, checkpoint: Path, tmp_path: Path, augmentation: str, limit: int
 ) -> None:
-    place = place_of(tmp_path, checkpoint, source=str(data))
+    workspace = workspace_of(tmp_path, checkpoint, source=str(data))
     content = sources.load(TASK, str(data)).content
     chosen = settings(max_length=24, train_examples=limit, augmentation=augmentation, augmentation_copies=2)
     run = a_run(StudentRun, task=TASK.name, data=content, settings=chosen)
-    found = examples_of(run, place, teacher_tokenizer(place))
+    found = examples_of(run, workspace, teacher_tokenizer(workspace))
     assert found.train.groups is not None and found.selection.groups is not None
     assert 9 <= len(found.selection) <= 10
     assert not set(found.train.groups.tolist()) & set(found.selection.groups.tolist())

@@ -14,14 +14,14 @@ from transformers import AutoModelForMaskedLM
 from harness.contracts import Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
+from harness.jobs.starting import load_pretrained, started_student
 from harness.registry import STUDENTS
 from harness.runs import StudentRun
-from harness.training.place import teacher_tokenizer
-from harness.training.starting import load_pretrained, started_student
-from harness.training.teacher_outputs import NoTeacher
+from harness.teaching.outputs import NoTeacher
 from harness.training.weights import save
+from harness.training.workspace import teacher_tokenizer
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case, named, possible
-from tests.training.builders import a_run, place_of
+from tests.training.builders import a_run, workspace_of
 
 RUN = "0123456789abcdef"
 NAMES = STUDENTS.names()
@@ -58,7 +58,7 @@ def distilled(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @each_start
 def test_everything_but_the_head_comes_from_the_distilled_student(case: Case, distilled: Path) -> None:
-    """Whatever the head and the pair encoding: those are settings that no general distillation depends on."""
+    """Whatever the head and the pair encoding: those are settings that no corpus distillation depends on."""
     student = case.build(seed=1)
     fresh = {name: tensor.clone() for name, tensor in student.state_dict().items()}
     source = load_file(distilled / "model.safetensors")
@@ -113,10 +113,10 @@ class Source:
 def start(
     checkpoint: Path, runs: Path, init: str, task: Task = SINGLE, teacher: Any = None, name: str = "transformer"
 ) -> tuple[Any, dict[str, Any]]:
-    place = place_of(runs, checkpoint)
+    workspace = workspace_of(runs, checkpoint)
     settings = {f"{name}.{setting}": value for setting, value in Case(name, task).settings.items()}
     run = a_run(StudentRun, student=name, init=init, settings=settings)
-    return started_student(run, place, task, teacher or Source(checkpoint), teacher_tokenizer(place))
+    return started_student(run, workspace, task, teacher or Source(checkpoint), teacher_tokenizer(workspace))
 
 
 @each_name

@@ -11,7 +11,7 @@ import torch
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
-from harness.training.teacher_cache import TeacherCache
+from harness.teaching.cache import TeacherCache
 from tests.training.builders import emit, examples
 
 EVERYTHING = Want(

@@ -17,15 +17,15 @@ from harness.data import sources
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.threshold import best_threshold
+from harness.jobs import untuned as module
+from harness.jobs.examples import examples_of
+from harness.jobs.untuned import refusal, untuned
 from harness.registry import STUDENTS
 from harness.runs import UntunedRun
 from harness.runs.settings import TRAINING, UNTUNED
-from harness.training import untuned as module
-from harness.training.examples import examples_of
-from harness.training.place import Place
-from harness.training.untuned import refusal, untuned
 from harness.training.work import Work
-from tests.training.builders import a_run, ignore, place_of
+from harness.training.workspace import Workspace
+from tests.training.builders import a_run, ignore, workspace_of
 
 MRPC = get_task("mrpc")
 INFO = ModelInfo("some", 1, 8, 0, 10, 2, frozenset({Signal.SENTENCE}), "words", pair_encoding="compare")
@@ -62,35 +62,38 @@ def ragged(glue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(ragged: Path, teacher: Path, tmp_path: Path) -> Place:
+def workspace(ragged: Path, teacher: Path, tmp_path: Path) -> Workspace:
     (tmp_path / "run").mkdir()
-    return place_of(tmp_path / "run", teacher, source=str(ragged), cache=tmp_path / "cache")
+    return workspace_of(tmp_path / "run", teacher, source=str(ragged), cache=tmp_path / "cache")
 
 
-def a_comparison(place: Place, student: str = "", objective: str = "", **settings: Any) -> UntunedRun:
+def a_comparison(workspace: Workspace, student: str = "", objective: str = "", **settings: Any) -> UntunedRun:
     own: dict[str, Any] = {}
     if student:
         own = {f"{student}.{name}": h.default for name, h in STUDENTS.get(student).hyperparameters.items()}
         own |= {f"{student}.hidden_units": 12, f"{student}.channels": "trained", f"{student}.embedding_size": 16}
     usual = {name: declared.default for name, declared in (TRAINING | UNTUNED).items()} | {"max_length": 16}
     return a_run(
-        UntunedRun, task="mrpc", data=sources.content(MRPC, place.source), student=student,
+        UntunedRun, task="mrpc", data=sources.content(MRPC, workspace.source), student=student,
         init="random" if student else "", objective=objective, metric="f1", settings=usual | own | settings,
         pair_encoding="compare" if student else None,
     )  # fmt: skip
 
 
-def done(place: Place, said: UntunedRun) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    record, predictions = untuned(said, Work(place, ignore))
+def done(workspace: Workspace, said: UntunedRun) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    record, predictions = untuned(said, Work(workspace, ignore))
     assert predictions is not None
     return record, predictions
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_the_teacher_by_hand(place: Place, pooling: str) -> None:
+def test_the_teacher_by_hand(workspace: Workspace, pooling: str) -> None:
     """Each dev pair through the plain library, one sentence at a time, against the recorded threshold."""
-    record, predictions = done(place, a_comparison(place, **{"untuned.pooling": pooling}))
-    model, tokenizer = AutoModel.from_pretrained(place.argument).eval(), AutoTokenizer.from_pretrained(place.argument)
+    record, predictions = done(workspace, a_comparison(workspace, **{"untuned.pooling": pooling}))
+    model, tokenizer = (
+        AutoModel.from_pretrained(workspace.argument).eval(),
+        AutoTokenizer.from_pretrained(workspace.argument),
+    )
 
     def vector(text: str) -> torch.Tensor:
         with torch.no_grad():
@@ -101,7 +104,7 @@ def test_the_teacher_by_hand(place: Place, pooling: str) -> None:
         pairs = zip(split.text_a, split.text_b or [], strict=True)
         return np.array([F.cosine_similarity(vector(a), vector(b), dim=0).item() for a, b in pairs])
 
-    data = sources.load(MRPC, place.source)
+    data = sources.load(MRPC, workspace.source)
     found = cosines(data.dev[0])
     clear = np.abs(found - record["threshold"]) > 1e-5
     assert clear.sum() > 30
@@ -113,7 +116,7 @@ def test_the_teacher_by_hand(place: Place, pooling: str) -> None:
     assert (record["curve"], record["examples"]) == ([], 108)
 
 
-def test_the_threshold_is_chosen_on_training_pairs_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threshold_is_chosen_on_training_pairs_alone(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     def watched(similarities: np.ndarray, labels: np.ndarray) -> float:
@@ -121,21 +124,23 @@ def test_the_threshold_is_chosen_on_training_pairs_alone(place: Place, monkeypat
         return best_threshold(similarities, labels)
 
     monkeypatch.setattr(module, "best_threshold", watched)
-    done(place, a_comparison(place))
-    done(place, a_comparison(place, train_examples=50))
+    done(workspace, a_comparison(workspace))
+    done(workspace, a_comparison(workspace, train_examples=50))
     assert seen == [108, 50]  # 120 pairs, of which a tenth is held out to choose by
 
 
-def test_a_student_learns_the_teachers_cosines_without_labels(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = a_comparison(place, "bilstm", "pair_cosine", epochs=8, batch_size=16, learning_rate=5e-3)
-    record, predictions = done(place, said)
+def test_a_student_learns_the_teachers_cosines_without_labels(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = a_comparison(workspace, "bilstm", "pair_cosine", epochs=8, batch_size=16, learning_rate=5e-3)
+    record, predictions = done(workspace, said)
     losses = [entry["loss"] for entry in record["curve"]]
     assert len(losses) == 8 and losses[-1] < 0.5 * losses[0], losses
     assert record["best"]["epoch"] == 8 and record["best"]["selection"] == record["selection"]
     assert record["teacher_signals"] == {"sentence": "stored"}
     assert len(predictions["predictions"]) == 40
     # what is trained depends on no label: with all of them turned round the losses are the same
-    labels = sources.load(MRPC, place.source).train.labels
+    labels = sources.load(MRPC, workspace.source).train.labels
     before = labels.copy()
 
     def turned(*arguments: Any) -> Any:
@@ -144,12 +149,14 @@ def test_a_student_learns_the_teachers_cosines_without_labels(place: Place, monk
         return found
 
     monkeypatch.setattr(module, "examples_of", turned)
-    assert [entry["loss"] for entry in done(place, said)[0]["curve"]] == losses
+    assert [entry["loss"] for entry in done(workspace, said)[0]["curve"]] == losses
     assert np.array_equal(labels, before)
 
 
-def test_the_teachers_vectors_are_computed_once_for_all_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = a_comparison(place, "bilstm", "pair_cosine", epochs=2)
+def test_the_teachers_vectors_are_computed_once_for_all_runs(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = a_comparison(workspace, "bilstm", "pair_cosine", epochs=2)
     calls: list[Batch] = []
     plain = module.Apart.forward
 
@@ -158,37 +165,37 @@ def test_the_teachers_vectors_are_computed_once_for_all_runs(place: Place, monke
         return plain(self, batch, want)
 
     monkeypatch.setattr(module.Apart, "forward", counted)
-    first = done(place, said)[0]
+    first = done(workspace, said)[0]
     assert len(calls) == 4  # 108 pairs, 32 a call, in two epochs
-    tokenizer, train = AutoTokenizer.from_pretrained(place.argument), sources.load(MRPC, place.source).train
+    tokenizer, train = AutoTokenizer.from_pretrained(workspace.argument), sources.load(MRPC, workspace.source).train
     for side, texts in enumerate((train.text_a, train.text_b or [])):  # with its own tokenizer, not the student's
         encoding = calls[0].encodings[side]
         ids = zip(encoding["input_ids"], encoding["attention_mask"].bool(), strict=True)
         known = tokenizer(texts)["input_ids"]
         assert all(row[mask].tolist() in known for row, mask in ids)
-    place.run.joinpath("checkpoint.pt").unlink(missing_ok=True)
-    again = done(place, said)[0]
+    workspace.run.joinpath("checkpoint.pt").unlink(missing_ok=True)
+    again = done(workspace, said)[0]
     assert len(calls) == 4
     assert [entry["loss"] for entry in again["curve"]] == [entry["loss"] for entry in first["curve"]]
-    done(place, a_comparison(place, "bilstm", "pair_cosine", epochs=2, **{"untuned.pooling": "mean"}))
+    done(workspace, a_comparison(workspace, "bilstm", "pair_cosine", epochs=2, **{"untuned.pooling": "mean"}))
     assert len(calls) == 8, "vectors pooled otherwise are others"
 
 
-def test_a_student_without_objective_is_compared_as_it_starts(place: Place) -> None:
-    record, predictions = done(place, a_comparison(place, "bilstm"))
+def test_a_student_without_objective_is_compared_as_it_starts(workspace: Workspace) -> None:
+    record, predictions = done(workspace, a_comparison(workspace, "bilstm"))
     assert (record["curve"], record["best"]["epoch"], record["teacher_signals"]) == ([], 0, {})
     assert record["initialisation"] is not None and len(predictions["ids"]) == 40
-    assert [path.name for path in place.cache.glob("[!.]*")] == ["read"], "nothing is asked of the teacher"
+    assert [path.name for path in workspace.cache.glob("[!.]*")] == ["read"], "nothing is asked of the teacher"
 
 
-def test_test_pairs_are_judged_by_the_same_threshold(place: Place) -> None:
-    said = a_comparison(place)
-    content = sources.load_test(MRPC, place.source)[1]
-    _, predictions = done(place, replace(said, test={"mrpc": content}))
+def test_test_pairs_are_judged_by_the_same_threshold(workspace: Workspace) -> None:
+    said = a_comparison(workspace)
+    content = sources.load_test(MRPC, workspace.source)[1]
+    _, predictions = done(workspace, replace(said, test={"mrpc": content}))
     assert np.array_equal(predictions["test/predictions"], predictions["predictions"])  # the pairs are those of dev
-    assert "test/predictions" not in done(place, said)[1]
+    assert "test/predictions" not in done(workspace, said)[1]
     with pytest.raises(UserError, match="test files of mrpc in .* changed meanwhile"):
-        done(place, replace(said, test={"mrpc": "other"}))
+        done(workspace, replace(said, test={"mrpc": "other"}))
 
 
 def test_what_cannot_be_judged_is_refused_with_a_sentence() -> None:

@@ -1,0 +1,195 @@
+"""Fingerprints of the code that a run's number rests on: recorded, and compared when a table is written.
+
+They are no part of what a run is, but for plugins that are no part of this distribution (`outside`): whoever edits the
+formula of one has another objective.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness import combine
+from harness.errors import UserError
+from harness.files import JSON, digest
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TASKS, TEACHERS, Registry
+from harness.runs import BaseTeacher, Run
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
+CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
+
+
+@functools.cache
+def fingerprint(path: str) -> str:
+    """12 hexadecimal digits of the syntax trees of a plugin's file and of what it imports beside it.
+
+    Comments, docstrings and layout do not count, nor where the files lie, nor the version of Python.
+    """
+    return _digest(files(path))
+
+
+@functools.cache
+def engine() -> dict[str, str]:
+    """Part of the engine, as tables call it -> fingerprint. Parses some 60 files, once a process."""
+    found = {f"harness.{room}": _digest((ROOT / "harness" / room).rglob("*.py")) for room in ROOMS}
+    return found | {"harness.contracts": _digest(path for name in CONTRACTS for path in (ROOT / "harness").glob(name))}
+
+
+def files(path: str) -> set[Path]:
+    """A plugin's file, and those that it imports, in turn, of its own package or from beside it."""
+    found = {Path(path)}
+    while more := {file for known in found for file in _imported(known)} - found:
+        found |= more
+    return found
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    return hashlib.sha256("\n".join(sorted(map(_code, paths))).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def _code(path: Path) -> str:
+    return _text(_parsed(path))
+
+
+def _parsed(path: Path) -> ast.AST:
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # not Python any more: another than what any run was made with
+        return ast.Constant(path.read_bytes())
+
+
+def _text(node: Any) -> str:
+    """A syntax tree as text. What is empty is left out: versions of Python differ in whether they name it."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.JoinedStr):
+        fields["values"] = [part for part in node.values if not isinstance(part, ast.Constant) or part.value]
+    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        body = fields["body"]
+        says = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        fields["body"] = body[1:] if says and isinstance(body[0].value.value, str) else body
+    told = (f"{name}={_text(value)}" for name, value in fields.items() if value is not None and value != [])
+    return f"{type(node).__name__}({','.join(told)})"
+
+
+@functools.cache
+def _imported(path: Path) -> frozenset[Path]:
+    """The files that a file's imports name: of a package that it lies in, or beside it. Nothing is imported."""
+    # In a folder that distributions are installed into, others than its own lie beside a file.
+    beside = not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
+
+    def roots(top: str) -> Iterator[Path]:
+        yield from (folder.parent for folder in path.parents if folder.name == top)
+        if beside and top not in OURS:
+            yield path.parent
+
+    found: set[Path] = set()
+    for node in ast.walk(_parsed(path)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}".lstrip(".") for alias in node.names]
+        if path.is_relative_to(ROOT):  # a checkout has harness.objectives in objectives/
+            names = [name.removeprefix("harness.") for name in names]
+        for parts in (name.split(".") for name in names):
+            relative = isinstance(node, ast.ImportFrom) and node.level
+            for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
+                for place in (root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)):
+                    found |= {Path(f"{place}.py"), place / "__init__.py"}
+    # Of a shipped plugin within the engine only what lies beside it: `engine` tells of what else changes a number.
+    found = {file for file in found if file.parent == path.parent or not file.is_relative_to(ROOT / "harness")}
+    return frozenset(file for file in found if file.is_file() and file != path)
+
+
+# ---------------------------------------------------------------- of a run
+
+
+def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
+    """The plugins whose code takes part in a run, not counting those in the runs that it starts from."""
+    found: list[tuple[Registry[Any], str]] = []
+    if run.student_name:
+        found.append((STUDENTS, run.student_name))
+    if isinstance(run.learns_from, BaseTeacher):
+        found.append((TEACHERS, run.learns_from.name))
+    if run.by_procedure:
+        found.append((PROCEDURES, run.by_procedure))
+    names = (name for expression in run.expressions() for _, name in combine.parse(expression))
+    tasks = [name for name in run.data_of if not TASKS.ships(name)]  # ours are a part of the engine, harness.data
+    return [*found, *((OBJECTIVES, name) for name in names), *((TASKS, name) for name in tasks)]
+
+
+def outside(run: Run) -> dict[str, str]:
+    """Plugin -> fingerprint, of those that are no part of this distribution: their code belongs to what a run is."""
+    found = {}
+    for registry, name in plugins(run):
+        if not registry.ships(name):
+            _check_loaded(registry.origin(name))
+            found[f"{registry.kind} {name}"] = fingerprint(registry.origin(name))
+    return found
+
+
+@functools.cache
+def _check_loaded(path: str) -> None:
+    """Raise UserError if a plugin got a module of another file than the one beside it, which was loaded before it."""
+    folder = Path(path).parent
+    if (folder / "__init__.py").is_file():  # in a package no name is taken by others
+        return
+    for file in files(path) - {Path(path)}:
+        if file.is_relative_to(folder):
+            parts = file.relative_to(folder).with_suffix("").parts
+            loaded = getattr(sys.modules.get(".".join(p for p in parts if p != "__init__")), "__file__", None)
+            if loaded and Path(loaded).resolve() != file.resolve():
+                raise UserError(f"plugin {path} imports {file}, but {loaded}, of the same name, is loaded: rename one")
+
+
+def identified(run: Run) -> Run:
+    """The run with the code of its plugins, where that belongs to what it is."""
+    return replace(run, plugins=outside(run) or None)
+
+
+def check_plugins(run: Run) -> None:
+    """Raise UserError if a plugin is another than when its run was planned."""
+    planned, found = run.plugins or {}, outside(run)
+    for name in sorted({*planned, *found}):
+        if planned.get(name) != found.get(name):
+            raise UserError(f"the code of {name} changed since the study was planned; give the command again")
+
+
+def of_run(run: Run) -> dict[str, str]:
+    """{part of the engine or plugin: fingerprint} of the code behind a run."""
+    return engine() | {name: fingerprint(registry.origin(name)) for registry, name in plugins(run)}
+
+
+def of_stored(teacher: str) -> str:
+    """Of the code behind what is stored for other runs: a teacher's outputs, texts as they were read or augmented."""
+    return digest([engine(), fingerprint(TEACHERS.origin(teacher))])[:12]
+
+
+def changed(record: JSON, read: Callable[[str], JSON | None], origins: Mapping[str, str]) -> set[str]:
+    """The parts of the engine and the plugins that are others now than when a run, or one it starts from, was made.
+
+    read: the record of a run. origins: plugin -> its file, as a plan has it; of one that is gone nothing is told.
+    """
+    if "code" not in record:  # it failed, or was only counted
+        return set()
+    code = record["code"]
+    files = {name: ROOT / origins[name] for name in code if name in origins}
+    now = engine() | {name: fingerprint(str(path)) for name, path in files.items() if path.is_file()}
+    names = {name for name, version in now.items() if code.get(name) != version}
+    for run in record.get("started_from", {}):
+        before = read(run)
+        names |= set() if before is None else changed(before, read, origins)
+    return names

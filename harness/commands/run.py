@@ -1,0 +1,253 @@
+"""What the commands that work or write do; `harness.viewing` has the others. Each returns the exit status."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import closing
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+from harness import registry, reports
+from harness.commands.view import chosen_on, plan_file, say, table_of, tell
+from harness.contracts import Study, Task
+from harness.data.tasks import get_task
+from harness.errors import UserError, near, unknown
+from harness.executors import choosing, environment
+from harness.files import atomic_write, check_writable
+from harness.folders import check_free, holds_results
+from harness.ledger import Ledger
+from harness.planning import plan as planning
+from harness.planning.explaining import VERDICTS, explained
+from harness.planning.planned import Plan
+from harness.planning.recipe import budget, corpus_recipe, protocol, recipe
+from harness.planning.request import Request, check_early
+from harness.runs import Run
+from harness.search.database import View, database
+from harness.search.display import display
+from harness.search.driver import Driver
+from harness.search.estimate import estimate
+from harness.search.results import older_code, replayed, started_from
+
+LONGEST_NAME = 100  # of an objective, and of its file
+
+
+def run(options: Namespace) -> int:
+    """Train what is missing, then print the table and where its files are."""
+    request = Request.of(options)
+    if environment.launched() > 1:
+        raise UserError(
+            "harness run starts its own workers: give harness distil-corpus to torchrun or accelerate launch, then "
+            "harness run by itself"
+        )
+    check_early(request)
+    start = choosing.executor(options)
+    out = Path(options.out)
+    check_writable(out)
+    storage = database(options.storage, out)
+    ledger = Ledger(out, create=True)
+    with ledger.lock(), closing(start(out)) as executor:
+        plan = planning.resolve(request, cache=out / "cache")
+        _check_pretrained(plan, ledger)
+        if options.executor == "local":
+            _say_if_slow(plan)
+        atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
+        trained = _train(plan, ledger, executor, storage, options.refresh)
+        for damage in ledger.damaged.values():
+            say(damage)
+        table = table_of(plan, ledger)
+        for sentence in () if options.refresh else table.provenance.older_code:
+            say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
+        files = _write_reports(plan, table, ledger)
+
+    print(reports.render(table, "terminal"))
+    print(f"{trained} run{'s' * (trained != 1)} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
+    for path in files:
+        tell(f"  {path}")
+    return _status_of(table)
+
+
+def plan(options: Namespace) -> int:
+    """Print every cell, run and refusal, and an estimate of the time. Trains and writes nothing."""
+    request, out = Request.of(options), Path(options.out)
+    check_early(request)
+    workers = choosing.workers(options.workers)
+    ledger = Ledger(out) if holds_results(out) else None
+    if ledger is None:
+        check_free(out)
+    worked_out = planning.resolve(request, lenient=True, cache=out / "cache")
+    if options.explain:
+        return _explain(worked_out)
+    _check_pretrained(worked_out, ledger)
+    replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
+    for cell, found in zip(worked_out.cells, replays, strict=True):
+        label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
+        if cell.refused:
+            tell(f"{label}  refused: {cell.refused}")
+            continue
+        done = len(found.trials) + max(len(found.seeds) - 1, 0)
+        wanted = found.wanted_trials + cell.seeds - 1
+        missing += 0 if cell.search in counted else wanted - done
+        counted.add(cell.search)
+        epochs = cell.run.settings.get("epochs")
+        trains = f"{cell.stages} x {epochs} epochs, " if epochs else ""
+        tell(f"{label}  {trains}runs {done} of {wanted} done")
+    real = [cell for cell in worked_out.cells if not cell.refused]
+    tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
+    tell(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
+    print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
+    if before := started_from(worked_out, replays):
+        made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
+        print(f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing")
+    if real and (chosen := protocol(worked_out)):
+        how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
+        tell(f"budget: {budget(worked_out)}\nprotocol: {how}\nrecipe: {recipe(worked_out)}")
+    _say_if_slow(worked_out)
+    older = older_code(worked_out, ledger.read, replays) if ledger else ()
+    refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
+    for said in (*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)):
+        tell(said)
+    print(estimate(worked_out, replays, missing, workers))
+    return 0
+
+
+def _explain(plan: Plan) -> int:
+    found = explained(plan, registry.STUDIES.get(plan.study))
+    tell(f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them")
+    for verdict, heading in VERDICTS.items():
+        lines = [line for line in found if line.verdict == verdict]
+        tell(f"\n{heading}:" if lines else f"\n{heading}: none")
+        for line in lines:
+            place = f" [{line.text}]" if line.text else ""
+            tell(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
+    return 0
+
+
+def list_names(options: Namespace) -> int:
+    """Print every name of one kind with what it is."""
+    for path in options.plugin:
+        registry.load_file(path)
+    if options.kind not in registry.ALL:
+        raise unknown("kind", options.kind, registry.ALL)
+    found = registry.ALL[options.kind]
+    for name in found.names():
+        plugin = found.get(name)
+        text = (plugin.__doc__ or "").strip().split("\n")[0]
+        text = plugin.question if isinstance(plugin, Study) else text
+        text = f"{plugin.label}, {plugin.metric}" if isinstance(plugin, Task) else text
+        extra = ""
+        if hyperparameters := getattr(plugin, "hyperparameters", None):
+            extra = f" [{', '.join(f'{name}.{k}={h.default}' for k, h in hyperparameters.items())}]"
+        tell(f"{name:<18} {text}{extra}")
+    return 0
+
+
+TEMPLATE = '''"""{name}: say in one sentence what it transfers, and from which paper."""
+
+from harness.contracts import Batch, Outputs, Signal
+from harness.registry import objective
+from torch import Tensor
+
+
+@objective("{name}", needs={{Signal.SENTENCE}})
+def {name}(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+    """Mean absolute difference of the sentence vectors, (B, D) each; returns a scalar. Put your formula here."""
+    return (student.sentence - teacher.sentence).abs().mean()
+'''
+
+
+def new(options: Namespace) -> int:
+    """Write a plugin file into the current folder. Raises UserError rather than write over a file."""
+    name, path = options.name, Path(f"{options.name}.py")
+    if not name.isidentifier():
+        raise UserError(f"{name!r} cannot name an objective: use letters, digits and underscores, not a digit first")
+    if iskeyword(name):
+        raise UserError(f"{name!r} cannot name an objective: it is a word of Python's own")
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"{name!r} is too long to name a file: an objective's name has at most {LONGEST_NAME} letters")
+    if path.exists():
+        raise UserError(f"{path} exists already; choose another name or remove it")
+    if name in registry.OBJECTIVES.names():
+        raise UserError(f"objective {name!r} exists already, in {registry.OBJECTIVES.origin(name)}")
+    atomic_write(path, TEMPLATE.format(name=name).encode())
+    print(
+        f"{path} written. Fill in the formula, then:\n  harness run --study objectives_vs_init --plugin {path} "
+        f"--objectives vanilla_kd {name}\nor move it into objectives/ to make it part of every study's choice."
+    )
+    return 0
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _say_if_slow(plan: Plan) -> None:
+    from harness.training.machine import slow_precision  # loads torch, which refusals must not wait for
+
+    runs = [first.run for first in plan.first.values()] + [cell.run for cell in plan.cells if not cell.refused]
+    if sentence := slow_precision(runs):
+        say(sentence)
+
+
+def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
+    """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
+    from harness.jobs.starting import check_pretrained
+
+    for cell in plan.cells:
+        run = cell.run.starts_from
+        if run is None or cell.refused:
+            continue
+        if run in plan.first and plan.first[run].run.starts_students:  # made before the cell
+            continue
+        if ledger is None or not _distilled(ledger, run):
+            runs = [name for name in ledger.runs() if _distilled(ledger, name)] if ledger else []
+            raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
+        if trouble := ledger.trouble_with_weights(run):
+            raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")
+        check_pretrained(cell.run, get_task(cell.task), plan.teacher, plan.argument, ledger.folder(run) / "weights")
+
+
+def _distilled(ledger: Ledger, run: str) -> bool:
+    """True for a finished distillation on a corpus or on several tasks."""
+    record = ledger.read(run) or {}
+    return record.get("status") == "finished" and Run.kind_of(record["specification"]).starts_students
+
+
+def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool) -> int:
+    view = View(plan.study, ledger.out, storage, refresh)
+    for name in ledger.interrupted():
+        say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
+    try:
+        with display(plan) as listener:
+            return Driver(plan, ledger, executor, listener, view, refresh).run()
+    finally:
+        executor.close()
+        if trouble := view.close():
+            say(trouble)
+
+
+def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
+    """Every format beside the plan; rewritten only where the text is new."""
+    folder = plan_file(ledger.out, plan.study, plan.profile).parent
+    names = {
+        "html": "table.html",
+        "latex": "table.tex",
+        "markdown": "table.md",
+        "csv": "table.csv",
+        "json": "table.json",
+    }
+    study = registry.STUDIES.get(plan.study)
+    compared = reports.with_published(table, study) if study.published else table
+    for form, name in names.items():
+        content = reports.render(compared if form == "html" else table, form).encode()
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
+            atomic_write(folder / name, content)
+    return [folder / name for name in names.values()]
+
+
+def _status_of(table: Any) -> int:
+    failed = len({entry.cell for entry in table.entries() if entry.status == "failed"})
+    if failed:
+        say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and the same command tries again")
+    return 1 if failed else 0

@@ -1,0 +1,163 @@
+"""The examples of a run: which are trained on, which choose epochs and settings, which are reported."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from harness import registry
+from harness.contracts import Task
+from harness.data import sources, stored
+from harness.data.encoding import Encoded, encode, groups_of, hold_out, subset_index
+from harness.data.sources import Split
+from harness.data.tasks import get_task
+from harness.errors import UserError
+from harness.hyperparameters import Values
+from harness.jobs.augmented import augmented
+from harness.runs import Run, TaskRun
+from harness.training.workspace import Workspace, teacher_fingerprint, teacher_source, teacher_tokenizer
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Encoded splits of one task: train, what epochs are selected on, and the dev splits that are reported.
+
+    imitated: the training examples as the teacher reads them, in the same order.
+    """
+
+    train: Encoded
+    imitated: Encoded
+    selection: Encoded
+    dev: tuple[Encoded, ...]
+
+
+def own_settings(run: Run) -> Values:
+    """The student's own settings of a run, without its name before them."""
+    plugin = registry.STUDENTS.get(run.student_name)
+    return {name: h.default for name, h in plugin.hyperparameters.items()} | run.settings.of(plugin.name)
+
+
+def reader_of(run: Run, workspace: Workspace) -> PreTrainedTokenizerBase:
+    """The tokenizer that the run's model reads with: the teacher's, that of the run it starts from, or its own.
+
+    A vocabulary of the student's own is made of the texts it is trained on, before they are augmented.
+    """
+    theirs = teacher_tokenizer(workspace)
+    if not run.student_name:
+        return theirs
+    if run.starts_from:
+        folder = workspace.runs / run.starts_from / "weights"
+        if (folder / "tokenizer.json").is_file():
+            return PreTrainedTokenizerFast.from_pretrained(folder, trust_remote_code=False)
+        return theirs
+    plugin = registry.STUDENTS.get(run.student_name)
+    return plugin.tokenizer(own_settings(run), theirs, _training_texts(run, workspace))
+
+
+def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerBase) -> Examples:
+    """The examples that the run's data, protocol and limits give. The ids of train are 0..size-1.
+
+    reader: the tokenizer of the model that is trained. Raises UserError if the data cannot be read or is not what the
+    study was planned with.
+    """
+    settings, content, pair_encoding = run.settings, run.data, encoding_of(run)
+    theirs = teacher_tokenizer(workspace)
+    task, length = get_task(run.task), settings["max_length"]
+    _check_content(task, workspace.source, content)
+    if reader is theirs:
+        train, *dev = _read_by_teacher(task, workspace, content, pair_encoding, length)
+    else:
+        data = _loaded(task.name, workspace.source, content)
+        splits = (data.train, *data.dev)
+        train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
+    index, held_out = _indices(run, content, len(train), train.groups)
+    selection = dev[0] if held_out is None else train.subset(held_out)
+    alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
+    if settings["augmentation"] != "none":
+        data = _loaded(task.name, workspace.source, content)
+        made = augmented(
+            _part(data.train, index), run, workspace, teacher_source(workspace.teacher, workspace.argument)
+        )
+        ours = encode(made, reader, pair_encoding, length, task.ranking)
+        return Examples(ours, ours if alike else encode(made, theirs, "joint", length), selection, tuple(dev))
+    chosen = train.subset(index)
+    imitated = chosen if alike else _read_by_teacher(task, workspace, content, "joint", length)[0].subset(index)
+    chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
+    return Examples(chosen, imitated, selection, tuple(dev))
+
+
+def encoding_of(run: TaskRun) -> str:
+    """How the run's model reads a pair."""
+    own = own_settings(run) if run.student_name else {}
+    return run.pair_encoding or str({"pair_encoding": "joint", **own}["pair_encoding"])
+
+
+def _indices(
+    run: Run, content: str, size: int, groups: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(positions to train on, positions held out; None where dev chooses). groups: of examples that are ranked."""
+    settings, held_out = run.settings, None
+    if settings["protocol"] == "published":
+        index = torch.arange(size)
+    else:
+        index, held_out = hold_out(size, content, groups=groups)
+    if settings["train_fraction"] < 1:
+        index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
+    if settings["train_examples"] and not run.takes_all:
+        index = subset_index(index, settings["train_examples"], content, groups)
+    return index, held_out
+
+
+def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:
+    """The texts that a run is trained on, of all its tasks."""
+    for task, content in sorted(run.data_of.items()):
+        whole = _loaded(task, workspace.source, content).train
+        groups = groups_of(whole) if get_task(task).ranking else None
+        part = _part(whole, _indices(run, content, len(whole.text_a), groups)[0])
+        yield from part.text_a
+        yield from part.text_b or ()
+
+
+def _part(whole: Split, index: torch.Tensor) -> Split:
+    rows = index.tolist()
+    second = whole.text_b and [whole.text_b[i] for i in rows]
+    return Split(whole.name, [whole.text_a[i] for i in rows], second, whole.labels[rows])
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(task: str, source: str, content: str) -> sources.TaskData:
+    data = sources.load(get_task(task), source)
+    if data.content != content:
+        raise _changed(task, source)
+    return data
+
+
+def _check_content(task: Task, source: str, content: str) -> None:
+    # What is kept of examples that are code was checked when it was made.
+    if not sources.source_of(task, source).fixed and sources.content(task, source) != content:
+        raise _changed(task.name, source)
+
+
+def _changed(task: str, source: str) -> UserError:
+    return UserError(f"the data of {task} in {source} changed since the study was planned; give the command again")
+
+
+def _read_by_teacher(
+    task: Task, workspace: Workspace, content: str, pair_encoding: str, max_length: int
+) -> tuple[Encoded, ...]:
+    """(train, *dev) as the teacher's tokenizer reads them: tokenised once, and kept in the cache for every run."""
+    tokenizer = teacher_tokenizer(workspace)
+    store = workspace.store("read", [task.name, content, teacher_fingerprint(workspace), pair_encoding, max_length])
+    with store.held(stored.SPLITS) as whole:
+        if not whole:
+            data = _loaded(task.name, workspace.source, content)
+            splits = (data.train, *data.dev)
+            encoded = [encode(s, tokenizer, pair_encoding, max_length, task.ranking) for s in splits]
+            stored.write(store.folder, encoded)
+            store.vouch(stored.SPLITS)
+    return stored.read(store.folder)

@@ -1,0 +1,47 @@
+"""A student in a teacher's place: what the weights that its run left say of the training examples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from harness import registry
+from harness.contracts import ModelInfo
+from harness.data.encoding import Encoded
+from harness.data.tasks import get_task
+from harness.jobs.examples import own_settings
+from harness.jobs.labelled import Imitated
+from harness.runs import RunId, StudentRun
+from harness.teaching.outputs import TeacherOutputs
+from harness.training import machine
+from harness.training.workspace import Workspace, teacher_source
+
+
+class StudentOutputs(TeacherOutputs):
+    """Called with (batch, want) of the run's training examples, as another student of the same kind reads them."""
+
+    def __init__(self, run: StudentRun, workspace: Workspace, train: Encoded, info: ModelInfo):
+        """run: whose `teacher` is the run of the other student; info: what that one is."""
+        super().__init__(run, replace(workspace, outputs={}), train, machine.device(), info)
+        self._student: Any = None
+
+    def _encoder(self) -> Any:
+        if self._student is None:
+            plugin = registry.STUDENTS.get(self.run.student)
+            student = plugin.from_pretrained(self.folder, local_files_only=True, weights_only=True)
+            self._student = nn.Module.to(student.requires_grad_(False), self.device).eval()
+        return self._student
+
+
+def imitating(other: RunId, own: StudentRun, run: StudentRun, workspace: Workspace) -> Imitated:
+    """What `run` imitates: the student that run `other`, which is `own`, left."""
+    task = get_task(run.task)
+    teacher = teacher_source(workspace.teacher, workspace.argument).info(task)
+    info = registry.STUDENTS.get(own.student).describe(own_settings(own), teacher, task)
+
+    def outputs(run: StudentRun, train: Encoded) -> TeacherOutputs:
+        return StudentOutputs(replace(run, teacher=other), workspace, train, info)
+
+    return Imitated(info, outputs)

@@ -1,0 +1,105 @@
+"""Runs on the labelled examples of one task: a model fine-tuned as it is, a student distilled."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from harness import combine, registry
+from harness.contracts import LayerMap, ModelInfo, Outputs, Want
+from harness.data.encoding import Encoded
+from harness.data.tasks import get_task
+from harness.evaluation.parameters import count
+from harness.jobs.examples import examples_of, own_settings, reader_of
+from harness.jobs.scoring import evaluate, further, selector
+from harness.jobs.starting import start
+from harness.runs import CheckpointRun, StudentRun, TeacherRun
+from harness.runs.settings import LABELS
+from harness.runs.told import Performed, Record
+from harness.seeds import derive_seed
+from harness.teaching.outputs import Encoder, TeacherOutputs, teacher_of
+from harness.training import machine
+from harness.training.loop import Stage, train
+from harness.training.sums import Sum
+from harness.training.weights import save
+from harness.training.work import Work
+from harness.training.workspace import teacher_source, teacher_tokenizer
+
+
+def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
+    """Fine-tune a model on the labels, or only score it, if its weights answer the task; a teacher's are kept."""
+    task, settings, workspace = get_task(run.task), run.settings, work.workspace
+    reader = reader_of(run, workspace)
+    examples = examples_of(run, workspace, reader)
+    source = teacher_source(workspace.teacher, workspace.argument)
+    pretrained = run.teacher.pretrained
+    torch.manual_seed(derive_seed("weights", run.seed))
+    model = source.model(task, workspace.runs / pretrained / "weights" if pretrained else None)
+    encoder = Encoder(model).to(machine.device())
+    record: Record = {"curve": [], "best": {}}
+    if not (isinstance(run, TeacherRun) and run.evaluate_only):
+        info = source.info(task)
+        objective = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
+        stage = Stage("fine_tuning", objective, (Want(logits=True), Want()), settings["epochs"], selects=True)
+        select = selector(task, run, examples, work.clock)
+        history = train(encoder, [stage], examples.train, lambda batch, want: Outputs(), select, work.regime(run))
+        record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
+    scores, predictions = evaluate(encoder, task, settings, examples, work.clock)
+    more, others = further(run, workspace, encoder, reader, task, work.clock)
+    scores, predictions = scores | more, predictions | others
+    if isinstance(run, CheckpointRun):  # a row of the table: nothing starts from it
+        return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
+    save(model, workspace.run / "weights")
+    return record | scores | {"selection": scores["metrics"][run.metric]}, predictions
+
+
+@dataclass(frozen=True)
+class Imitated:
+    """Whom a student imitates in its teacher's place. info: what it is; of: given (the run, the training examples)."""
+
+    info: ModelInfo
+    of: Callable[[StudentRun, Encoded], TeacherOutputs]
+
+
+def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: bool = False) -> Performed:
+    """Train a student in the stages of its procedure. keep: its weights, for other runs."""
+    task, settings, workspace = get_task(run.task), run.settings, work.workspace
+    reader = reader_of(run, workspace)
+    examples = examples_of(run, workspace, reader)
+    teacher = teacher_of(run, workspace, examples.imitated, machine.device())
+    plugin = registry.STUDENTS.get(run.student)
+    info = teacher_source(workspace.teacher, workspace.argument).info(task)
+    described = plugin.describe(own_settings(run), info, task)
+    answers = imitated.of(run, examples.imitated) if imitated else teacher
+    info = imitated.info if imitated else info
+    layers = plugin.layer_map("random" if run.starts_from else run.init, described, info)
+    torch.manual_seed(derive_seed("weights", run.seed))
+    student, started = start(run, workspace, task, teacher, reader)
+    nn.Module.to(student, machine.device())
+    stages = []
+    for stage in registry.PROCEDURES.get(run.procedure).stages(run.objective, layers):
+        objective = Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
+        objective.prepare(examples.train.labels, len(examples.train))
+        epochs = max(settings["epochs"] // stage.parts, 1)
+        frozen = frozenset(name for layer in stage.frozen for name in student.layer_weights(layer))
+        stages.append(Stage(stage.name, objective, objective.wants(), epochs, stage.selects, frozen))
+    select = selector(task, run, examples, work.clock)
+    history = train(student, stages, examples.train, answers, select, work.regime(run))
+    if keep:
+        save(student, workspace.run / "weights", None if reader is teacher_tokenizer(workspace) else reader)
+    scores, predictions = evaluate(student, task, settings, examples, work.clock)
+    more, others = further(run, workspace, student, reader, task, work.clock)
+    return scores | more | count(student) | {
+        "curve": history.curve,
+        "best": history.best,
+        "selection": history.best["selection"],
+        "pruned": history.pruned,
+        "initialisation": started,
+        "examples": len(examples.train),
+        "teacher_signals": answers.how(functools.reduce(operator.or_, (stage.wants[1] for stage in stages))),
+    }, predictions | others

@@ -1,0 +1,57 @@
+"""What a worker does with a run: checks what it rests on, performs it, and says how.
+
+A job gets a specification (what the run is) and a workspace (where things are), which never enters the run's identity.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import torch
+
+from harness import code_versions, registry
+from harness.files import JSON, checksums, note_checksums, remove
+from harness.jobs import inputs
+from harness.ledger import KNOWN
+from harness.runs import Run
+from harness.runs.told import Performed
+from harness.training import machine, processes
+from harness.training.loop import Tell
+from harness.training.work import Work
+from harness.training.workspace import Workspace
+
+
+def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
+    """Do one run. Returns (record, predictions: ids, predictions and labels of the dev split, (N,) each, or None).
+
+    Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.
+    """
+    began = time.perf_counter()
+    note_checksums(workspace.cache / KNOWN)
+    for path in workspace.plugins:
+        registry.load_file(path)
+    run = Run.read(specification)
+    code_versions.check_plugins(run)
+    torch.set_num_threads(run.settings["threads"])
+    machine.check_precision(run.settings)
+    for part in workspace.run.glob(".*.tmp") if processes.leads() else ():
+        remove(part)  # left by a process that was killed while it wrote
+    machine.reset_peak_memory()
+    rests_on = inputs.check(run, workspace)
+    # What other code stored of teachers and texts may be other than what this one would.
+    work = Work(replace(workspace, cache=workspace.cache / code_versions.of_stored(workspace.teacher)), tell)
+    record, predictions = run.perform(work)
+    if (workspace.run / "weights").is_dir() and processes.leads():
+        record["weights"] = checksums(workspace.run / "weights")
+    return record | {
+        "status": "finished",
+        "specification": run.specification(),
+        "started_from": rests_on,
+        "seconds": time.perf_counter() - began,
+        "model_seconds": work.clock.seconds,
+        "peak_memory_mib": machine.peak_memory(),
+        "device": machine.device().type,
+        "versions": machine.versions(),
+        "code": code_versions.of_run(run),
+    }, predictions

@@ -1,0 +1,104 @@
+"""How a model does on a task: what epochs are chosen by, what the table reports, when a trial is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from harness.contracts import Task
+from harness.data import sources
+from harness.data.encoding import Encoded, encode
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.evaluation import masked_words
+from harness.evaluation.metrics import predictions_of, score
+from harness.jobs.examples import Examples, encoding_of
+from harness.runs import TaskRun
+from harness.runs.settings import Settings
+from harness.runs.told import Record
+from harness.training import machine
+from harness.training.loop import Clock, predict
+from harness.training.workspace import Workspace
+
+EVALUATION_BATCH = 64
+Predictions = dict[str, np.ndarray]
+
+
+def selector(task: Task, run: TaskRun, examples: Examples, clock: Clock) -> Callable[[nn.Module], float]:
+    """What epochs are chosen by: the metric on the selection examples."""
+    settings, metric = run.settings, run.metric
+
+    def select(model: nn.Module) -> float:
+        logits = predict(model, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
+        return scores(task, logits, examples.selection)[metric]
+
+    return select
+
+
+def scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
+    return score(task, predictions_of(task, logits.numpy()), data.labels.numpy())
+
+
+def evaluate(
+    model: nn.Module, task: Task, settings: Settings, examples: Examples, clock: Clock
+) -> tuple[Record, Predictions]:
+    """Metrics on every dev split, the speed of encoding the first, and its predictions."""
+    metrics: dict[str, float] = {}
+    for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
+        own = Clock()
+        logits = predict(model, data, EVALUATION_BATCH, settings, machine.device(), own)
+        clock.seconds += own.seconds
+        prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
+        metrics |= {prefix + metric: value for metric, value in scores(task, logits, data).items()}
+    first = examples.dev[0]
+    predictions = {
+        "ids": first.ids.numpy(),
+        "predictions": np.asarray(predictions_of(task, logits.numpy())),
+        "labels": first.labels.numpy(),
+    }
+    return {"metrics": metrics, "examples_per_second": len(first) / own.seconds}, predictions
+
+
+def further(
+    run: TaskRun,
+    workspace: Workspace,
+    model: nn.Module,
+    reader: PreTrainedTokenizerBase,
+    task: Task,
+    clock: Clock,
+) -> tuple[Record, Predictions]:
+    """What a run tells beyond the scores: (more of the record, more predictions).
+
+    analysis "masked_word_entropy" gives record["masked_word_entropy"], see `masked_words.masked_word_entropy`, of
+    some dev sentences. test, a mapping from tasks to the content of their test splits, gives
+    predictions["test/predictions"], (N,) in the order of that file, or "test_matched/predictions" and
+    "test_mismatched/predictions". reader: the model's tokenizer. Raises UserError if the test splits are missing or are
+    not those that were asked for.
+    """
+    settings = run.settings
+
+    def logits_of(split: Split) -> Tensor:
+        data = encode(split, reader, encoding_of(run), settings["max_length"])
+        return predict(model, data, EVALUATION_BATCH, settings, machine.device(), clock)
+
+    record: Record = {}
+    if run.analysis == "masked_word_entropy":
+        sentences = masked_words.chosen(sources.load(task, workspace.source).dev[0].text_a)
+        record["masked_word_entropy"] = masked_words.masked_word_entropy(
+            lambda texts: logits_of(Split("masked", list(texts), None, np.zeros(len(texts), np.int64))), sentences
+        )
+    asked = (run.test or {}).get(task.name)
+    if asked is None:
+        return record, {}
+    tests, content = sources.load_test(task, workspace.source)
+    if content != asked:
+        raise UserError(
+            f"the test files of {task.name} in {workspace.source} changed meanwhile; give the command again"
+        )
+    return record, {
+        f"{test.split.name}/predictions": np.asarray(predictions_of(task, logits_of(test.split).numpy()))
+        for test in tests
+    }

@@ -1,0 +1,262 @@
+"""The cells of a study: what each trains or measures, what it waits for, and why some cannot exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from harness import combine, pairing, registry
+from harness.code_versions import identified
+from harness.contracts import LayerMap, TableRow, Task, Want
+from harness.data.tasks import CORPUS
+from harness.errors import UserError
+from harness.evaluation import masked_words
+from harness.files import digest
+from harness.hyperparameters import Hyperparameters
+from harness.planning import merging
+from harness.planning.choices import Choice, Choices
+from harness.planning.joint_runs import JointRuns
+from harness.planning.planned import Cell, size_of
+from harness.planning.prerequisites import Prerequisites, own_name
+from harness.planning.request import ResolvedRequest
+from harness.runs import (
+    MULTI_TASK,
+    ONE_STAGE,
+    PRETRAINED,
+    BaseTeacher,
+    CheckpointRun,
+    Impossible,
+    JointRun,
+    Run,
+    RunId,
+    TaskRun,
+)
+from harness.runs.settings import Settings
+
+OfTask = TypeVar("OfTask", bound=TaskRun)
+
+
+class Cells:
+    """Collects the cells of a plan, which procedures add.
+
+    wants: the teacher signals asked for, by task. used: the overrides that reached a cell. sources: content -> the
+    teacher and argument of a checkpoint that is fine-tuned as it is.
+    """
+
+    def __init__(
+        self,
+        asked: ResolvedRequest,
+        prerequisites: Prerequisites,
+        tasks: Sequence[Task],
+        checkpoints: Mapping[str, str],
+    ):
+        self.asked, self.prerequisites, self.checkpoints = asked, prerequisites, checkpoints
+        self.tasks = {task.name: task for task in tasks}
+        self.choices = Choices(asked)
+        self.joint_runs = JointRuns(asked, prerequisites, self.choices, self.tasks)
+        self.found: list[Cell] = []
+        self.inits: list[str] = []
+        self.wants: dict[str, Want] = {}
+        self.used: set[str] = set()
+        self.sources: dict[str, list[str]] = {}
+        self._taken: set[tuple[str, ...]] = set()
+
+    def of_row(self, row: TableRow, task: Task) -> None:
+        """Add the row's cells on a task: one for each student and initialisation that it leaves free."""
+        if row.improves or (row.tasks and task.name not in row.tasks):
+            return
+        procedure = self.asked.procedure_of(row)
+        if not procedure.trains:
+            for student in [None] if row.checkpoint else self.asked.students_of(row):
+                procedure.cell(self.choices.choose(row, student, "", task, procedure), task, self)
+        elif row.checkpoint:
+            self._fine_tuned(row, task)
+        elif row.teacher:
+            procedure.teacher_cell(row, task, self)
+        else:
+            for student in self.asked.students_of(row):
+                for init in self.asked.inits_of(row):
+                    self._student(student, init, row, task)
+
+    def _student(self, student: Any, init: str, row: TableRow, task: Task) -> None:
+        procedure = self.asked.procedure_of(row)
+        choice = self.choices.choose(row, student, init, None if procedure.joint else task, procedure)
+        if (place := (student.name, choice.by_content, row.name, task.name)) in self._taken:
+            return  # two spellings of one initialisation
+        self._taken.add(place)
+        procedure.check_init(row, init, choice.kind)
+        if not choice.refused:
+            try:
+                choice.describe(task)
+            except UserError as error:  # settings that are sound each by itself, but not together
+                choice.refused = str(error)
+        self.inits += [choice.shown] if choice.shown not in self.inits else []
+        if choice.refused:
+            self.refused(choice, task, choice.refused)
+        else:
+            procedure.cell(choice, task, self)
+
+    def _fine_tuned(self, row: TableRow, task: Task) -> None:
+        """A cell of a checkpoint that is fine-tuned as it is."""
+        source = self.model(self.checkpoints[row.name])
+        who = BaseTeacher(name=source.name, content=self.asked.contents.teacher(source))
+        self.sources[who.content] = [source.name, source.argument]
+        choice = self.choices.choose(row, None, "", task, registry.PROCEDURES.get(ONE_STAGE))
+        run = CheckpointRun(
+            task=task.name,
+            data=self.asked.contents.data(task),
+            teacher=who,
+            metric=self.metric(task),
+            settings=choice.settings,
+        )
+        self.add(choice, task, run, size=size_of(self.asked.examined(source, task)))
+        self.used |= set(choice.fixed) - merging.idle(choice.settings)
+
+    # ------------------------------------------------------------ what procedures ask
+
+    def metric(self, task: Task) -> str:
+        """What epochs and settings are chosen by."""
+        return self.asked.study.shown(task)[0]
+
+    def model(self, checkpoint: str) -> Any:
+        """The teacher plugin of a model that a row names."""
+        return registry.TEACHERS.get(registry.HUB)(checkpoint)
+
+    def own_of(self, choice: Choice) -> Hyperparameters:
+        """The settings that a teacher's row gives."""
+        return {name: choice.settings[name] for name in choice.row.settings if name in choice.settings}
+
+    def analysed(self, run: OfTask) -> OfTask:
+        """The run with what the study records beyond scores."""
+        return replace(run, analysis=self.asked.study.analysis or None)
+
+    def refused_analysis(self, task: Task) -> str:
+        return masked_words.refusal(task) if self.asked.study.analysis else ""
+
+    def starts_of(self, choice: Choice, on_corpus: str, refused: str) -> tuple[str, list[RunId], list[RunId], str]:
+        """(the initialisation, the runs that it waits for, by seed the joint runs it is, why there can be none).
+
+        on_corpus: the objective of the distillation that the student comes from, or "".
+        """
+        start = choice.by_content
+        if on_corpus and not refused:
+            run, refused = self._distilled(choice, on_corpus)
+            return f"{PRETRAINED}:{run}", [run] if run else [], [], refused
+        if choice.kind == MULTI_TASK and not refused:
+            starts, refused = self._joint_starts(choice)
+            return f"{PRETRAINED}:{starts[0]}" if starts else start, starts, starts, refused
+        return start, [], [], refused
+
+    def _distilled(self, choice: Choice, objective: str) -> tuple[RunId, str]:
+        """(the run that distils the choice's student on the corpus, why there can be none)."""
+        student, teacher = choice.student, self.asked.info(CORPUS)
+        described = choice.describe(CORPUS)
+        refused = pairing.refusal(objective, "", described, teacher, CORPUS)
+        elsewhere = choice.elsewhere("general.")
+        settings = self.prerequisites.corpus_settings(elsewhere, idle=("transferred_layers", "stored_top_k"))
+        if settings["text"] == "masked" and described.tokenizer != teacher.tokenizer:
+            refused = refused or (
+                f"masked text is that of the teacher's tokenizer, but {student.name} has a vocabulary of its own: "
+                "general.text=sentences is read by each with its own"
+            )
+        elif settings["text"] == "sentences" and combine.masks(objective):
+            refused = refused or f"{objective} predicts masked tokens, but general.text is sentences"
+        if refused:
+            return "", refused
+        start = choice.by_content
+        if choice.kind == PRETRAINED:  # what the distillation itself starts from
+            begun = self.choices.before_distillation(choice)
+            if begun.refused:
+                return "", begun.refused
+            start = begun.by_content
+        names = {f"{student.name}.{n}" for n in set(student.hyperparameters) - student.head_settings}
+        own = {name: choice.settings[name] for name in sorted(names | combine.settings_of(objective))}
+        own |= self.prerequisites.corpus_own(student, elsewhere)
+        return self.prerequisites.corpus_distillation(student, start, objective, own, elsewhere), ""
+
+    def _joint_starts(self, choice: Choice) -> tuple[list[RunId], str]:
+        """(the joint runs, by seed, that the choice's student starts from, why there can be none)."""
+        run, refused = self.joint_runs.run(choice, self.asked.study.general, self.joint_runs.settings(choice))
+        if run is None:
+            return [], refused
+        run, more = self.prerequisites.augmented(run)
+        return self.prerequisites.joint(run, [run.teacher, *more], self.asked.seeds), ""
+
+    def teachers_of(self, task: Task, metric: str, settings: Settings) -> list[RunId]:
+        """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""
+        self.used.add("teacher.seeds")
+        return self.prerequisites.of_task(task, metric, {"train_fraction": settings["train_fraction"]})
+
+    def settings_on_task(self, choice: Choice, objective: str, on_corpus: str) -> Settings:
+        """The settings that act on the task: those of an objective on the corpus do not."""
+        only = self.only_general(objective) | (combine.settings_of(on_corpus) - combine.settings_of(objective))
+        return Settings({name: value for name, value in choice.settings.items() if name not in only})
+
+    def only_general(self, objective: str) -> set[str]:
+        """The settings of the usual corpus distillation that the task's own objective has not."""
+        return combine.settings_of(self.asked.study.general) - combine.settings_of(objective)
+
+    # ------------------------------------------------------------ what they add
+
+    def add(self, choice: Choice, task: Task, run: Run, refused: str = "", **more: Any) -> None:
+        """Add a cell. more: fields of `Cell`; layers as a LayerMap."""
+        run = identified(run)
+        own = {own_name(choice.student, key) for key in choice.row.settings}
+        searched = choice.declared if run.trains else {}
+        space = merging.space_of(self._search(choice.name, task), searched, own | set(choice.fixed))
+        parts = [run.identity(self.prerequisites.defaults), space, *([choice.row.name] if refused else [])]
+        search = digest(parts)[:16]
+        joint = isinstance(run, JointRun)
+        layers: LayerMap | None = more.pop("layers", None)
+        given = {
+            "after": list(dict.fromkeys(more.pop("after", ()))),
+            "layers": [list(pair) for pair in layers.pairs] if layers else [],
+            "trials": self.asked.trials,
+            "seeds": self.asked.seeds,
+            **more,
+        }
+        self.found.append(
+            Cell(
+                id=digest([search, task.name])[:16] if joint else search,  # cells of one joint run propose the same
+                search=search,
+                row=choice.row.name,
+                student=choice.name,
+                init=choice.shown,
+                task=task.name,
+                metric=self.metric(task),
+                refused=refused,
+                run=run,
+                space=space,
+                **given,
+            )
+        )
+
+    def add_teacher(self, choice: Choice, task: Task, run: Run, after: Sequence[RunId], refused: str) -> None:
+        """Add a cell of the teacher itself."""
+        self.add(choice, task, run, refused, after=after, size=size_of(self.asked.info(task)))
+        self.use(choice, task, set())
+
+    def refused(self, choice: Choice, task: Task, reason: str) -> None:
+        """Add a cell that cannot exist."""
+        self.add(choice, task, Impossible(metric=self.metric(task), settings=choice.settings), reason)
+
+    def _search(self, student: str, task: Task) -> merging.Search:
+        """The profile's search space, "student.NAME" being the student's own, without what does nothing on the task."""
+        space = {
+            f"{student}.{key.removeprefix('student.')}" if key.startswith("student.") else key: values
+            for key, values in self.asked.profile.search.items()
+        }
+        return {key: v for key, v in space.items() if task.pair or not key.endswith(".pair_encoding")}
+
+    def use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
+        """Note which overrides had an effect; those of `idle` had none."""
+        idle = idle | merging.idle(choice.settings)
+        if choice.student:
+            idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
+        if task and not task.pair:
+            idle.add(own_name(choice.student, "student.pair_encoding"))
+        space = merging.space_of(self._search(choice.name, task), choice.declared, choice.fixed) if task else {}
+        idle |= merging.idle_pruner(choice.settings, space, self.asked.trials)
+        effective = set(choice.fixed) - idle
+        self.used |= {key for key in self.asked.overrides if own_name(choice.student, key) in effective}

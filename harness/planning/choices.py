@@ -1,0 +1,156 @@
+"""One choice on every axis of a study: the settings it has, how it starts, and why it may not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.contracts import Hyperparameter, ModelInfo, TableRow, Task
+from harness.data.tasks import get_task
+from harness.errors import UserError
+from harness.hyperparameters import Values
+from harness.planning import merging
+from harness.planning.prerequisites import own_name
+from harness.planning.request import ResolvedRequest
+from harness.runs import MULTI_TASK, PRETRAINED
+from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
+
+ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
+
+
+@dataclass
+class Choice:
+    """A row with a student (None: the teacher itself), an initialisation and a task, or None for all of them at once.
+
+    fixed: the command line's settings that name one of the cell's; settings: all of them. shown, init and by_content:
+    the initialisation as tables call it, as the student spells it, and with a file by its content. base: where the
+    student's layers learn from, a `pretrained` start counting as random.
+    """
+
+    asked: ResolvedRequest
+    row: TableRow
+    student: Any
+    task: Task | None
+    procedure: Any  # a harness.procedures.base.Procedure, which plans by what is here
+    declared: Mapping[str, Hyperparameter]
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    refused: str = ""
+    shown: str = ""
+    init: str = ""
+    by_content: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.student.name if self.student else ""
+
+    @property
+    def kind(self) -> str:
+        """The initialisation without what follows its colon."""
+        return self.init.partition(":")[0]
+
+    @property
+    def base(self) -> str:
+        return "random" if self.kind in (PRETRAINED, MULTI_TASK) else self.init
+
+    @property
+    def own(self) -> Values:
+        """The student's own settings, without its name before them."""
+        return {name: self.settings[f"{self.name}.{name}"] for name in self.student.hyperparameters}
+
+    def elsewhere(self, prefix: str) -> Mapping[str, object]:
+        """The row's settings of the runs that it starts from whose names begin so, without that."""
+        return {k.removeprefix(prefix): v for k, v in self.row.settings.items() if k.startswith(prefix)}
+
+    def describe(self, task: Task) -> ModelInfo:
+        described: ModelInfo = self.student.describe(self.own, self.asked.info(task), task)
+        return described
+
+    @property
+    def only_encoding(self) -> str | None:
+        """The student's pair encoding, where that is not one of its settings."""
+        return self.student.pair_encodings[0] if len(self.student.pair_encodings) == 1 else None
+
+
+class Choices:
+    """Makes choices. A file's name in tables is kept apart from that of another file of the same name."""
+
+    def __init__(self, asked: ResolvedRequest):
+        self.asked = asked
+        self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
+
+    def choose(self, row: TableRow, student: Any, init: str, task: Task | None, procedure: Any) -> Choice:
+        """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
+        declared: Mapping[str, Hyperparameter] = procedure.declared(student, row.objective, self.asked.study.general)
+        if row.teacher and procedure.tunes:  # its recipe is its own
+            declared = {name: TRAINING[name] for name in SHARED}
+        choice = Choice(self.asked, row, student, task, procedure, declared)
+        choice.fixed, choice.settings, choice.refused = self._settings(choice)
+        if init:
+            choice.shown, choice.init, choice.by_content = self.spelled(student, init)
+            readable = not choice.by_content.endswith(":unknown")
+            if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
+                try:  # settings that are sound each by itself, but not together
+                    choice.refused = student.refuse_init(choice.init, choice.own)
+                except UserError as error:
+                    choice.refused = str(error)
+                choice.refused = choice.refused or self.refused_teacher(choice, choice.init)
+        return choice
+
+    def refused_teacher(self, choice: Choice, init: str) -> str:
+        """Why the choice's student cannot take from the teacher what an initialisation of its own asks, or ""."""
+        task = choice.task or get_task(self.asked.tasks[0])
+        refused: str = choice.student.refuse_teacher(init, choice.own, self.asked.info(task))
+        return refused
+
+    def before_distillation(self, choice: Choice) -> Choice:
+        """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""
+        for init in self.asked.request.inits or self.asked.profile.inits:
+            if init.partition(":")[0] in (PRETRAINED, MULTI_TASK):
+                continue
+            try:
+                choice.student.canonical_init(init)
+            except UserError:  # another student's
+                continue
+            return self.choose(choice.row, choice.student, init, choice.task, choice.procedure)
+        return self.choose(choice.row, choice.student, "random", choice.task, choice.procedure)
+
+    def spelled(self, student: Any, init: str) -> tuple[str, str, str]:
+        """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
+        kind, colon, argument = (part.strip() for part in init.partition(":"))
+        if kind in (PRETRAINED, MULTI_TASK):
+            return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
+        canonical = student.canonical_init(init)
+        if kind not in student.file_inits:
+            return canonical, canonical, canonical
+        content = self.asked.contents.by_content(canonical, asked=init in (self.asked.request.inits or ()))
+        shown = f"{kind}:{Path(argument).name}"
+        if self._shown.setdefault(shown, content) != content:  # another file of the same name
+            shown = f"{shown} ({content.partition(':')[2][:6]})"
+        return shown, canonical, content
+
+    def _settings(self, choice: Choice) -> tuple[Mapping[str, object], Settings, str]:
+        """(overrides that name a setting of the cell, by that name; its settings; why the row's own do not apply)."""
+        profile, row, student, task = self.asked.profile, choice.row, choice.student, choice.task
+        declared = choice.declared
+
+        def named(layer: Mapping[str, object]) -> dict[str, object]:
+            """The layer's settings that the cell has; "student.NAME" is the student's own."""
+            found = {own_name(student, key): value for key, value in layer.items()}
+            return {key: value for key, value in found.items() if key in declared}
+
+        settings_here = [key for key in row.settings if not key.startswith(ELSEWHERE)]
+        lacking = sorted(key for key in settings_here if own_name(student, key) not in declared)
+        who = student.name if student else "the teacher"
+        refused = f"{who} has no setting {lacking[0].rpartition('.')[2]}, as row {row.name} asks" if lacking else ""
+        fixed = named(self.asked.overrides)
+        settings = Settings({name: h.default for name, h in declared.items()})
+        by_task = profile.task_settings.get(task.name, {}) if task else {}
+        for layer in (profile.settings, by_task, row.settings, fixed):
+            settings.update({key: merging.check(key, value, declared) for key, value in named(layer).items()})
+        encoding = own_name(student, "student.pair_encoding")
+        if encoding in settings and task and not task.pair:
+            settings[encoding] = declared[encoding].default  # a single sentence is read in one way
+        return fixed, settings, refused or refused_rate(settings)

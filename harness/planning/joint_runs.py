@@ -1,0 +1,81 @@
+"""Distillation on several tasks together: the joint runs of a study, and what they wait for (liu2020, chapter 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness import combine, pairing
+from harness.contracts import TableRow, Task, Want
+from harness.hyperparameters import Hyperparameters
+from harness.planning.choices import Choice, Choices
+from harness.planning.prerequisites import Prerequisites
+from harness.planning.request import ResolvedRequest
+from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun, RunId
+from harness.runs.settings import Settings
+
+
+class JointRuns:
+    """Plans joint runs. wants: the teacher signals that they ask for, by task."""
+
+    def __init__(
+        self, asked: ResolvedRequest, prerequisites: Prerequisites, choices: Choices, tasks: Mapping[str, Task]
+    ):
+        self.asked, self.prerequisites, self.choices, self.tasks = asked, prerequisites, choices, tasks
+        self.wants: dict[str, Want] = {}
+
+    def run(self, choice: Choice, objective: str, settings: Settings) -> tuple[JointStudentRun | None, str]:
+        """(a joint run of the choice's student without its seed, why there can be none)."""
+        tasks, refused = self._tasks(choice.row)
+        if refused:
+            return None, refused
+        base, by_content = choice.init, choice.by_content
+        if choice.kind == MULTI_TASK:
+            _, base, by_content = self.choices.spelled(choice.student, choice.init.partition(":")[2] or "random")
+            refused = choice.student.refuse_init(base, choice.own) or self.choices.refused_teacher(choice, base)
+            if refused:
+                return None, refused
+        objective = combine.canonical(objective)
+        wants: dict[str, Want] = {}
+        for name, task in tasks.items():
+            described, teacher = choice.describe(task), self.asked.info(task)
+            if refused := pairing.refusal(objective, ONE_STAGE, described, teacher, task):
+                return None, f"{refused} (task {name} of the joint training)"
+            layers = choice.student.layer_map(base, described, teacher)
+            wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
+        self.wants = {name: self.wants.get(name, Want()) | wants.get(name, Want()) for name in {*self.wants, *wants}}
+        metrics = self._metrics(tasks)
+        return JointStudentRun(
+            tasks={name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
+            teacher=self.prerequisites.joint_teacher(tasks, metrics, {"train_fraction": settings["train_fraction"]}),
+            student=choice.student.name,
+            init=by_content,
+            objective=objective,
+            procedure=ONE_STAGE,
+            metrics=metrics,
+            settings=settings,
+            pair_encoding=choice.only_encoding,
+        ), ""
+
+    def settings(self, choice: Choice) -> Settings:
+        """Those of the joint run that a choice with the initialisation `multi_task` starts from."""
+        own = {name: value for name, value in choice.settings.items() if "." in name}
+        return Settings({**self.prerequisites.joint_settings(choice.elsewhere("multi_task."), choice.settings), **own})
+
+    def teacher(self, row: TableRow, own: Hyperparameters) -> tuple[JointTeacherRun | None, list[RunId], str]:
+        """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
+        tasks, refused = self._tasks(row)
+        if refused:
+            return None, [], refused
+        return *self.prerequisites.joint_teacher_run(tasks, self._metrics(tasks), own), ""
+
+    def _tasks(self, row: TableRow) -> tuple[dict[str, Task], str]:
+        """(the tasks that the row's joint run trains on, why there are too few)."""
+        named = row.training_tasks
+        tasks = {name: task for name, task in self.tasks.items() if not named or name in named}
+        if tasks and (named or len(tasks) > 1):
+            return tasks, ""
+        what = f"only {', '.join(tasks)}" if tasks else f"none of {', '.join(named)}"
+        return {}, f"multi_task trains one model on several tasks, but {what} is selected; name more with --tasks"
+
+    def _metrics(self, tasks: Mapping[str, Task]) -> dict[str, str]:
+        return {name: self.asked.study.shown(tasks[name])[0] for name in sorted(tasks)}

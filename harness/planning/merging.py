@@ -1,0 +1,87 @@
+"""Merging a profile's settings with those of the command line, and checking every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from harness.contracts import Hyperparameter
+from harness.errors import UserError, near
+from harness.hyperparameters import Values
+from harness.planning.space import Dimension, Range, Space, size
+from harness.runs.settings import ADAM, GENERAL_TRAINING, MASKED, PRUNERS, TEACHER_TRAINING, TRAINING, Settings
+
+Search = Mapping[str, Hyperparameter | Sequence[object]]  # as profiles declare it
+
+
+def parse_set(pairs: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE words as a dictionary. Raises UserError for a word without "=" or a key given twice."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or not value:
+            raise UserError(f"--set takes KEY=VALUE, not {pair!r}")
+        if key in found:
+            raise UserError(f"--set gives {key} twice")
+        found[key] = value
+    return found
+
+
+def check_plain(overrides: Mapping[str, str]) -> None:
+    """Refuse unknown or badly typed settings of the training loop, without loading any plugin.
+
+    Settings of a plugin ("objective.setting", "student.setting") are checked when it is known.
+    """
+    for key, value in overrides.items():
+        kind, _, name = key.partition(".")
+        if kind == "teacher" or (kind == "general" and "." not in name):
+            declared = TEACHER_TRAINING if kind == "teacher" else GENERAL_TRAINING
+            check(key, value, {f"{kind}.{name}": hyperparameter for name, hyperparameter in declared.items()})
+        elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):
+            check(key, value, TRAINING)  # an unknown one may be a plugin's, given without its name
+
+
+def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
+    """The value in its declared type. Raises UserError for an unknown key, a wrong type or a value out of range."""
+    if key not in declared:
+        names = [hyperparameter.alias or name for name, hyperparameter in declared.items()]
+        qualified = [name for name in names if name.rpartition(".")[2] == key]
+        hint = f"did you mean {' or '.join(qualified)}?" if qualified else near(key, names)
+        raise UserError(f"unknown setting {key!r}: {hint}")
+    return declared[key].check(key, value)
+
+
+def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iterable[str]) -> dict[str, Dimension]:
+    """A study's search space as a plan holds it, without dimensions that are fixed or belong to no part of the cell."""
+    space: dict[str, Dimension] = {}
+    for key, values in search.items():
+        if key in fixed or key not in declared:
+            continue
+        if isinstance(values, Hyperparameter):
+            if values.low is None or values.high is None:
+                raise UserError(f"{key} is searched between two bounds, and one is missing")
+            space[key] = Range(low=values.low, high=values.high, log=values.log, whole=isinstance(values.default, int))
+        else:
+            space[key] = [check(key, value, declared) for value in values]
+    return space
+
+
+def idle(settings: Values) -> set[str]:
+    """The settings of training that have no effect beside the others."""
+    told = Settings(settings)
+    augmentation = told["augmentation"]
+    found = {"augmentation_copies", "augmentation_probability"} if augmentation == "none" else set()
+    found |= {"augmentation_vectors"} if augmentation != MASKED else set()
+    return found | (ADAM if told["optimiser"] == "adadelta" else set())
+
+
+def idle_pruner(settings: Settings, space: Space, trials: int) -> set[str]:
+    """The pruner, where it can stop no trial: one needs another before it, and an epoch to save."""
+    name = settings["pruner"]
+    if name not in PRUNERS:
+        return set()
+    trials = min(trials, size(space) or trials)
+    searched = space.get("epochs", [settings["epochs"]])
+    enough = not isinstance(searched, list) or max(map(int, searched)) >= PRUNERS[name][0]
+    return set() if trials > 1 and enough else {"pruner"}

@@ -1,0 +1,175 @@
+"""A study and a command line, worked out: every cell, what it trains, and why some cells cannot exist."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import registry
+from harness.code_versions import ROOT, plugins
+from harness.contracts import Hyperparameter, TableRow, Task, Want
+from harness.data.tasks import get_task
+from harness.errors import UserError
+from harness.planning import merging
+from harness.planning.planned import Plan, distinct, trials_of
+from harness.planning.prerequisites import Prerequisites, apart, own_name
+from harness.planning.request import Request, ResolvedRequest
+from harness.runs import JointTeacherRun, Run
+from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, TEACHER_TRAINING, TRAINING
+
+if TYPE_CHECKING:
+    from harness.planning.cells import Cells
+
+
+def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> Plan:
+    """The plan of a request; with `lenient` even where data or teacher cannot be read, and nothing is written.
+
+    cache: the folder that keeps what was found out of teachers.
+
+    Raises UserError for anything asked that does not exist or would have no effect.
+    """
+    from harness.planning.cells import Cells  # loads torch, which the refusals above must not wait for
+
+    asked = ResolvedRequest(request, lenient, cache)
+    tasks = [get_task(name) for name in request.tasks or asked.profile.tasks]
+    checkpoints = asked.checkpoints()
+    rows = asked.rows(checkpoints)
+    for name in request.students or ():
+        registry.STUDENTS.get(name)
+    trained = [row for row in rows if not (row.checkpoint or row.teacher or row.improves)]
+    students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
+    known = _check_settings(asked, rows, students)
+    defaults = {name: h.default for name, h in known.items()}
+    prerequisites = Prerequisites(
+        asked.teacher, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
+    )
+    cells = Cells(asked, prerequisites, tasks, checkpoints)
+    for row in rows:
+        for task in tasks:
+            cells.of_row(row, task)
+    teachers = _teachers(asked, prerequisites, tasks, rows)
+    _check_effects(asked, cells, rows)
+    return Plan(
+        study=asked.study.name,
+        profile=request.profile,
+        procedure=asked.study.procedure,
+        teacher=asked.teacher.name,
+        argument=asked.teacher.argument,
+        label=asked.label,
+        source=asked.contents.source,
+        corpus=asked.contents.corpus_source,
+        checkpoints=cells.sources,
+        files=asked.contents.files,
+        plugins=[str(Path(p).resolve()) for p in request.plugins],
+        tasks=[task.name for task in tasks],
+        students=[student.name for student in students],
+        inits=cells.inits,
+        examples={task.name: asked.contents.examples(task) for task in tasks} if asked.procedure.trains else {},
+        rows=rows,
+        defaults=defaults,
+        shown={name: [h.alias, h.complement] for name, h in known.items() if h.alias},
+        first=prerequisites.first,
+        teachers=teachers,
+        outputs=_outputs(cells.wants, cells.joint_runs.wants),
+        cells=cells.found,
+        notices=asked.contents.notices,
+        origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
+    )
+
+
+def _check_effects(asked: ResolvedRequest, cells: Cells, rows: Sequence[TableRow]) -> None:
+    """Refuse what was asked for and has no cell, or no effect on any."""
+    possible = {cell.row for cell in cells.found}
+    named = [row.name for row in rows if row.name in (asked.request.objectives or ()) and row.name not in possible]
+    if named or not cells.found:
+        which = f"row {named[0]} has" if named else "there is"
+        raise UserError(f"{which} no cell for these tasks, students and initialisations in study {asked.study.name}")
+    # Where every cell is refused, the reasons say more than that no setting acts.
+    acting = any(not cell.refused for cell in cells.found)
+    if not (acting or asked.contents.lenient):
+        raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0].refused}")
+    for key in sorted(set(asked.overrides) - cells.used - cells.prerequisites.used if acting else ()):
+        raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
+    if asked.request.corpus and "corpus" not in asked.contents.read():
+        raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
+
+
+def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:
+    """Every signal that is asked of the teacher, by task."""
+    found: dict[str, Want] = {}
+    for task, want in (pair for part in wants for pair in part.items()):
+        found[task] = found.get(task, Want()) | want
+    return {task: want.parts() for task, want in found.items() if want.parts()}
+
+
+def _teachers(
+    asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Sequence[Task], rows: Sequence[TableRow]
+) -> dict[str, str]:
+    """The runs whose scores stand above the table, by task: of the teacher refined on all tasks where one is."""
+    if not (asked.procedure.trains and asked.procedure.tunes):
+        return {}
+    firsts = ((run, first.run) for run, first in prerequisites.first.items())
+    joint = {run: first.tasks for run, first in firsts if isinstance(first, JointTeacherRun)}
+    found: dict[str, str] = {}
+    for task in tasks:
+        trained = [run for run, of in joint.items() if task.name in of]
+        widest = max(trained, key=lambda run: len(joint[run]), default="")
+        found[task.name] = widest or prerequisites.of_task(task, asked.study.shown(task)[0])[0]
+    return found
+
+
+def _origins(runs: Iterable[Run]) -> dict[str, str]:
+    """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders."""
+    return {
+        name: str(Path(origin).relative_to(ROOT)) if registry.ships(name) else origin
+        for run in runs
+        for registry, name in plugins(run)
+        for origin in [registry.origin(name)]
+    }
+
+
+def _check_settings(
+    asked: ResolvedRequest, rows: Sequence[TableRow], students: Sequence[Any]
+) -> dict[str, Hyperparameter]:
+    """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
+    known = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
+    known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
+    own = dict(asked.procedure.settings)
+    own |= {f"multi_task.{name}": h for name, h in JOINT_TRAINING.items() if asked.procedure.trains}
+    for student in students:
+        known |= {f"student.{name}": h for name, h in student.hyperparameters.items()}
+        for name, h in apart(student).items():
+            known |= {f"general.{name}": h, f"general.student.{name.partition('.')[2]}": h}
+        for row in rows:
+            if not (row.checkpoint or row.improves):
+                own |= asked.procedure_of(row).declared(student, row.objective, asked.study.general)
+    for row in rows:
+        ways = {own_name(student, key) for key in row.settings for student in (None, *asked.students_of(row))}
+        for key in sorted(ways & set(asked.overrides)):
+            names = " ".join(r.name for r in rows[:3])
+            what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
+            raise UserError(f"{what}: choose by --objectives {names}")
+    for key, value in asked.overrides.items():
+        checked = merging.check(key, value, known | own)
+        if key.rpartition(".")[2] == "max_length" and asked.procedure.trains and checked > (limit := _positions(asked)):
+            raise UserError(f"{key} must be at most {limit}, the tokens that teacher {asked.label} reads, not {value}")
+    return MASKING | TRAINING | own
+
+
+def _positions(asked: ResolvedRequest) -> float:
+    """The longest text that the teacher can read, in tokens; infinite where nothing tells."""
+    try:
+        shape = asked.teacher.configuration()
+    except UserError:  # told elsewhere, unless the plan is lenient
+        return math.inf
+    positions = shape.get("max_position_embeddings") or 0
+    if "roberta" in shape.get("model_type", ""):  # its positions begin after that of padding
+        positions -= 1 + shape["pad_token_id"]
+    return positions if positions > 0 else math.inf
+
+
+def runs_of(plan: Plan) -> int:
+    """How many runs a plan's cells ask for at most: trials, then the remaining seeds."""
+    return sum(trials_of(cell) + cell.seeds - 1 for cell in distinct(plan.cells))

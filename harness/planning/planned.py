@@ -1,0 +1,161 @@
+"""What a plan consists of, and its JSON: plan.json, which `harness report` reads without loading a plugin."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.contracts import ModelInfo
+from harness.files import JSON
+from harness.hyperparameters import Hyperparameters
+from harness.planning.space import Space, size
+from harness.registry import load_file
+from harness.rows import TableRow
+from harness.runs import Run, RunId
+
+FORMAT = 3  # of plan.json
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fixed choice on every axis of a study.
+
+    run: any of its runs, without seed and searched settings. search: names what its runs have in common, and seeds
+    their proposals; cells of one joint run share it. refused: why it cannot exist, or "". space: setting -> the values
+    or the range that is searched. after: the runs that it waits for. starts, teachers: by seed, the run that its own
+    starts from, and the one that it learns from; none where every seed has the same. layers: (student's, teacher's)
+    pairs. trials, seeds: the budget.
+    """
+
+    id: str
+    search: str
+    row: str
+    student: str
+    init: str
+    task: str
+    metric: str
+    refused: str
+    run: Run
+    space: Space
+    stages: int = 1
+    after: Sequence[RunId] = ()
+    starts: Sequence[RunId] = ()
+    teachers: Sequence[RunId] = ()
+    layers: Sequence[Sequence[int]] = ()
+    size: Mapping[str, int] = field(default_factory=lambda: {"layers": 0, "width": 0})
+    trials: int = 1
+    seeds: int = 1
+
+    def to_json(self) -> JSON:
+        told = {name: _plain(value) for name, value in vars(self).items() if name != "run"}
+        if not self.teachers:
+            del told["teachers"]
+        return {**told, "specification": self.run.specification()}
+
+    @classmethod
+    def from_json(cls, told: JSON) -> Cell:
+        return cls(**{**_without(told, "specification"), "run": Run.read(told["specification"])})
+
+
+@dataclass(frozen=True)
+class First:
+    """A run that others start from. after: the runs that it waits for itself."""
+
+    run: Run
+    after: Sequence[RunId] = ()
+
+    def to_json(self) -> JSON:
+        return {"specification": self.run.specification(), "after": list(self.after)}
+
+    @classmethod
+    def from_json(cls, told: JSON) -> First:
+        return cls(Run.read(told["specification"]), told["after"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study and a command line, worked out.
+
+    label: the teacher as tables call it; checkpoints: content -> the teacher and argument of a checkpoint that is
+    fine-tuned as it is; files: content -> path; shown: setting -> the name that people know it by, and whether that
+    one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
+    stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file.
+    """
+
+    study: str
+    profile: str
+    procedure: str
+    teacher: str
+    argument: str
+    label: str
+    source: str
+    corpus: str
+    checkpoints: Mapping[str, Sequence[str]]
+    files: Mapping[str, str]
+    plugins: Sequence[str]
+    tasks: Sequence[str]
+    students: Sequence[str]
+    inits: Sequence[str]
+    examples: Mapping[str, int]
+    rows: Sequence[TableRow]
+    defaults: Hyperparameters
+    first: Mapping[RunId, First]
+    teachers: Mapping[str, RunId]
+    outputs: Mapping[str, Sequence[Sequence[Any]]]
+    cells: Sequence[Cell]
+    notices: Sequence[str]
+    shown: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def trains(self) -> bool:
+        """Otherwise its cells only measure."""
+        return any(cell.run.trains for cell in self.cells)
+
+    def to_json(self) -> JSON:
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, told: JSON) -> Plan:
+        """Raises ValueError, KeyError or TypeError for what is no plan, UserError for a run that nothing knows."""
+        kinds = {part["specification"].get("kind", "") for part in (*told["first"].values(), *told["cells"])}
+        for path in told["plugins"] if kinds - Run.known.keys() else ():
+            load_file(path)
+        first = {run: First.from_json(part) for run, part in told["first"].items()}
+        parts = {"cells": [Cell.from_json(cell) for cell in told["cells"]], "first": first}
+        parts["rows"] = [TableRow.from_json(row) for row in told["rows"]]
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: told[name] for name in known & told.keys()} | parts)
+
+
+def trials_of(cell: Cell) -> int:
+    """How many trials the search of a cell makes: no more than its grid has settings."""
+    return min(cell.trials, size(cell.space) or cell.trials)
+
+
+def distinct(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that can exist, one for all those that share their runs."""
+    return list({cell.search: cell for cell in cells if not cell.refused}.values())
+
+
+def size_of(info: ModelInfo) -> dict[str, int]:
+    """What a cell's time is estimated by."""
+    return {"layers": info.layers, "width": info.width}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (Cell, First)):
+        return value.to_json()
+    value = value.to_json() if isinstance(value, TableRow) else value
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _without(told: JSON, name: str) -> JSON:
+    return {key: value for key, value in told.items() if key != name}

@@ -1,0 +1,300 @@
+"""The runs that others start from: pre-training, teachers and corpus distillation, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from harness import combine
+from harness.code_versions import identified
+from harness.contracts import Hyperparameter, Profile, Task
+from harness.data.tasks import CORPUS
+from harness.errors import UserError
+from harness.hyperparameters import Hyperparameters, Value
+from harness.planning import merging
+from harness.planning.contents import Contents
+from harness.planning.planned import First
+from harness.runs import (
+    BaseTeacher,
+    CorpusDistillationRun,
+    JointStudentRun,
+    JointTeacherRun,
+    MaskedTeacherRun,
+    PretrainingRun,
+    Run,
+    RunId,
+    StudentRun,
+    Teacher,
+    TeacherRun,
+)
+from harness.runs.settings import (
+    ADAM,
+    GENERAL_TRAINING,
+    JOINT_TRAINING,
+    MASKED,
+    MASKED_LABELS,
+    ON_MASKED_TEXT,
+    SHARED,
+    TRAINING,
+    Settings,
+    refused_rate,
+)
+
+Augmented = TypeVar("Augmented", StudentRun, JointStudentRun)
+
+# Settings of the distillation that the training of a teacher's masked-language-model head does not share.
+OF_STUDENT = ("epochs", "batch_size", "learning_rate", "steps", *ADAM, "transferred_layers", "stored_top_k")
+
+
+class Prerequisites:
+    """The runs that must exist before those of a cell, in `first`.
+
+    used are the overrides that reached one of them. teachers: how many of a task there are, one for each seed of its
+    cells where it is not 1.
+    """
+
+    def __init__(
+        self,
+        teacher: Any,
+        profile: Profile,
+        overrides: Mapping[str, str],
+        contents: Contents,
+        defaults: Hyperparameters,
+        teachers: int = 1,
+    ):
+        self.teacher, self.profile, self.overrides = teacher, profile, overrides
+        self.contents, self.defaults, self.teachers = contents, defaults, teachers
+        self.first: dict[RunId, First] = {}
+        self.used: set[str] = set()
+
+    def of_task(self, task: Task, metric: str, own: Hyperparameters | None = None) -> list[RunId]:
+        """The runs, by seed, that fine-tune the teacher for a task; or one that scores it where its weights answer it.
+
+        own: settings that a cell shares with its teacher, in place of the profile's. Raises UserError where there can
+        be no more than one.
+        """
+        run, after = self.teacher_run(task, metric, own or {})
+        if self.teachers > 1 and run.evaluate_only:
+            raise UserError(
+                f"setting 'teacher.seeds' has no effect on {task.name}: the teacher's weights answer it as they are"
+            )
+        return [self.add(replace(run, seed=seed), after) for seed in range(self.teachers)]
+
+    def teacher_run(self, task: Task, metric: str, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
+        """(`of_task`'s run without its seed, the runs that it waits for)."""
+        base, after = self.base_teacher()
+        answers = self._ask(lambda: self.teacher.answers(task), otherwise=False)
+        shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
+        run = TeacherRun(
+            task=task.name,
+            teacher=base,
+            metric=metric,
+            data=self.contents.data(task),
+            settings=self._teaching(shared, self.teacher.recipe(task), answers),
+            evaluate_only=answers,
+        )
+        return run, after
+
+    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters) -> RunId:
+        """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
+        run, after = self.joint_teacher_run(tasks, metrics, own)
+        return self.add(replace(run, seed=0), after)
+
+    def joint_teacher_run(
+        self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters
+    ) -> tuple[JointTeacherRun, list[RunId]]:
+        """(`joint_teacher`'s run without its seed, the runs that it waits for).
+
+        own: settings that a cell shares with its teacher, in place of the profile's. Its recipe is that of the task
+        that asks for most epochs.
+        """
+        if self.teachers > 1:
+            raise UserError("setting 'teacher.seeds' is of a teacher of one task: a teacher of several is made once")
+        base, after = self.base_teacher()
+        recipes = [self.teacher.recipe(tasks[name]) for name in sorted(tasks)]
+        recipe = max(recipes, key=lambda found: found.get("epochs", 0))
+        run = JointTeacherRun(
+            tasks={name: self.contents.data(tasks[name]) for name in sorted(tasks)},
+            teacher=base,
+            metrics={name: metrics[name] for name in sorted(tasks)},
+            settings=self._teaching({**self.profile.settings, **own, **self.overrides}, recipe, False),
+        )
+        return run, after
+
+    def joint(self, run: JointStudentRun, after: list[RunId], seeds: int) -> list[RunId]:
+        """The runs, by seed, that distil a student on several tasks together."""
+        return [self.add(replace(run, seed=seed), after) for seed in range(seeds)]
+
+    def joint_settings(self, own: Mapping[str, object], shared: Settings) -> Hyperparameters:
+        """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
+
+        shared: settings of the cell that starts from it, of which it takes what a teacher does too.
+        """
+        prefix = "multi_task."
+        settings = {name: h.default for name, h in TRAINING.items()} | {name: shared[name] for name in SHARED}
+        for layer in (_of_prefix(self.profile.settings, prefix), own, _of_prefix(self.overrides, prefix)):
+            settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
+        nothing = merging.idle(settings)
+        self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
+        return settings | {name: TRAINING[name].default for name in nothing}
+
+    def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
+        """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
+        settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
+        given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
+        given |= dict(recipe)
+        own = _of_prefix(shared, "teacher.")
+        own.pop("seeds", None)
+        given |= {} if answers else own
+        settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
+        nothing = merging.idle(settings)
+        self.used |= set() if answers else {f"teacher.{name}" for name in own.keys() - nothing} & set(self.overrides)
+        return Settings({**settings, **{name: TRAINING[name].default for name in nothing}})
+
+    def augmented(self, run: Augmented) -> tuple[Augmented, list[RunId]]:
+        """(the run with its augmentation as one setting, vectors and all, by content; the runs it waits for)."""
+        from harness.jobs.augmented import check  # loads torch, which early refusals must not wait for
+
+        settings = Settings(run.settings)
+        vectors = settings.pop("augmentation_vectors")
+        if settings["augmentation"] == MASKED and vectors != "none":
+            settings["augmentation"] = f"{MASKED}:{vectors}"
+        check(settings["augmentation"])
+        if ":" in settings["augmentation"]:
+            settings["augmentation"] = self.contents.by_content(settings["augmentation"])
+        if not settings["augmentation"].startswith(MASKED):
+            return replace(run, settings=settings), []
+        base, after = self.masked()
+        return replace(run, settings=settings, masked_teacher=base), after
+
+    def masked(self) -> tuple[Teacher, list[RunId]]:
+        """The teacher as a masked language model, as specifications name it, and the runs that make it.
+
+        Where its weights hold no head for that, it is first trained on the corpus.
+        """
+        base, after = self.base_teacher()
+        if self._ask(self.teacher.predicts_masked, otherwise=True):
+            return base, after
+        given = self.corpus_settings({}, without=OF_STUDENT)
+        given |= dict(self.teacher.recipe(CORPUS))
+        settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
+        settings["micro_batch"] = 0 if settings["micro_batch"] >= settings["batch_size"] else settings["micro_batch"]
+        head = MaskedTeacherRun(
+            teacher=base,
+            corpus=self.contents.corpus(),
+            objective=MASKED_LABELS,
+            settings=Settings({**settings, "stored_top_k": 0, "text": "masked", "fraction": 1.0}),
+            seed=0,
+        )
+        run = self.add(head, after)
+        return run, [run]
+
+    def corpus_distillation(
+        self, student: Any, init: str, objective: str, own: Hyperparameters, elsewhere: Mapping[str, object]
+    ) -> RunId:
+        """The run that distils the teacher into a student on the corpus.
+
+        own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
+        """
+        idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
+        idle += [] if combine.masks(objective) else ["stored_top_k"]
+        settings = self.corpus_settings(elsewhere, idle=idle)
+        masked = settings["text"] == "masked"
+        teacher, after = self.masked() if masked else self.base_teacher()
+        vocabulary = self.teacher.info(CORPUS).vocabulary
+        if settings["stored_top_k"] > vocabulary:
+            raise UserError(
+                f"general.stored_top_k must be at most {vocabulary}, the teacher's vocabulary, "
+                f"not {settings['stored_top_k']}"
+            )
+        run = CorpusDistillationRun(
+            corpus=self.contents.corpus(),
+            teacher=teacher,
+            student=student.name,
+            init=init,
+            objective=objective,
+            settings=Settings({**settings, **own}),
+            seed=0,
+        )
+        return self.add(run, after)
+
+    def corpus_settings(
+        self, elsewhere: Mapping[str, object], without: Sequence[str] = (), idle: Sequence[str] = ()
+    ) -> Settings:
+        """The settings of corpus distillation but some: those of "general.NAME" in profile, row and overrides.
+
+        What has no effect beside the others, or is `idle`, has its default: it makes no other run.
+        """
+        prefix = "general."
+        settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
+        for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
+            plain = {key: value for key, value in given.items() if "." not in key}  # the rest: `general_own`
+            settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in plain.items()}
+        nothing = set(idle) | ({"epochs"} if settings["steps"] else set())
+        nothing |= ADAM if settings["optimiser"] == "adadelta" else set()
+        nothing |= {"micro_batch"} if settings["micro_batch"] >= settings["batch_size"] else set()
+        settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
+        nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
+        kept = Settings({name: value for name, value in settings.items() if name not in without})
+        self.used |= {f"{prefix}{name}" for name in kept.keys() - nothing} & set(self.overrides)
+        return kept
+
+    def corpus_own(self, student: Any, elsewhere: Mapping[str, object]) -> Hyperparameters:
+        """The student's own settings that are others in its distillation: those of "general.student.NAME"."""
+        prefix, known = "general.", apart(student)
+        found: dict[str, Value] = {}
+        for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
+            own = {own_name(student, key): value for key, value in given.items()}
+            found |= {key: merging.check(key, value, known) for key, value in own.items() if key in known}
+        self.used |= {f"{prefix}{key}" for key in _of_prefix(self.overrides, prefix) if own_name(student, key) in known}
+        return found
+
+    def base_teacher(self) -> tuple[BaseTeacher, list[RunId]]:
+        """The teacher's base weights, and the run that pre-trains them if there is one."""
+        base = BaseTeacher(name=self.teacher.name, content=self.contents.teacher(self.teacher))
+        pretraining = self.teacher.pretraining()
+        if pretraining is None:
+            return base, []
+        run = self.add(PretrainingRun(teacher=base, settings=Settings(pretraining), seed=0), [])
+        return replace(base, pretrained=run), [run]
+
+    def _ask(self, question: Callable[[], bool], otherwise: bool) -> bool:
+        """The teacher's answer; `otherwise` in a lenient plan where it cannot be read."""
+        try:
+            return question()
+        except UserError:
+            if not self.contents.lenient:
+                raise
+            return otherwise
+
+    def add(self, run: Run, after: Sequence[RunId]) -> RunId:
+        """Take up a run that others start from, and those that it waits for."""
+        if refused := refused_rate(run.settings):
+            raise UserError(f"{refused} (of {run.kind})")
+        run = identified(run)
+        name = run.identity(self.defaults)
+        self.first[name] = First(run, after)
+        return name
+
+
+def own_name(student: Any, key: str) -> str:
+    """A setting of "student.NAME" as the student's own; any other as it is."""
+    return f"{student.name}.{key.removeprefix('student.')}" if student and key.startswith("student.") else key
+
+
+def apart(student: Any) -> dict[str, Hyperparameter]:
+    """Those of a student's settings that may be others in its distillation on a corpus than after it.
+
+    Rates of dropout: any other decides which weights there are, or what they mean.
+    """
+    return {
+        f"{student.name}.{name}": h
+        for name, h in student.hyperparameters.items()
+        if name.endswith("dropout") and name not in student.head_settings
+    }
+
+
+def _of_prefix(settings: Mapping[str, object], prefix: str) -> dict[str, object]:
+    """The settings whose names begin with the prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

@@ -1,0 +1,167 @@
+"""What a plan trains by, in words: its budget, its protocol, its settings and those of its distillations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness.hyperparameters import Values, complement
+from harness.planning import merging
+from harness.planning.planned import Cell, Plan, trials_of
+from harness.planning.space import Dimension, is_grid, size
+from harness.runs import CorpusDistillationRun
+from harness.runs.settings import MASKING, ON_MASKED_TEXT, Settings
+
+Known = TypeVar("Known")  # the value of a setting, or a dimension of a space
+Where = Mapping[str, str]  # the task, student and row that a setting is of
+
+
+def protocol(plan: Plan) -> str:
+    """What epochs and settings were chosen on; "" where nothing is trained."""
+    if _measures(plan):
+        return ""
+    return str(_settings(plan)["protocol"])
+
+
+def budget(plan: Plan) -> str:
+    """The search budget of every cell, as a sentence; "" where nothing is trained."""
+    if _measures(plan):
+        return ""
+    cells = _cells(plan)
+    spaces = [{shared_name(c.student, name): v for name, v in as_known(plan, c.space).items()} for c in cells]
+    space = max(spaces, key=len)
+    seeds, count = cells[0].seeds, size(space)
+    budgets = sorted({trials_of(cell) for cell in cells})
+    trials = budgets[-1]
+    over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
+    grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
+    how = grid if is_grid(space) else "proposed by TPE"
+    number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
+    searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
+    same = "the same for every cell"
+    if any(other != space for other in spaces):
+        same += " that searches the same; where a setting does nothing it is not searched"
+    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
+
+
+def _range(values: Dimension) -> str:
+    if isinstance(values, list):
+        return " or ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+    return f"{values['low']:g} to {values['high']:g}"
+
+
+def recipe(plan: Plan) -> str:
+    """The training settings that all cells share, and those that differ by task; "" where nothing is trained."""
+    if _measures(plan):
+        return ""
+    rows = {row.name: row for row in plan.rows}
+    searched = {shared_name(cell.student, name) for cell in _cells(plan) for name in as_known(plan, cell.space)}
+    values: dict[str, list[tuple[Where, Any]]] = {}
+    for cell in _cells(plan):
+        settings, row = as_known(plan, cell.run.settings), rows[cell.row]
+        silent = saying_nothing(settings)
+        for key, value in settings.items():
+            name = shared_name(cell.student, key)
+            elsewhere = name in searched or name in as_known(plan, row.settings) or key in ("protocol", "cache_gib")
+            if not (key in silent or elsewhere or (name == "epochs" and row.equal_epochs)):
+                values.setdefault(name, []).append((where_of(cell), value))
+    shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
+    differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
+    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values())
+    return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
+
+
+def saying_nothing(settings: Values) -> set[str]:
+    """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
+    return merging.idle(settings) | ({"augmentation"} if Settings(settings)["augmentation"] == "none" else set())
+
+
+def _constant(found: Sequence[tuple[Any, Any]]) -> bool:
+    return len({value for _, value in found}) == 1
+
+
+def varied(found: Sequence[tuple[Where, Any]]) -> str:
+    """The values of a setting with what decides them: the task, the student or the row."""
+    for axis in ("task", "student", "row"):
+        values: dict[str, set[Any]] = {}
+        for where, value in found:
+            values.setdefault(where[axis], set()).add(value)
+        if all(len(own) == 1 for own in values.values()):
+            named: dict[Any, list[str]] = {}
+            for key, own in values.items():
+                named.setdefault(next(iter(own)), []).append(key or "no student")
+            return ", ".join(f"{number(value)} ({', '.join(keys)})" for value, keys in named.items())
+    return " or ".join(map(number, dict.fromkeys(value for _, value in found)))
+
+
+def where_of(cell: Cell) -> Where:
+    return {"task": cell.task, "student": cell.student, "row": cell.row}
+
+
+def shared_name(student: str, key: str) -> str:
+    """A setting's name without whose it is: "hybrid.head" and "cmow.head" are "student.head"."""
+    own = f"{student}."
+    return f"student.{key.removeprefix(own)}" if student and key.startswith(own) else key
+
+
+def corpus_recipe(plan: Plan) -> tuple[str, ...]:
+    """Sentences on the distillations, on a corpus or on several tasks, that cells start from."""
+    said: dict[str, None] = {}
+    alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
+    for run in (first.run for first in plan.first.values()):
+        found = as_known(plan, run.settings)
+        if run.tells:
+            silent = saying_nothing(found)
+            told = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
+            said[f"{run.tells}: {told}."] = None
+        elif isinstance(run, CorpusDistillationRun):
+            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
+            alike.setdefault((run.student, run.init, settings), {})[run.objective] = None
+    general = (
+        f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
+        f"{Path(plan.corpus).name}: {settings}."
+        for (student, init, settings), objectives in alike.items()
+    )
+    return (*said, *general)
+
+
+def _idle(settings: Values) -> set[str]:
+    """The settings of a corpus distillation that say nothing beside the others."""
+    told = Settings(settings)
+    idle = {name for name in ("micro_batch", "pack", "transferred_layers") if told[name] == MASKING[name].default}
+    idle.add("epochs" if told["steps"] else "steps")
+    return idle if told["text"] == "masked" else idle | ON_MASKED_TEXT
+
+
+def as_known(plan: Plan, settings: Mapping[str, Known]) -> dict[str, Known]:
+    """Settings, or the dimensions of a space, by the names that people know where records have older ones."""
+    found = {}
+    for key, value in settings.items():
+        name, complements = plan.shown.get(key, (key, False))
+        found[name] = _complement(value) if complements else value
+    return found
+
+
+def _complement(value: Any) -> Any:
+    if isinstance(value, list):
+        return [complement(one) for one in value]
+    if isinstance(value, Mapping):
+        return {**value, "low": complement(value["high"]), "high": complement(value["low"])}
+    return complement(value)
+
+
+def number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _measures(plan: Plan) -> bool:
+    return not plan.trains
+
+
+def _cells(plan: Plan) -> list[Cell]:
+    return [cell for cell in plan.cells if not cell.refused] or list(plan.cells)
+
+
+def _settings(plan: Plan) -> Settings:
+    return _cells(plan)[0].run.settings

@@ -1,0 +1,224 @@
+"""What the command line asks for, and what it names, looked up: study, profile, teacher, rows, students."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import combine, registry
+from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
+from harness.data.tasks import get_task
+from harness.errors import UserError, near
+from harness.planning import merging
+from harness.planning.contents import Contents
+from harness.runs import MULTI_TASK, PRETRAINED
+from harness.runs.settings import TEACHER_TRAINING
+
+MOST = 10_000  # seeds, or trials, of a cell
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for; None takes what the profile says."""
+
+    study: str
+    profile: str = "quick"
+    teacher: str | None = None
+    data: str | None = None
+    objectives: Sequence[str] | None = None
+    students: Sequence[str] | None = None
+    inits: Sequence[str] | None = None
+    tasks: Sequence[str] | None = None
+    seeds: int | None = None
+    trials: int | None = None
+    corpus: str | None = None
+    checkpoints: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    plugins: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, options: Namespace) -> Request:
+        """What the flags of a command that plans ask for."""
+        same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
+        asked = {name: getattr(options, name) for name in (*same, "corpus", "checkpoints")}
+        return cls(**asked, overrides=options.set, plugins=options.plugin)
+
+
+def check_early(request: Request) -> None:
+    """Raise UserError for whatever can be refused before torch is loaded: study, profile, tasks, plain settings."""
+    if request.plugins and request.study not in registry.STUDIES.names():
+        return  # a plugin file may bring the study; it is loaded next
+    registry.STUDIES.get(request.study).profile(request.profile)
+    for task in request.tasks or () if not request.plugins else ():
+        get_task(task)
+    for name, count in (("--seeds", request.seeds), ("--trials", request.trials)):
+        if count is not None and not 1 <= count <= MOST:
+            raise UserError(f"{name} must be between 1 and {MOST}, not {count}")
+    for name in ("teacher", "data", "corpus"):
+        if getattr(request, name) is not None and not getattr(request, name).strip():
+            raise UserError(f"--{name} is empty: name something, or leave it out")
+    for name in ("objectives", "students", "inits", "tasks"):
+        words = list(getattr(request, name) or ())
+        for twice in (word for word in words if words.count(word) > 1):
+            raise UserError(f"--{name} names {twice} twice: give it once")
+    merging.check_plain(merging.parse_set(request.overrides))
+
+
+class ResolvedRequest:
+    """A request with what it names looked up. lenient: even where data or teacher cannot be read."""
+
+    def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
+        """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
+        from harness.data import sources
+        from harness.evaluation.metrics import MEANS, METRICS
+
+        for path in request.plugins:
+            registry.load_file(path)
+        check_early(request)
+        self.request = request
+        self.study: Study = registry.STUDIES.get(request.study)
+        self.profile = _recorded(self.study.profile(request.profile))
+        self.procedure = registry.PROCEDURES.get(self.study.procedure)
+        self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self.profile.trials
+        typed = merging.parse_set(request.overrides)
+        self.overrides = combine.recorded(typed)
+        self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
+        name, _, argument = (request.teacher or self.profile.teacher).partition(":")
+        if name not in registry.TEACHERS.names():
+            name, argument = registry.HUB, request.teacher or self.profile.teacher
+        self.teacher = registry.TEACHERS.get(name)(argument)
+        self.tasks = tuple(request.tasks or self.profile.tasks)
+        self._cache = cache
+        self._infos: dict[tuple[str, str, str], ModelInfo] = {}
+        tasks = [get_task(task) for task in self.tasks]
+        having = [source for task in tasks for source in sources.sources_of(task)]
+        if request.data and having and not any(source.given for source in having):
+            raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
+        for task in tasks if having else ():
+            if not {task.metric} <= {*task.metrics} <= (known := {*METRICS, *MEANS}):
+                which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
+                raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(sorted(known))}")
+        source = request.data or self.teacher.data or sources.default(tasks)
+        self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
+        folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
+        label = argument if name == registry.HUB else request.teacher or self.profile.teacher
+        self.label = folder.resolve().name if argument and folder.is_dir() else label
+
+    def info(self, task: Task) -> ModelInfo:
+        """What the teacher is on a task, and emits there."""
+        return self.examined(self.teacher, task)
+
+    def examined(self, source: Any, task: Task) -> ModelInfo:
+        """What any teacher is on a task, as an examination of its model found it; its own word where only shapes count.
+
+        So too in a lenient plan where its weights cannot be read. Raises UserError for one that cannot be used.
+        """
+        from harness.planning import examined  # loads torch, which early refusals must not wait for
+
+        key = (source.name, source.argument, task.name)
+        if key not in self._infos:
+            info = source.info(task)
+            content = self.contents.teacher(source) if self.procedure.trains else "unknown"
+            if content != "unknown":
+                masked, lenient = task.corpus or not self.procedure.tunes, self.contents.lenient
+                info = examined.narrowed(info, source, task, masked, content, self._cache, lenient)
+            self._infos[key] = info
+        return self._infos[key]
+
+    def teachers(self) -> int:
+        """How many teachers a task has: one, or one for each seed of its cells. Raises UserError for another number."""
+        key, declared = "teacher.seeds", TEACHER_TRAINING["seeds"]
+        given = {key: declared.default, **self.profile.settings, **self.overrides}[key]
+        number = int(merging.check(key, given, {key: declared}))
+        if number not in (1, self.seeds):
+            raise UserError(
+                f"{key} must be 1, one teacher for all, or {self.seeds}, one for each seed of a cell, not {number}"
+            )
+        return number
+
+    def procedure_of(self, row: TableRow) -> Any:
+        """The procedure that a row's cells are made by."""
+        return registry.PROCEDURES.get(row.procedure) if row.procedure else self.procedure
+
+    def students_of(self, row: TableRow) -> list[Any]:
+        """The students that a row has cells for."""
+        asked = self.request.students
+        names = asked or self.study.students
+        if row.student:
+            names = [row.student] if not asked or row.student in asked else []
+        return [registry.STUDENTS.get(name) for name in names]
+
+    def inits_of(self, row: TableRow) -> Sequence[str]:
+        """The initialisations that a row has cells for; one that the row fixes may be given more exactly."""
+        asked = self.request.inits
+        if not row.init:
+            return asked or self.profile.inits
+        kind = row.init.partition(":")[0]
+        same = [init for init in asked or () if init.partition(":")[0] == kind]
+        # A start from another run of ours is no alternative to what the command line asks for.
+        return same if same or (asked and kind not in (PRETRAINED, MULTI_TASK)) else [row.init]
+
+    def checkpoints(self) -> dict[str, str]:
+        """Row -> the model that --checkpoints gives for it, a hub name or a folder; where only shapes count, all."""
+        declared = {row.name: row.checkpoint for row in self.study.rows if row.checkpoint}
+        if not self.procedure.trains:
+            if self.request.checkpoints:
+                raise UserError(f"--checkpoints has no effect: study {self.study.name} reads no weights")
+            chosen = self.request.objectives
+            return {name: model for name, model in declared.items() if not chosen or name in chosen}
+        given: dict[str, str] = {}
+        for word in self.request.checkpoints:
+            name, equals, model = word.partition("=")
+            row = name if equals or name in declared else Path(name).name
+            if row in given or row in {r.name for r in self.study.rows} - set(declared):
+                raise UserError(f"--checkpoints gives {row} to two rows: name them apart, as in mine={model or name}")
+            given[row] = model or declared.get(name, name)
+        return given
+
+    def rows(self, checkpoints: dict[str, str]) -> list[TableRow]:
+        declared = [
+            replace(row, settings=combine.recorded(row.settings)) if row.settings else row  # type: ignore[type-var]
+            for row in self.study.rows
+        ]
+        known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
+        known |= {name: CheckpointRow(name, name, model) for name, model in checkpoints.items() if name not in known}
+        if not self.request.objectives:
+            return list(known.values())
+        rows: dict[str, TableRow] = {}
+        asked_as: dict[str, str] = {}  # row, or the objective of one that is no study's -> the word that asked for it
+        for asked in self.request.objectives:
+            if asked in known:
+                row = known[asked]
+            else:
+                trained = [r for r in known.values() if isinstance(r, Row)]
+                plain = [r for r in trained if not (r.equal_epochs or r.settings or r.student or r.init)]
+                same = [r for r in plain if r.objective == _canonical(asked, known)]
+                row = same[0] if same else Row(asked, combine.canonical(asked), asked)
+            which = row.name if row.name in known else row.objective
+            if asked_as.setdefault(which, asked) != asked:
+                raise UserError(f"--objectives names {asked_as[which]} twice, the second time as {asked}: give it once")
+            rows[row.name] = row
+        return list(({name: known[name] for name in checkpoints} | rows).values())
+
+
+def _recorded(profile: Profile) -> Profile:
+    """The profile with all its settings as records name them."""
+    return replace(
+        profile,
+        settings=combine.recorded(profile.settings),
+        task_settings={task: combine.recorded(settings) for task, settings in profile.task_settings.items()},
+        search=combine.recorded(profile.search),
+    )
+
+
+def _canonical(asked: str, known: Any) -> str:
+    try:
+        return str(combine.canonical(asked))
+    except UserError as error:
+        if "unknown" in str(error):
+            names = [*known, *registry.OBJECTIVES.names()]
+            raise UserError(f"unknown objective {asked!r}: {near(asked, names)}") from error
+        raise

@@ -1,0 +1,41 @@
+"""The settings that a cell's search tries: a grid of values, or ranges of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from harness.hyperparameters import Value
+
+
+class Range(TypedDict):
+    """The bounds of a number, inclusive; whether its scale is logarithmic, and whether it is a whole one."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+
+Dimension = Range | list[Value]  # the values of a grid
+Space = Mapping[str, Dimension]  # as a plan holds it
+
+
+def is_grid(space: Space) -> bool:
+    """True if every dimension lists its values, so that the space is tried in order and exactly."""
+    return all(isinstance(values, list) for values in space.values())
+
+
+def size(space: Space) -> int | None:
+    """How many settings a grid holds, or None if the space is not a grid."""
+    if not is_grid(space):
+        return None
+    count = 1
+    for values in space.values():
+        count *= len(values)
+    return count
+
+
+def spreads(space: Space, trials: int) -> bool:
+    """True if the space is a grid of more settings than there are trials."""
+    return trials < (size(space) or 0)

@@ -1,0 +1,147 @@
+"""What the teacher says of a training batch: read from the cache, or computed when a signal is too wide for it."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
+from harness.data.encoding import Encoded, evaluation_batches
+from harness.data.tasks import get_task
+from harness.files import checksums
+from harness.modeling import signals
+from harness.runs import BaseTeacher, StudentRun
+from harness.teaching.cache import TeacherCache
+from harness.training.joint_model import Joint, check_head, heads_in, load_joint_teacher
+from harness.training.workspace import Workspace, teacher_fingerprint, teacher_source
+
+BATCH = 32  # examples a teacher call when filling the cache
+
+
+class Encoder(nn.Module):
+    """A Hugging Face model that answers to (batch, want). exact: a signal has the same bits whatever else is asked."""
+
+    def __init__(self, model: PreTrainedModel, exact: bool = False):
+        super().__init__()
+        signals.prepare(model)
+        self.model = model
+        self.exact = exact
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        return signals.emit(self.model, batch.encodings[0], want, exact=self.exact, targets=batch.targets)
+
+
+class NoTeacher:
+    """In a teacher's place where a run asks none."""
+
+    def how(self, want: Want) -> dict[str, str]:
+        return {}
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        return Outputs()
+
+
+def teacher_of(
+    run: StudentRun, workspace: Workspace, imitated: Encoded, device: torch.device
+) -> TeacherOutputs | NoTeacher:
+    """The teacher of a student's run; none where it names base weights alone."""
+    if isinstance(run.teacher, BaseTeacher):
+        return NoTeacher()
+    return TeacherOutputs(run, workspace, imitated, device)
+
+
+class TeacherOutputs:
+    """Called with (batch, want) of the run's training examples."""
+
+    def __init__(
+        self, run: StudentRun, workspace: Workspace, train: Encoded, device: torch.device, info: ModelInfo | None = None
+    ):
+        """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it.
+
+        info: of a teacher that is not the study's own.
+        """
+        self.train, self.run = train, run
+        self.folder = workspace.runs / str(run.teacher) / "weights"
+        self.task, self.workspace, self.device = get_task(run.task), workspace, device
+        self.heads = heads_in(self.folder)
+        if self.heads:
+            check_head(self.task.name, self.folder)
+        # Texts are told apart by their hash alone, and two tasks may have the same: each head's outputs are apart.
+        head = self.task.name if self.heads else ""
+        name = [checksums(self.folder), head, teacher_fingerprint(workspace), run.settings["max_length"]]
+        self.cache = TeacherCache(workspace.cache, name, train, workspace.once)
+        self.rows = self.cache.rows(train.keys)
+        info = info or teacher_source(workspace.teacher, workspace.argument).info(self.task)
+        numbers = {
+            Signal.HIDDEN_STATES: info.width,
+            Signal.VALUES: info.width,
+            Signal.MLM_LOGITS: info.vocabulary,
+            Signal.ATTENTION_SCORES: info.heads,
+        }
+        gib = run.settings["cache_gib"]
+        self.keeps = {s.value: self.cache.fits(s.value, numbers.get(s, 1), gib) for s in Signal}
+        self.filled = Want()
+        self._fill(Want.of_parts(workspace.outputs.get(run.task, ())))
+
+    def _fill(self, want: Want) -> None:
+        """Store what is asked for, unless it is there."""
+        if (self.filled | want) != self.filled:
+            self.filled |= want
+            stored = [part for part in want.parts() if self._stored(part)]
+            self.cache.fill(stored, self._compute, evaluation_batches(self.cache.data.lengths, BATCH), self.device)
+
+    def how(self, want: Want) -> dict[str, str]:
+        """Of each signal that is asked for: stored or computed."""
+        return {name: "stored" if self.keeps[name] else "computed" for name, _ in want.parts()}
+
+    def model(self) -> PreTrainedModel:
+        """The teacher's model, loaded once a process."""
+        return self._encoder().model
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        self._fill(want)  # a plugin's run may ask for what no cell does
+        stored = [p for p in want.parts() if self._stored(p)]
+        computed = [p for p in want.parts() if p not in stored]
+        ids = batch.ids.cpu()  # the student may read the same examples otherwise: its encodings are not the teacher's
+        outputs = self._compute(self.train.batch(ids, self.device), Want.of_parts(computed)) if computed else Outputs()
+        rows = self.rows[ids.numpy()]
+        length = int(self.train.sizes[0][ids].max())
+        for name, layer in stored:
+            signal = self.cache.read((name, layer), rows, length).to(self.device)
+            if layer < 0:
+                setattr(outputs, name, signal)
+            else:
+                getattr(outputs, name)[layer] = signal
+        return outputs
+
+    def _stored(self, part: tuple[str, int]) -> bool:
+        return self.keeps[part[0]]
+
+    @torch.no_grad()  # not inference mode: the losses save these tensors for backward
+    def _compute(self, batch: Batch, want: Want) -> Outputs:
+        return self._encoder()(batch, want)
+
+    def _encoder(self) -> Encoder:
+        who = self.workspace.teacher, self.workspace.argument
+        if self.heads:
+            return cast(Encoder, _joint_teacher(*who, self.folder, self.device).models[self.task.name])
+        return _teacher_model(*who, self.task.name, self.folder, self.device)
+
+
+@functools.lru_cache(maxsize=4)
+def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device: torch.device) -> Encoder:
+    model = teacher_source(teacher, argument).model(get_task(task), folder)
+    return Encoder(model.requires_grad_(False), exact=True).to(device).eval()
+
+
+@functools.lru_cache(maxsize=2)
+def _joint_teacher(teacher: str, argument: str, folder: Path, device: torch.device) -> Joint:
+    """Every head of a teacher refined on several tasks, over one encoder."""
+    source = teacher_source(teacher, argument)
+    models = ((t, Encoder(load_joint_teacher(source, get_task(t), folder), exact=True)) for t in heads_in(folder))
+    return Joint(models).requires_grad_(False).to(device).eval()

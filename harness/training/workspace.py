@@ -1,0 +1,91 @@
+"""Where a run finds what it needs: never part of what the run is. Free of torch, for the driver makes it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness import registry
+from harness.data.store import Store, alone
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from harness.modeling.bases import Teacher
+
+
+class Exchange(Protocol):
+    """How workers that share no folder share the cache. Both are called with the cache's folder locked on this machine.
+
+    fetch: bring what others have made of the folder; offer: give them what was made here since.
+    """
+
+    def fetch(self, folder: Path) -> None: ...
+
+    def offer(self, folder: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """run: the run's own folder; runs: the folder of all runs; files: hash -> path of the files that a specification
+    names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass;
+    exchange: None where all workers see the same `cache`.
+    """
+
+    run: Path
+    runs: Path
+    cache: Path
+    source: str
+    corpus: str
+    files: Mapping[str, str]
+    teacher: str
+    argument: str
+    plugins: tuple[str, ...]
+    outputs: Mapping[str, Sequence[Sequence[Any]]]
+    exchange: Exchange | None = None
+
+    @contextmanager
+    def once(self, folder: Path) -> Iterator[None]:
+        """Hold a folder of the cache, as it is on all machines, while what it lacks is made."""
+        with alone(folder):
+            if self.exchange is not None:
+                self.exchange.fetch(folder)
+            yield
+            if self.exchange is not None:
+                self.exchange.offer(folder)
+
+    def store(self, room: str, key: Any) -> Store:
+        """What is made once for all runs that give this key, on whatever machine. room: a folder of the cache."""
+        return Store(self.cache / room, key, self.once)
+
+
+@functools.lru_cache(maxsize=2)
+def teacher_source(teacher: str, argument: str) -> Teacher:
+    """The teacher plugin, made once a process."""
+    return registry.TEACHERS.get(teacher)(argument)
+
+
+def teacher_tokenizer(workspace: Workspace) -> PreTrainedTokenizerBase:
+    """The tokenizer that the teacher reads with: the same object every time, so that `is` tells it from others."""
+    return _tokenizer(workspace.teacher, workspace.argument)
+
+
+@functools.lru_cache(maxsize=2)
+def _tokenizer(teacher: str, argument: str) -> PreTrainedTokenizerBase:
+    return teacher_source(teacher, argument).tokenizer()
+
+
+def teacher_fingerprint(workspace: Workspace) -> str:
+    """The `tokenizer_fingerprint` of the teacher's tokenizer."""
+    return _fingerprint(workspace.teacher, workspace.argument)
+
+
+@functools.lru_cache(maxsize=2)
+def _fingerprint(teacher: str, argument: str) -> str:
+    from harness.data.encoding import tokenizer_fingerprint
+
+    return tokenizer_fingerprint(_tokenizer(teacher, argument))
