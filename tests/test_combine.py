@@ -10,8 +10,7 @@ from harness.combine import canonical, declared, parse, recorded, refuse, stage,
 from harness.contracts import Hyperparameter, Outputs, Want
 from harness.errors import UserError
 from harness.registry import OBJECTIVES
-from harness.training.sums import Sum
-from tests.objectives.builders import (
+from harness.testing.objective_cases import (
     CLASSES,
     LAYERS,
     SCORES,
@@ -21,6 +20,7 @@ from tests.objectives.builders import (
     make_batch,
     make_outputs,
 )
+from harness.training.sums import Sum
 
 
 def build(expression: str, **hyperparameters: Any) -> Sum:

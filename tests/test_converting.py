@@ -14,8 +14,8 @@ from harness.teachers.huggingface import HuggingFaceTeacher
 
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.testing.small_models import TWO, checkpoint
 from tests.conftest import Harness, environment
-from tests.modeling.small_models import TWO, checkpoint
 from tests.teachers import fairseq_models as small
 
 COLA = get_task("cola")

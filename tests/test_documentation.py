@@ -56,3 +56,11 @@ def test_commands_can_be_given(page: Path) -> None:
 def test_commands_are_found() -> None:
     assert ["list", "studies"] in commands(ROOT / "README.md")
     assert all(len(commands(page)) > 0 for page in PAGES if page.parent.name == "docs")
+
+
+def test_every_file_that_contributing_names_is_there() -> None:
+    named = re.findall(
+        r"`((?:harness|objectives|students|teachers|studies|reports|tests)/[\w./]+)`",
+        (ROOT / "CONTRIBUTING.md").read_text(),
+    )
+    assert len(named) > 40 and not [name for name in named if not (ROOT / name).exists()]

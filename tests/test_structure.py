@@ -95,6 +95,23 @@ def test_only_what_loads_something_heavy_is_imported_within_a_function(path: Pat
             assert loaded(names) - loaded(at_top(path)), f"{ast.unparse(node)} can stand at the top"
 
 
+def room_of(path: Path) -> str:
+    """The folder that a file is of; a file of `harness` itself is one of its own."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[1] if parts[0] == "harness" else parts[0]
+
+
+def test_no_two_rooms_stand_on_each_other() -> None:
+    rooms = {room_of(path) for path in FILES}
+    below: dict[str, set[str]] = {room: set() for room in rooms}
+    for path in FILES:
+        names = (name.split(".") for name in at_top(path) if inside(name, "harness"))
+        below[room_of(path)] |= {parts[1] for parts in names if len(parts) > 1} & rooms - {room_of(path)}
+    while free := {room for room, others in below.items() if not others & below.keys()}:
+        below = {room: others for room, others in below.items() if room not in free}
+    assert not below, f"each stands on another of them: {sorted(below)}"
+
+
 def test_no_file_is_too_long_to_read_in_one_sitting() -> None:
     lengths = {str(p.relative_to(ROOT)): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
     assert not {name: lines for name, lines in lengths.items() if lines > 400}

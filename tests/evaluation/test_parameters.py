@@ -21,7 +21,7 @@ from transformers import (
 
 from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
-from tests.modeling.small_models import THREE, small_config
+from harness.testing.small_models import THREE, small_config
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "galke2022_table05_speed.csv"
 ROWS = {

@@ -9,7 +9,7 @@ from harness.contracts import Want
 from harness.errors import UserError
 from harness.modeling.initialisation import copy_layers
 from harness.modeling.signals import emit
-from tests.modeling.small_models import FAMILIES, small_batch, small_model
+from harness.testing.small_models import FAMILIES, small_batch, small_model
 
 
 def state(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from transformers import (
 from harness.contracts import Outputs, Want
 from harness.errors import UserError
 from harness.modeling.signals import IMPLEMENTATION, emit, prepare
-from tests.modeling.small_models import FAMILIES, own_inputs, small_batch, small_model
+from harness.testing.small_models import FAMILIES, own_inputs, small_batch, small_model
 
 LAYERS = frozenset({1, 2, 3, 4})
 EVERYTHING = Want(logits=True, sentence=True, hidden_states=LAYERS | {0}, attention_scores=LAYERS, values=LAYERS)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from harness.contracts import LayerMap, Outputs
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import CLASSES, LAYERS, STUDENT, TEACHER, make, make_batch, make_outputs
+from harness.testing.objective_cases import CLASSES, LAYERS, STUDENT, TEACHER, make, make_batch, make_outputs
 
 ONE_LAYER = LayerMap(((1, 3),))
 

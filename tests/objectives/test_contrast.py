@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.contracts import Outputs, Want
 from harness.errors import UserError
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch, make_outputs
+from harness.testing.objective_cases import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch, make_outputs
 
 SIZE = 20
 LABELS = torch.arange(SIZE) % 3

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.contracts import LayerMap, Outputs
-from tests.objectives.builders import LAYERS, STUDENT, TEACHER, make, make_batch, make_outputs
+from harness.testing.objective_cases import LAYERS, STUDENT, TEACHER, make, make_batch, make_outputs
 
 STUDENT_WIDTH_2 = replace(STUDENT, width=2)
 TEACHER_WIDTH_3 = replace(TEACHER, width=3)

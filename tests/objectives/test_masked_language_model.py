@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness import pairing
 from harness.contracts import IGNORED, Batch, Outputs, Task, Want
 from harness.data.tasks import CORPUS
-from tests.objectives.builders import CLASSES, LAYERS, STUDENT, TEACHER, make, make_batch
+from harness.testing.objective_cases import CLASSES, LAYERS, STUDENT, TEACHER, make, make_batch
 
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])
 TARGETS = torch.tensor([[IGNORED, 2, IGNORED], [0, IGNORED, IGNORED]])  # row by row: 2, then 0

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from harness.contracts import LayerMap, Outputs
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import STUDENT, make, make_batch, make_outputs, tensors
+from harness.testing.objective_cases import STUDENT, make, make_batch, make_outputs, tensors
 
 MATCHING = ["logit_mse", "hid_cls", "hid_seq", "att_mse", "att_kl", "val_kl", "cosine"]
 SAME_LAYERS = LayerMap(((1, 1), (2, 2)))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch
+from harness.testing.objective_cases import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch
 
 
 def loss(name: str, student: Tensor, teacher: Tensor, labels: Tensor, **settings: Any) -> Tensor:

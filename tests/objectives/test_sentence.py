@@ -6,7 +6,7 @@ import torch
 
 from harness.contracts import Outputs
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import CLASSES, PAIRS, STUDENT, TEACHER, make, make_batch, make_pair_batch
+from harness.testing.objective_cases import CLASSES, PAIRS, STUDENT, TEACHER, make, make_batch, make_pair_batch
 
 
 def loss(student: list[list[float]], teacher: list[list[float]]) -> float:

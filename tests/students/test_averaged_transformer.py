@@ -15,7 +15,7 @@ from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
-from tests.modeling.small_models import FAMILIES, THREE, small_batch, small_model
+from harness.testing.small_models import FAMILIES, THREE, small_batch, small_model
 from tests.students.test_transformer import TEACHER, TOKENIZER
 
 

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
-from tests.modeling.small_models import THREE, TWO
+from harness.testing.small_models import THREE, TWO
 from tests.students.test_word_embedding import read
 
 TEACHER = ModelInfo("t", 4, 32, 4, 30, 3, frozenset(Signal), "fingerprint")

@@ -11,7 +11,7 @@ import torch
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
-from tests.modeling.small_models import WORDS, checkpoint
+from harness.testing.small_models import WORDS, checkpoint
 from tests.students.test_matrix import build, sizes
 
 

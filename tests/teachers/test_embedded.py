@@ -19,8 +19,8 @@ from harness.modeling.signals import emit
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from harness.registry import TEACHERS
+from harness.testing.small_models import SCORE, THREE, TWO
 from tests.conftest import Harness
-from tests.modeling.small_models import SCORE, THREE, TWO
 
 TEACHER, ANEW = EmbeddedTeacher(), EmbeddedTeacher("train")
 

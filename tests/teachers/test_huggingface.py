@@ -15,7 +15,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
-from tests.modeling.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
+from harness.testing.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
 
 CLASSIFIER = AutoModelForSequenceClassification
 

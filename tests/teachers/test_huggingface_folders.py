@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from harness.errors import UserError
-from tests.modeling.small_models import THREE, TWO, checkpoint
+from harness.testing.small_models import THREE, TWO, checkpoint
 
 
 class TestContent:

@@ -22,6 +22,7 @@ from harness.jobs.starting import load_pretrained
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.teaching.outputs import Encoder
+from harness.testing.small_models import small_batch, small_model
 from harness.training import loop
 from harness.training.joint_model import (
     Joint,
@@ -36,7 +37,6 @@ from harness.training.joint_model import (
 from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
 from harness.training.sums import Sum
 from harness.training.weights import save_reader
-from tests.modeling.small_models import small_batch, small_model
 from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case
 from tests.training.builders import CPU, VOCABULARY, examples, regime, settings
 

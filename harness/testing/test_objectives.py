@@ -16,7 +16,8 @@ from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Signal,
 from harness.data.tasks import CORPUS
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
-from tests.objectives.builders import (
+from harness.testing import chosen
+from harness.testing.objective_cases import (
     CLASSES,
     LAYERS,
     PAIRS,
@@ -83,9 +84,10 @@ def loss_of(objective: Objective, student: Outputs, teacher: Outputs, batch: Bat
     return objective(student, teacher, batch)
 
 
+NAMES = chosen(OBJECTIVES)
 PAIRINGS = [
     Case(name, replace(teacher, labels=task.outputs), task)
-    for name in OBJECTIVES.names()
+    for name in NAMES
     for teacher in (TEACHER, replace(TEACHER, name="wider", width=12), replace(TEACHER, name="heads", heads=4))
     for task in (CLASSES, SCORES, RANKED, CORPUS)
 ]
@@ -93,18 +95,18 @@ PAIRINGS = [
 APART = replace(TEACHER, pair_encoding="compare")
 PAIRINGS += [
     Case(name, replace(APART, width=width), PAIRS)
-    for name in OBJECTIVES.names()
+    for name in NAMES
     for width in (TEACHER.width, 12)
     if OBJECTIVES.get(name).needs <= {Signal.SENTENCE, Signal.LOGITS}
 ]
 REFUSALS = {case: case.refusal() for case in PAIRINGS}
 CASES = [case for case in PAIRINGS if not REFUSALS[case]]
 
-each_name = pytest.mark.parametrize("name", OBJECTIVES.names())
+each_name = pytest.mark.parametrize("name", NAMES)
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.objective}-{c.teacher.name}-{c.task.name}")
 each_setting = pytest.mark.parametrize(
     ("name", "setting"),
-    [(name, setting) for name in OBJECTIVES.names() for setting in OBJECTIVES.get(name).hyperparameters],
+    [(name, setting) for name in NAMES for setting in OBJECTIVES.get(name).hyperparameters],
 )
 
 

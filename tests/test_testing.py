@@ -1,12 +1,11 @@
 """The conformance suite takes in a plugin file unseen, passes a right one and catches each kind of wrong one."""
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.conftest import environment
 
 PLUGINS = """
 from torch import nn
@@ -99,27 +98,9 @@ def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wron
     plugin = tmp_path / "outside.py"
     plugin.write_text(PLUGINS)
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "tests/objectives/test_conformance.py",
-            "-k",
-            "outside",
-            "-q",
-            "-rfp",
-            "--tb=no",
-            "-p",
-            "no:cacheprovider",
-            "-o",
-            "addopts=",
-        ],
-        cwd=ROOT,
-        env={**os.environ, "HARNESS_TEST_PLUGINS": str(plugin)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+        [sys.executable, "-m", "harness.testing", "outside.py", "-rfp", "--tb=no", "-k", "not test_one_step"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     failed, passed = (
         set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
         for outcome in ("FAILED", "PASSED")
@@ -128,3 +109,14 @@ def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wron
     assert {test for test, name in passed if name == "outside_right"} == {test for test, _ in failed | passed}, (
         "the right plugin passes every test there is"
     )
+
+
+def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("")
+    told = {"": "takes plugin files", "empty.py": "no objective and no student", "gone.py": "does not exist"}
+    for given, sentence in told.items():
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.testing", *given.split()],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1

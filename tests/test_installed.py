@@ -1,0 +1,103 @@
+"""What an installation is: one import name, beside which a user's own packages may be called anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, environment
+
+OURS = ("objectives", "students", "teachers", "studies", "reports")
+OLD = """
+import reports
+from objectives.prediction import VanillaKD
+from harness.objectives import prediction
+from harness.registry import objective
+
+assert VanillaKD is prediction.VanillaKD
+
+
+@objective("outside", needs=VanillaKD.needs, stage="prediction")
+class Outside(VanillaKD):
+    def __init__(self, student, teacher, layers):
+        super().__init__(student, teacher, layers, **{n: h.default for n, h in VanillaKD.hyperparameters.items()})
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a wheel is installed into."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT]
+    subprocess.run([*pip, *map(str, build)], check=True, timeout=120)
+    (wheel,) = folder.glob("*.whl")
+    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"harness"}
+    subprocess.run([*pip, "install", "--no-deps", "--target", folder / "site", wheel], check=True, timeout=120)
+    return folder / "site"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of somebody who has packages of these names."""
+    for name in OURS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("MINE = True\n")
+    return tmp_path
+
+
+def call(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    given = {**environment(), "PYTHONPATH": str(site)}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=300)
+
+
+def test_a_study_runs_beside_packages_of_the_same_names(installed: Path, own: Path) -> None:
+    done = call(
+        installed, own, "harness", "run", "--study", "objectives_vs_init", "--tasks", "sentiment", "--objectives",
+        "vanilla_kd", "--inits", "every", "--seeds", "1", "--set", "epochs=1", "train_examples=64",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Vanilla KD" in done.stdout
+    where = call(installed, own, "harness", "show", "--help"), call(installed, own, "harness", "list", "objectives")
+    assert all(process.returncode == 0 for process in where)
+    origin = subprocess.run(
+        [sys.executable, "-c", "from harness import reports, studies; print(reports.__file__, studies.__file__)"],
+        cwd=own, env={**environment(), "PYTHONPATH": str(installed)}, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert origin.count(str(installed / "harness")) == 2
+
+
+def test_the_conformance_tests_come_with_it(installed: Path, own: Path) -> None:
+    (own / "outside.py").write_text(
+        OLD.replace("import reports\n", "").replace("from objectives", "from harness.objectives")
+    )
+    done = call(installed, own, "harness.testing", "outside.py", "-k", "finite_scalar")
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("where", ["installation", "checkout"])
+def test_a_plugin_that_says_the_old_names_works_and_is_told(where: str, installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text(OLD)
+    done = call(
+        installed if where == "installation" else ROOT,
+        tmp_path,
+        "harness",
+        "list",
+        "objectives",
+        "--plugin",
+        "outside.py",
+    )
+    assert done.returncode == 0 and "outside" in done.stdout, done.stderr
+    assert done.stderr.count("\n") == 1 and "`objectives`, which is `harness.objectives` now" in done.stderr
+
+
+def test_a_package_of_the_user_is_not_taken_for_ours(installed: Path, own: Path) -> None:
+    (own / "outside.py").write_text("import reports\nassert reports.MINE\n")
+    done = call(installed, own, "harness", "list", "objectives", "--plugin", "outside.py")
+    assert done.returncode == 0 and not done.stderr, done.stderr
