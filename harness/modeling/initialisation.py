@@ -112,7 +112,8 @@ def _traits(model: PreTrainedModel) -> list[dict[str, object]]:
         for path, module in layer.named_modules():
             traits[path or "kind"] = type(module).__name__
             for name, value in vars(module).items() if not isinstance(module, nn.Dropout) else ():
-                if not name.startswith("_") and (value is None or isinstance(value, (bool, int, float, str))):
+                plain = not name.startswith("_") and name != "training"  # a mode, not what it computes with
+                if plain and (value is None or isinstance(value, (bool, int, float, str))):
                     traits[f"{path}.{name}".lstrip(".")] = value
         found.append(traits)
     return found

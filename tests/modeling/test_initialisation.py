@@ -7,6 +7,7 @@ from transformers import PreTrainedModel
 
 from harness.contracts import Want
 from harness.errors import UserError
+from harness.modeling import initialisation
 from harness.modeling.initialisation import copy_layers
 from harness.modeling.signals import emit
 from harness.testing.small_models import FAMILIES, small_batch, small_model
@@ -60,6 +61,12 @@ class TestFamilies:
             for parameter in student.parameters():
                 parameter.zero_()
         assert all(torch.equal(tensor, before[name]) for name, tensor in teacher.state_dict().items())
+
+
+def test_layers_built_alike_are_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A student that is to train starts from a teacher that is not: a mode is nothing that they compute with."""
+    monkeypatch.setattr(initialisation, "blank", lambda model: pytest.fail("it takes as long as loading the teacher"))
+    assert copy_layers(small_model("bert", seed=1).train(), small_model("bert"), (1, 2, 3, 4), embeddings=True)
 
 
 def test_pooler_and_head_stay_random() -> None:
