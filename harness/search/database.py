@@ -26,6 +26,7 @@ RETRY = 10.0  # seconds after which a write that failed is tried again; sooner i
 PATIENCE = 20.0  # seconds without any progress after which the end of the command waits no longer
 LOCKED = 5.0  # seconds that SQLite waits for another process
 ANSWER = 10  # seconds within which PostgreSQL must have taken a connection
+MAKERS = 5  # times that a driver tries to make the tables while others make them
 
 Told = tuple[str, str, bool]  # study, run as JSON, did it fail: a failed run that is made again is a trial again
 # Of all studies at once: to ask for one after the other takes minutes where there are thousands.
@@ -202,7 +203,7 @@ class View:
         answer = (sqlalchemy.Engine, "after_cursor_execute", self._answered)
         sqlalchemy.event.listen(*answer)
         try:
-            self._storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+            self._storage = tables(url, arguments)
         finally:
             sqlalchemy.event.remove(*answer)
         sqlalchemy.event.listen(self._storage.engine, *answer[1:])
@@ -220,6 +221,25 @@ class View:
         self._told, self._studies = set(), {}
         if storage is not None:
             storage.engine.dispose()
+
+
+def tables(url: str, arguments: dict[str, Any]) -> optuna.storages.RDBStorage:
+    """Optuna's tables at this URL, made where they are missing.
+
+    Of two drivers that make them at the same moment one is told that they exist: it finds them when it tries again.
+    """
+    import optuna
+    from sqlalchemy.exc import DatabaseError, IntegrityError, ProgrammingError
+
+    attempts = 0
+    while True:
+        try:
+            return optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+        except DatabaseError as error:
+            attempts += 1
+            lost = isinstance(error, (IntegrityError, ProgrammingError)) or "already exists" in str(error)
+            if not lost or attempts == MAKERS:
+                raise
 
 
 def _outdated(known: Sequence[optuna.trial.FrozenTrial], trials: Sequence[Finished]) -> bool:

@@ -7,8 +7,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -117,6 +119,26 @@ def test_two_drivers_on_two_ledgers_share_one_database(tmp_path: Path, server: S
             views[-1].cell(of(name), Progress(trials=found))
     assert [view.close() for view in views] == ["", ""]
     assert runs(driven(url)) == sorted(expected)
+
+
+def test_tables_that_two_drivers_make_at_the_same_moment_are_there_for_both(server: Server) -> None:
+    import sqlalchemy
+
+    url, met, here = driven(database_of(server, "moment")), threading.Barrier(2, timeout=20), threading.local()
+
+    def waits(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+        if statement.lstrip().startswith("CREATE") and not hasattr(here, "turn"):
+            here.turn = met.wait()  # both have found that there is none
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", waits)
+    try:
+        with ThreadPoolExecutor(2) as drivers:
+            made = list(drivers.map(lambda _: module.tables(url, {}), range(2)))
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", waits)
+    assert [storage.get_all_studies() for storage in made] == [[], []] and met.n_waiting == 0
+    for storage in made:
+        storage.engine.dispose()
 
 
 def test_a_server_that_comes_back_is_brought_up_to_date_at_once(tmp_path: Path, server: Server) -> None:
