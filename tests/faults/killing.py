@@ -15,24 +15,30 @@ import psutil
 from tests.launching import begun
 
 
+def servers(driver: int) -> list[psutil.Process]:
+    """The process that forks a driver's runs, if it has begun."""
+    with suppress(psutil.NoSuchProcess):  # the driver has just ended
+        return [child for child in psutil.Process(driver).children() if "forkserver" in " ".join(child.cmdline())]
+    return []
+
+
 def workers(driver: int) -> list[psutil.Process]:
     """The processes that train: what the driver's fork server forked."""
     found: list[psutil.Process] = []
-    with suppress(psutil.NoSuchProcess):  # the driver has just ended
-        for server in psutil.Process(driver).children():
-            with suppress(psutil.NoSuchProcess):
-                found += server.children()
+    for server in servers(driver):
+        with suppress(psutil.NoSuchProcess):
+            found += server.children()
     return found
 
 
-def run_and_kill(arguments: Sequence[str], out: Path) -> None:
+def run_and_kill(arguments: Sequence[object], out: Path) -> None:
     """Start the command, kill its worker after a checkpoint, and its driver after the next one."""
     driver = begun(*arguments, folder=out.with_name(f"{out.name}-said"))
     try:
-        _wait_for_another(out, driver)
+        wait_for_another(out, driver)
         (worker,) = workers(driver.pid)
         os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
-        _wait_for_another(out, driver)
+        wait_for_another(out, driver)
     finally:
         driver.kill()
         driver.join()
@@ -48,15 +54,11 @@ def newest(out: Path, names: str = "checkpoint.pt") -> int:
     return max(times, default=0)
 
 
-def _wait_for_another(out: Path, process: Any) -> None:
+def wait_for_another(out: Path, *processes: Any) -> None:
     """Until the next checkpoint is written, and a little longer: some steps are then to be made again."""
     before, deadline = newest(out), time.monotonic() + 300
     while newest(out) == before:
-        assert process.is_alive() and time.monotonic() < deadline, "the run was not hit in its middle"
+        alive = all(process.is_alive() for process in processes)
+        assert alive and time.monotonic() < deadline, "the run was not hit in its middle"
         time.sleep(0.01)
     time.sleep(0.05)
-
-
-def without_times(record: dict[str, Any]) -> dict[str, Any]:
-    times = ("seconds", "model_seconds", "examples_per_second", "peak_memory_mib")
-    return {name: value for name, value in record.items() if name not in times}

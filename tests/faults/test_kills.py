@@ -1,98 +1,141 @@
-"""Drivers and workers killed at random moments: the same table, and no finished run trained twice."""
+"""Drivers, workers and nodes killed at random moments: the same table, and no finished run trained twice."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from harness.ledger import Ledger
-from tests.conftest import SMALL_STUDY, Harness
-from tests.faults.killing import newest, without_times, workers
-from tests.launching import begun
+import psutil
+import pytest
 
-VICTIMS = ("driver",) * 3 + ("worker",) * 9  # a new driver takes its time to begin; a new worker does not
+from tests.conftest import SMALL_STUDY, Harness
+from tests.executors.ray_nodes import Nodes, nodes, ray_environment
+from tests.faults.killing import newest, servers, workers
+from tests.launching import begun
+from tests.results import done, same_runs, same_tables, written
+
+# A new driver takes its time to begin; a new worker does not. With KILLS=50 there are more, at other moments.
+VICTIMS = ("driver", "server", "driver", *("worker",) * 7) * max(1, int(os.environ.get("KILLS", "10")) // 10)
+LOSSES = ("worker", "node", "driver", "node")
 LONGER = ("epochs=18", "train_examples=100", "batch_size=16")  # long enough to be hit in the middle
 
 
-def _records(out: Path) -> dict[str, int]:
-    """Each finished run and when its record was written."""
-    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
+def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[object]:
+    """Two cells of three runs each."""
+    study = [word for word in SMALL_STUDY if not word.startswith(("train_examples", "batch_size", "random"))]
+    return ["run", *study, *LONGER, "--data", glue, "--teacher", checkpoint, "--out", out]
 
 
-def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[str]:
-    study = [w for w in SMALL_STUDY if not w.startswith(("train_examples", "batch_size"))]
-    return [
-        "run",
-        *study,
-        *LONGER,
-        "--data",
-        str(glue),
-        "--teacher",
-        str(checkpoint),
-        "--out",
-        str(out),
-        "--workers",
-        "2",
-    ]
+@pytest.fixture(scope="module")
+def calm(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("calm") / "out"
+    done(call(*_arguments(glue, checkpoint, out), "--workers", 2))
+    return out
 
 
-def test_kills_change_nothing(glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
-    calm = call(*_arguments(glue, checkpoint, tmp_path / "calm"))
-    assert calm.returncode == 0, calm.stderr
-    draw = random.Random(20)
-    out, victims, finished = tmp_path / "killed", draw.sample(VICTIMS, len(VICTIMS)), {}
-    process = None
+def _unharmed(out: Path, finished: dict[str, int], calm: Path) -> None:
+    """What is here is what would be here without any kill. finished: the runs that had ended before one, and when."""
+    assert written(out).items() >= finished.items(), "a finished run was trained again"
+    assert not list(out.rglob("*.tmp"))
+    same_runs(out, calm)
+    same_tables(out, calm)
+
+
+def test_kills_change_nothing(calm: Path, glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
+    draw = random.Random(os.environ.get("KILLS", 20))
+    out, victims, finished = tmp_path / "killed", draw.sample(VICTIMS, len(VICTIMS)), dict[str, int]()
+    arguments, process = [*_arguments(glue, checkpoint, out), "--workers", 2], None
     while victims:
         if process is None or not process.is_alive():
             assert process is None or process.exitcode == -signal.SIGKILL, "the study ended before all kills"
-            process = begun(*_arguments(glue, checkpoint, out), folder=tmp_path / "said")
+            process = begun(*arguments, folder=tmp_path / "said")
         before, deadline = newest(out, "*"), time.monotonic() + 60
         while newest(out, "*") == before and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.02)  # until something was written: at least an epoch of progress a kill
         time.sleep(draw.uniform(0, 0.15))
-        finished |= {run: when for run, when in _records(out).items() if run not in finished}
+        finished |= {run: when for run, when in written(out).items() if run not in finished}
         if victims[-1] == "driver":
             process.kill()
             process.join()
             victims.pop()
-        elif training := workers(process.pid):
+        elif those := (servers if victims[-1] == "server" else workers)(process.pid):
             with suppress(ProcessLookupError):  # its run has just ended
-                os.kill(draw.choice(training).pid, signal.SIGKILL)
+                os.kill(draw.choice(those).pid, signal.SIGKILL)
                 victims.pop()
     if process is not None and process.is_alive():
         process.kill()
         process.join()
-    last = call(*_arguments(glue, checkpoint, out))
-    assert last.returncode == 0, last.stderr
-    after = _records(out)
-    assert {run: after[run] for run in finished} == finished, "a finished run was trained again"
-    assert set(after) == set(_records(tmp_path / "calm"))
-    for name in ("table.md", "table.tex", "table.csv", "table.json", "table.html"):
-        place = Path("objectives_vs_init") / "quick" / name
-        assert (out / place).read_bytes() == (tmp_path / "calm" / place).read_bytes(), name
-    ours, theirs = Ledger(out), Ledger(tmp_path / "calm")
-    for run in after:
-        assert without_times(ours.read(run) or {}) == without_times(theirs.read(run) or {}), run
+    done(call(*arguments))
+    _unharmed(out, finished, calm)
+
+
+def _training(cluster: Nodes) -> list[psutil.Process]:
+    """Ray's processes that train, and those that they have for their runs."""
+    found = psutil.Process(cluster.process.pid).children(recursive=True)
+    trains = [process for process in found if process.name().startswith("ray::train")]
+    with suppress(psutil.NoSuchProcess):
+        trains += [run for worker in trains for server in worker.children() for run in server.children()]
+    return trains
+
+
+def _on(cluster: Nodes, arguments: list[object]) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "harness", *map(str, arguments), "--executor", "ray", "--address", cluster.address]
+    return subprocess.Popen(words, env=ray_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def test_losses_of_a_cluster_change_nothing(calm: Path, glue: Path, checkpoint: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    draw, out, finished = random.Random(6), tmp_path / "lost", dict[str, int]()
+    arguments = _arguments(glue, checkpoint, out)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as cluster:
+        driver = _on(cluster, arguments)
+        for loss in LOSSES:
+            before, deadline = newest(out, "[cr]*"), time.monotonic() + 240
+            while newest(out, "[cr]*") == before:
+                assert driver.poll() is None, driver.communicate()[1].decode()
+                assert time.monotonic() < deadline, "nothing was written for four minutes"
+                time.sleep(0.02)
+            time.sleep(draw.uniform(0, 0.5))
+            finished |= {run: when for run, when in written(out).items() if run not in finished}
+            if loss == "worker":
+                if training := _training(cluster):
+                    with suppress(psutil.NoSuchProcess):
+                        draw.choice(training).kill()
+            elif loss == "node":
+                cluster.remove()
+                cluster.add()
+            else:
+                os.kill(driver.pid, signal.SIGKILL)
+                driver.wait()
+                driver = _on(cluster, arguments)
+        text = driver.communicate(timeout=300)[1].decode()
+        assert driver.returncode == 0, text
+    _unharmed(out, finished, calm)
 
 
 SUICIDAL = '''
 import os, signal, time
 from harness.contracts import Signal
 from harness.registry import objective
+from harness.training import loop
 
 STEPS = []
+loop.TELL_SECONDS = 0.0
 
 @objective("suicidal", needs={Signal.LOGITS}, stage="prediction")
 def suicidal(student, teacher, batch):
-    """Takes long enough to be told of within the epoch, then dies as if for want of memory."""
+    """Is told of within the epoch, then dies as if for want of memory."""
     STEPS.append(1)
     if len(STEPS) == 2:
+        time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(2.2)
     return student.logits.sum()
 '''
 
@@ -102,9 +145,9 @@ def test_a_run_that_always_kills_its_worker_fails_in_the_end(
 ) -> None:
     """Progress within an epoch, which is lost with the worker, does not count as progress."""
     (tmp_path / "suicidal.py").write_text(SUICIDAL)
-    done = call(
+    failed = call(
         "run", "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "suicidal", "--inits", "random",
         "--seeds", 1, "--trials", 1, "--workers", 1, "--plugin", tmp_path / "suicidal.py", "--data", glue,
         "--teacher", checkpoint, "--out", tmp_path / "out", "--set", "train_examples=64", "teacher.epochs=1",
     )  # fmt: skip
-    assert done.returncode == 1 and "its worker died 5 times" in done.stderr, done.stdout + done.stderr
+    assert failed.returncode == 1 and "its worker died 5 times" in failed.stderr, failed.stdout + failed.stderr

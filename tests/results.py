@@ -1,0 +1,55 @@
+"""What a command said, and what it left in its folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+TABLES = tuple(f"table.{form}" for form in ("md", "tex", "csv", "json", "html"))
+QUICK = Path("objectives_vs_init") / "quick"
+
+
+def done(process: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """The command ended as it should."""
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process
+
+
+def refused(process: subprocess.CompletedProcess[str], *words: str) -> None:
+    """The command ended with status 2 and a single line that holds every one of `words`."""
+    assert process.returncode == 2, process.stdout + process.stderr
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1 and "Traceback" not in process.stderr, process.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+def records(out: Path, kind: str = "") -> dict[str, dict[str, Any]]:
+    """Run -> record of all runs of a kind, or of any, in order of their identities."""
+    read = {p.parent.name: json.loads(p.read_bytes())["record"] for p in sorted(out.glob("ledger/*/record.json"))}
+    return {run: record for run, record in read.items() if kind in ("", record["specification"]["kind"])}
+
+
+def written(out: Path) -> dict[str, int]:
+    """Run -> when its record was written."""
+    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
+
+
+def without_times(record: dict[str, Any]) -> dict[str, Any]:
+    times = ("seconds", "model_seconds", "examples_per_second", "peak_memory_mib")
+    return {name: value for name, value in record.items() if name not in times}
+
+
+def same_runs(ours: Path, theirs: Path) -> None:
+    """Both folders hold the same runs with the same records, but for how long they took."""
+    one, other = ({run: without_times(record) for run, record in records(out).items()} for out in (ours, theirs))
+    assert one.keys() == other.keys()
+    for run, record in one.items():
+        assert record == other[run], run
+
+
+def same_tables(ours: Path, theirs: Path, place: Path = QUICK) -> None:
+    for name in TABLES:
+        assert (ours / place / name).read_bytes() == (theirs / place / name).read_bytes(), name
