@@ -58,8 +58,6 @@ Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 # process waits for a long one of another.
 LONGEST = (
     "test_embedded_default.py",
-    "test_ray_faults.py",
-    "test_ray_quick.py",
     "test_kills.py",
     "test_ray.py",
     "test_study.py",
@@ -67,7 +65,6 @@ LONGEST = (
     "test_distil_corpus.py",
     "test_bad_input.py",
     "test_general_faults.py",
-    "test_joint_faults.py",
 )
 
 

@@ -16,6 +16,7 @@ from transformers import BertModel
 
 from tests.conftest import Harness
 from tests.launching import free_port, launched, together
+from tests.results import done, records, written
 
 BATCH, MICRO = 16, 5
 SETTINGS = (
@@ -104,10 +105,9 @@ def alone(call: Harness, words: Words, tmp_path_factory: pytest.TempPathFactory)
     os.environ["NOTES"] = str(out / "notes")
     (out / "notes").mkdir()
     try:
-        process = call("pretrain", *words(out / "out", *ROWS))
+        done(call("pretrain", *words(out / "out", *ROWS)))
     finally:
         del os.environ["NOTES"]
-    assert process.returncode == 0, process.stderr
     return out
 
 
@@ -116,20 +116,17 @@ def shared(words: Words, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of two processes that torchrun started."""
     out = tmp_path_factory.mktemp("shared")
     (out / "notes").mkdir()
-    process = launched("pretrain", *words(out / "out", *ROWS), NOTES=str(out / "notes"))
-    assert process.returncode == 0, process.stderr
+    process = done(launched("pretrain", *words(out / "out", *ROWS), NOTES=str(out / "notes")))
     assert len([line for line in process.stderr.splitlines() if " ready in " in line]) == len(ROWS)
     return out
 
 
 def general(out: Path) -> dict[tuple[str, str], tuple[Path, dict[str, Any]]]:
     """(student, objective) -> folder and record of each corpus distillation."""
-    found = {}
-    for path in out.glob("ledger/*/record.json"):
-        record = json.loads(path.read_text())["record"]
-        if record["specification"]["kind"] == "general":
-            found[record["specification"]["student"], record["specification"]["objective"]] = path.parent, record
-    return found
+    return {
+        (record["specification"]["student"], record["specification"]["objective"]): (out / "ledger" / run, record)
+        for run, record in records(out, "general").items()
+    }
 
 
 def equal(ours: tuple[Path, dict[str, Any]], theirs: tuple[Path, dict[str, Any]]) -> None:
@@ -197,8 +194,7 @@ def test_accelerate_launch_starts_two_processes(alone: Path, words: Words, tmp_p
     launcher = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1")
     more = ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", str(free_port()))
     command = ("pretrain", *words(tmp_path / "out", "noting"))
-    process = launched(*command, launcher=(*launcher, *more), NOTES=str(tmp_path / "notes"))
-    assert process.returncode == 0, process.stderr
+    done(launched(*command, launcher=(*launcher, *more), NOTES=str(tmp_path / "notes")))
     which = ("transformer", "noting")
     ours = general(tmp_path / "out")[which]
     assert ours[1]["processes"] == 2
@@ -220,8 +216,8 @@ def test_the_head_of_a_teacher_without_one_is_shared_out_too(
     statuses, said = together(*of("two"), folder=tmp_path / "said")
     assert statuses == [0, 0], said
     one, two = (
-        {r["specification"]["kind"]: r for r in (json.loads(p.read_text())["record"] for p in paths)}
-        for paths in ((tmp_path / out).glob("ledger/*/record.json") for out in ("one", "two"))
+        {record["specification"]["kind"]: record for record in records(tmp_path / out).values()}
+        for out in ("one", "two")
     )
     assert one.keys() == two.keys() == {"masked_teacher", "general"}
     for kind, record in two.items():
@@ -233,12 +229,11 @@ def test_the_head_of_a_teacher_without_one_is_shared_out_too(
 
 
 def test_a_run_goes_on_from_what_is_there(alone: Path, call: Harness, words: Words) -> None:
-    def made() -> dict[Path, int]:
-        return {folder: (folder / "record.json").stat().st_mtime_ns for folder, _ in general(alone / "out").values()}
+    def made() -> dict[str, int]:
+        return {run: written(alone / "out")[run] for run in records(alone / "out", "general")}
 
     before = made()
-    process = call("run", *words(alone / "out", "mlm_kd"), "--workers", "1")
-    assert process.returncode == 0, process.stderr
+    process = done(call("run", *words(alone / "out", "mlm_kd"), "--workers", "1"))
     # the student, and the teacher that stands above the table
     assert "2 runs trained" in process.stdout and "corpus distillation" not in process.stderr
     assert made() == before

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Harness
+from tests.results import QUICK, done, records
 
 TASKS = ("acceptability", "sentiment", "paraphrase", "entailment", "similarity")
 TEACHER = {"acceptability": 0.85}  # Matthews, whose ceiling is 0.88 there; of other metrics 0.9 is asked
@@ -17,17 +18,20 @@ STUDY = ("--study", "objectives_vs_init", "--tasks", *TASKS, "--objectives", "la
 
 
 @pytest.fixture(scope="module")
-def scores(call: Harness, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[float]]:
-    """(kind, task) -> dev scores, of one teacher and of four students a task."""
+def out(call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one teacher and of four students a task."""
     out = tmp_path_factory.mktemp("embedded") / "out"
-    process = call("run", *STUDY, "--out", out, "--workers", "2")
-    assert process.returncode == 0, process.stderr
+    done(call("run", *STUDY, "--out", out, "--workers", "2"))
+    return out
+
+
+@pytest.fixture(scope="module")
+def scores(out: Path) -> dict[tuple[str, str], list[float]]:
+    """(kind, task) -> dev scores."""
     found: dict[tuple[str, str], list[float]] = {}
-    for path in Path(out).glob("ledger/*/record.json"):
-        record = json.loads(path.read_bytes())["record"]
-        specification = record["specification"]
-        value = record["metrics"][specification["metric"]]
-        found.setdefault((specification["kind"], specification["task"]), []).append(value)
+    for record in records(out).values():
+        run = record["specification"]
+        found.setdefault((run["kind"], run["task"]), []).append(record["metrics"][run["metric"]])
     return found
 
 
@@ -41,12 +45,11 @@ def test_the_teacher_knows_the_task_and_students_differ(scores: dict[tuple[str, 
     assert max(students) - min(students) >= 0.1
 
 
-def test_soft_labels_help(call: Harness, tmp_path: Path) -> None:
+def test_soft_labels_help(scores: dict[tuple[str, str], list[float]], out: Path, call: Harness) -> None:
     """The teacher's probabilities teach more than the labels: in as many epochs, over three seeds."""
     rows = ("labels_only", "vanilla_kd")
     axes = ("--tasks", "acceptability", "--objectives", *rows, "--inits", "every", "--trials", 1, "--seeds", 3)
-    process = call("run", "--study", "objectives_vs_init", *axes, "--out", tmp_path / "out", "--workers", 2)
-    assert process.returncode == 0, process.stderr
-    table = json.loads((tmp_path / "out" / "objectives_vs_init" / "quick" / "table.json").read_bytes())
+    done(call("run", "--study", "objectives_vs_init", *axes, "--out", out, "--workers", 2))
+    table = json.loads((out / QUICK / "table.json").read_bytes())
     means = {e["row"]: e["value"] for e in table["entries"] if e["task"] == "acceptability"}
     assert means["Vanilla KD"] > means["Labels only"] + 1

@@ -8,131 +8,111 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.files import read_sealed, sealed, unsealed
+from harness.files import read_sealed, sealed
 from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 from tests.launching import begun
-
-TABLE = Path("objectives_vs_init") / "quick"
+from tests.results import QUICK, done, records, same_runs, same_tables, written
 
 
 @pytest.fixture(scope="module")
-def finished(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(call: Harness, glue: Path, checkpoint: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """run(out, *words): the small study, or another command of it."""
+
+    def of(out: Path, *more: str, command: str = "run", study: Sequence[str] = SMALL_STUDY) -> Any:
+        return done(call(command, *study, "--data", glue, "--teacher", checkpoint, "--out", out, *more))
+
+    return of
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def finished(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small study, run to the end by two workers."""
     out = tmp_path_factory.mktemp("results") / "out"
-    process = run(call, glue, checkpoint, out, "--workers", "2")
-    assert "runs trained" in process.stdout
+    assert "runs trained" in run(out, "--workers", "2").stdout
     return out
 
 
-def run(call: Harness, glue: Path, checkpoint: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    process = call("run", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out, *more)
-    assert process.returncode == 0, process.stdout + process.stderr
-    return process
-
-
-def records(out: Path) -> dict[str, int]:
-    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(finished, tmp_path / "out"))
 
 
 def test_every_cell_has_its_budget(finished: Path) -> None:
-    kinds: dict[str, int] = {}
-    for path in finished.glob("ledger/*/record.json"):
-        record = json.loads(path.read_text())["record"]
-        kind = record["specification"]["kind"]
-        kinds[kind] = kinds.get(kind, 0) + 1
-        assert record["status"] == "finished" and record["seconds"] > 0 and record["peak_memory_mib"] > 0
-    assert kinds == {"teacher": 1, "student": 4 * (2 + 1)}  # per cell 2 trials, then the best again with seed 1
+    made = records(finished).values()
+    assert all(r["status"] == "finished" and r["seconds"] > 0 and r["peak_memory_mib"] > 0 for r in made)
+    # per cell 2 trials, then the best again with seed 1
+    assert Counter(record["specification"]["kind"] for record in made) == {"teacher": 1, "student": 4 * (2 + 1)}
 
 
-def test_a_second_run_trains_nothing_and_prints_the_same(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness
-) -> None:
-    before, tables = records(finished), (finished / TABLE / "table.md").read_bytes()
-    process = run(call, glue, checkpoint, finished)
-    assert "0 runs trained" in process.stdout
-    assert records(finished) == before and (finished / TABLE / "table.md").read_bytes() == tables
-
-
-def test_one_worker_and_reordered_axes_give_the_same_table(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
-) -> None:
-    run(call, glue, checkpoint, tmp_path / "out", "--workers", "1")
-    for name in ("table.md", "table.tex", "table.csv", "table.json"):
-        assert (tmp_path / "out" / TABLE / name).read_bytes() == (finished / TABLE / name).read_bytes(), name
+def test_again_and_in_another_order_nothing_is_trained_and_the_same_is_printed(finished: Path, run: Run) -> None:
+    before, table = written(finished), (finished / QUICK / "table.md").read_bytes()
+    assert "0 runs trained" in run(finished).stdout
+    assert written(finished) == before and (finished / QUICK / "table.md").read_bytes() == table
     backwards = [*SMALL_STUDY]
-    first, second = backwards.index("vanilla_kd"), backwards.index("every")
-    backwards[first], backwards[first + 1] = backwards[first + 1], backwards[first]
-    backwards[second], backwards[second + 1] = backwards[second + 1], backwards[second]
-    before = records(finished)
-    process = call("run", *backwards, "--data", glue, "--teacher", checkpoint, "--out", finished)
-    assert "0 runs trained" in process.stdout and records(finished) == before
+    for one in (backwards.index("vanilla_kd"), backwards.index("every")):
+        backwards[one], backwards[one + 1] = backwards[one + 1], backwards[one]
+    assert "0 runs trained" in run(finished, study=backwards).stdout and written(finished) == before
 
 
-def test_the_files_hold_the_table_that_was_asked_for(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness
-) -> None:
+def test_the_files_hold_the_table_that_was_asked_for(finished: Path, run: Run) -> None:
     """Also where nothing was left to train: of fewer rows, and of all again."""
-    run(call, glue, checkpoint, finished)
-    whole = (finished / TABLE / "table.md").read_text()
+    run(finished)
+    whole = (finished / QUICK / "table.md").read_text()
     fewer = [word for word in SMALL_STUDY if word != "att_kl"]
-    process = call("run", *fewer, "--data", glue, "--teacher", checkpoint, "--out", finished)
-    assert "0 runs trained" in process.stdout and "Att-KL" in whole
-    assert "Att-KL" not in (finished / TABLE / "table.md").read_text()
-    run(call, glue, checkpoint, finished)
-    assert (finished / TABLE / "table.md").read_text() == whole
+    assert "0 runs trained" in run(finished, study=fewer).stdout and "Att-KL" in whole
+    assert "Att-KL" not in (finished / QUICK / "table.md").read_text()
+    run(finished)
+    assert (finished / QUICK / "table.md").read_text() == whole
 
 
-def test_the_table_survives_without_optunas_database(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
-) -> None:
+def test_the_table_survives_without_optunas_database(finished: Path, out: Path, run: Run) -> None:
     import optuna
-
-    out = Path(shutil.copytree(finished, tmp_path / "out"))
 
     def trials() -> dict[str, list[float]]:
         storage = f"sqlite:///{out}/optuna.db"
-        found = {}
-        for name in optuna.get_all_study_names(storage):
-            study = optuna.load_study(study_name=name, storage=storage)
-            found[name] = [t.value or 0.0 for t in study.get_trials()]
-        return found
+        names = optuna.get_all_study_names(storage)
+        studies = {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+        return {name: [trial.value or 0.0 for trial in study.get_trials()] for name, study in studies.items()}
 
     before = trials()
     assert len(before) == 4 and all(len(values) == 2 for values in before.values())
     (out / "optuna.db").unlink()
-    process = run(call, glue, checkpoint, out)
-    assert "0 runs trained" in process.stdout and trials() == before
-    assert (out / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
+    assert "0 runs trained" in run(out).stdout and trials() == before
+    same_tables(out, finished)
 
 
-def test_more_trials_keep_those_made(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
-) -> None:
-    one = tmp_path / "in_steps"
-    run(call, glue, checkpoint, one, "--trials", "1", "--seeds", "1")
-    first = records(one)
-    run(call, glue, checkpoint, one, "--trials", "2", "--seeds", "2")
-    assert {name: when for name, when in records(one).items() if name in first} == first
-    assert (one / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
+def test_one_worker_and_more_trials_later_give_the_same_table(finished: Path, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "in_steps"
+    run(out, "--trials", "1", "--seeds", "1", "--workers", "1")
+    first = written(out)
+    run(out, "--trials", "2", "--seeds", "2", "--workers", "1")
+    assert written(out).items() >= first.items()
+    same_runs(out, finished)
+    same_tables(out, finished)
 
 
-def test_a_damaged_record_is_named_and_made_again(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(finished, tmp_path / "out"))
-    victim = sorted(p for p in out.glob("ledger/*/record.json") if b'"student"' in p.read_bytes())[0]
-    victim.write_bytes(victim.read_bytes()[:100])
+def test_a_damaged_record_is_named_and_made_again(finished: Path, out: Path, call: Harness, run: Run) -> None:
+    victim = next(iter(records(out, "student")))
+    path = out / "ledger" / victim / "record.json"
+    path.write_bytes(path.read_bytes()[:100])
     for command in ("report", "status"):
         process = call(command, "--study", "objectives_vs_init", "--out", out)
-        assert process.returncode == 0 and victim.parent.name in process.stdout + process.stderr
-    process = run(call, glue, checkpoint, out)
-    assert victim.parent.name in process.stderr and "1 run trained" in process.stdout
-    assert (out / TABLE / "table.md").read_bytes() == (finished / TABLE / "table.md").read_bytes()
+        assert process.returncode == 0 and victim in process.stdout + process.stderr
+    process = run(out)
+    assert victim in process.stderr and "1 run trained" in process.stdout
+    same_tables(out, finished)
 
 
 def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
@@ -167,39 +147,30 @@ def test_a_comment_reruns_nothing_and_another_formula_is_another_objective(
     assert "1 cell was made with another version of mine" in changed.stdout
     again = forked("run", *words)
     assert "1 run trained" in again.stdout and "another version" not in again.stdout + again.stderr, again.stderr
-    made = [json.loads(path.read_bytes())["record"] for path in (tmp_path / "out").glob("ledger/*/record.json")]
+    made = records(tmp_path / "out").values()
     assert [r["specification"].get("plugins", {}).keys() for r in made].count({"objective mine"}) == 2
 
 
-def test_what_older_code_made_is_told_and_made_anew_when_asked(
-    finished: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(finished, tmp_path / "out"))
-    older = []
-    for path in sorted(out.glob("ledger/*/record.json")):
-        record = unsealed(path.read_bytes())
-        if record["specification"].get("objective") == "att_kl":
-            # Another att_kl gave other numbers, which Optuna's database has too; in the same order.
-            other = {"code": {**record["code"], "att_kl": "486f1bff99a3"}, "selection": record["selection"] / 2}
-            record |= other
-            path.write_bytes(sealed(record))
-            older.append(path.parent.name)
+def test_what_older_code_made_is_told_and_made_anew_when_asked(finished: Path, out: Path, run: Run) -> None:
+    older = {run: r for run, r in records(out).items() if r["specification"].get("objective") == "att_kl"}
+    for name, record in older.items():
+        # Another att_kl gave other numbers, which Optuna's database has too; in the same order.
+        other = {"code": {**record["code"], "att_kl": "486f1bff99a3"}, "selection": record["selection"] / 2}
+        (out / "ledger" / name / "record.json").write_bytes(sealed(record | other))
     (out / "optuna.db").unlink()
     told = "2 cells were made with another version of att_kl; "
-    plan = call("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", out)
-    assert f"{told}harness run --refresh makes them anew" in plan.stdout
-    process = run(call, glue, checkpoint, out)
+    assert f"{told}harness run --refresh makes them anew" in run(out, command="plan").stdout
+    process = run(out)
     assert "0 runs trained" in process.stdout and f"{told}--refresh makes them anew" in process.stderr
-    before = records(out)
-    process = run(call, glue, checkpoint, out, "--refresh")
+    before = written(out)
+    process = run(out, "--refresh")
     assert f"{len(older)} runs trained" in process.stdout and "another version" not in process.stdout + process.stderr
-    assert {name for name, when in records(out).items() if before[name] != when} == set(older)
-    for name in ("table.md", "table.json"):
-        assert (out / TABLE / name).read_bytes() == (finished / TABLE / name).read_bytes()
+    assert {name for name, when in written(out).items() if before[name] != when} == set(older)
+    same_tables(out, finished)
     with closing(sqlite3.connect(out / "optuna.db")) as view:
         scores = [value for (value,) in view.execute("SELECT value FROM trial_values")]
     assert len(scores) == 8 and 0.125 not in scores
-    assert "0 runs trained" in run(call, glue, checkpoint, out, "--refresh").stdout
+    assert "0 runs trained" in run(out, "--refresh").stdout
 
 
 def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
@@ -207,7 +178,7 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Ha
     small = ("--objectives", "vanilla_kd", "--inits", "every", "--trials", "1", "--seeds", "1")
     words = ("run", *SMALL_STUDY, *small, "--data", glue, "--teacher", checkpoint, "--out", out)
     first = begun(*words, folder=tmp_path / "said")
-    while not (out / TABLE / "plan.json").exists() and first.is_alive():
+    while not (out / QUICK / "plan.json").exists() and first.is_alive():
         time.sleep(0.05)
     second = call(*words)
     assert second.returncode == 2 and "another harness run" in second.stderr
@@ -215,14 +186,13 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Ha
     assert first.exitcode == 0
 
 
-def test_status_show_and_plan(finished: Path, glue: Path, checkpoint: Path, call: Harness) -> None:
+def test_status_show_and_plan(finished: Path, call: Harness, run: Run) -> None:
     status = call("status", "--study", "objectives_vs_init", "--out", finished)
     assert "4 of 4 complete" in status.stdout and "12 done, 0 failed, 0 left" in status.stdout
-    cell = json.loads((finished / TABLE / "plan.json").read_text())["cells"][0]
+    cell = json.loads((finished / QUICK / "plan.json").read_text())["cells"][0]
     shown = call("show", cell["id"], "--out", finished)
     assert "trial 0" in shown.stdout and "<- best" in shown.stdout and "seed 1" in shown.stdout
-    plan = call("plan", *SMALL_STUDY, "--data", glue, "--teacher", checkpoint, "--out", finished)
-    assert plan.returncode == 0 and "12 runs, 0 missing" in plan.stdout, plan.stdout + plan.stderr
+    assert "12 runs, 0 missing" in run(finished, command="plan").stdout
 
 
 def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -> None:
@@ -274,7 +244,7 @@ def test_a_plugin_is_one_file(forked: Harness, glue: Path, checkpoint: Path, tmp
         "train_examples=32", "teacher.epochs=1", "--data", glue, "--teacher", checkpoint, cwd=tmp_path,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    assert "sentence_l1" in (tmp_path / "results" / TABLE / "table.md").read_text().replace("\\_", "_")
+    assert "sentence_l1" in (tmp_path / "results" / QUICK / "table.md").read_text().replace("\\_", "_")
     refused = forked("new", "objective", "sentence_l1", cwd=tmp_path)
     assert refused.returncode == 2 and "exists already" in refused.stderr
     tree = tmp_path / "tree"

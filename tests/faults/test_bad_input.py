@@ -13,17 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SMALL_STUDY, Harness, environment
-
-
-def refused(process: subprocess.CompletedProcess[str], *words: str) -> None:
-    """The command ended with status 2 and a single line that holds every one of `words`."""
-    assert process.returncode == 2, process.stdout + process.stderr
-    lines = [line for line in process.stderr.splitlines() if line.strip()]
-    assert len(lines) == 1, process.stderr
-    assert "Traceback" not in process.stderr
-    for word in words:
-        assert word in lines[0], lines[0]
-
+from tests.results import refused
 
 STUDY = ("run", "--study", "objectives_vs_init")
 
@@ -50,16 +40,37 @@ EARLY = {
 }
 
 
+TRY = """
+import contextlib, io, json, sys
+from harness.cli import main
+for words in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        status = main(words)
+    print(json.dumps([status, said.getvalue(), "torch" in sys.modules]))
+"""
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, bool]]:
+    """Case -> (status, what was said, was torch loaded by then): of one fresh process that is given all of them."""
+    folder = tmp_path_factory.mktemp("early")
+    command = [sys.executable, "-c", TRY, json.dumps([words for words, _ in EARLY.values()])]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment(), check=True)
+    assert not list(folder.iterdir())
+    return dict(zip(EARLY, map(json.loads, process.stdout.splitlines()), strict=True))
+
+
 @pytest.mark.parametrize("case", EARLY)
-def test_refusals_that_never_load_torch(case: str, harness: Harness, tmp_path: Path) -> None:
-    words, said = EARLY[case]
-    refused(harness(*words, cwd=tmp_path), *said)
-    assert not (tmp_path / "results").exists()
-    watch = "import sys; from harness.cli import main; main(sys.argv[1:]); print('torch' in sys.modules)"
-    process = subprocess.run(
-        [sys.executable, "-c", watch, *words], capture_output=True, text=True, cwd=tmp_path, env=environment()
-    )
-    assert process.stdout.strip() == "False"
+def test_refusals_that_never_load_torch(case: str, early: dict[str, tuple[int, str, bool]]) -> None:
+    (words, said), (status, error, torch) = EARLY[case], early[case]
+    refused(subprocess.CompletedProcess(words, status, "", error), *said)
+    assert not torch
+
+
+def test_a_refusal_ends_the_command(harness: Harness, tmp_path: Path) -> None:
+    refused(harness(*EARLY["study"][0], cwd=tmp_path), *EARLY["study"][1])
+    assert not list(tmp_path.iterdir())
 
 
 LATER = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,34 +17,19 @@ from harness.ledger import Ledger
 from harness.runs import BaseTeacher
 from harness.training.workspace import Workspace
 from tests.conftest import SMALL_STUDY, Harness
-from tests.faults.test_kills import without_times
+from tests.results import done, records, same_runs, same_tables
 from tests.search.builders import student_run
 
 STUDY = (
-    "--study",
-    "objectives_vs_init",
-    "--tasks",
-    "sst2",
-    "--objectives",
-    "hid_seq",
-    "--inits",
-    "every",
-    "--trials",
-    "1",
-    "--seeds",
-    "2",
-)
-FILES = ("table.md", "table.tex", "table.csv", "table.json", "table.html")
+    "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "hid_seq", "--inits", "every", "--trials", "1",
+    "--seeds", "2", *SMALL_STUDY[SMALL_STUDY.index("--set") :],
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def run(glue: Path, checkpoint: Path, call: Harness) -> Callable[[Path], Any]:
-    sizes = SMALL_STUDY[SMALL_STUDY.index("--set") :]
-
     def again(out: Path, command: str = "run") -> Any:
-        process = call(command, *STUDY, *sizes, "--data", glue, "--teacher", checkpoint, "--out", out)
-        assert process.returncode == 0, process.stdout + process.stderr
-        return process
+        return done(call(command, *STUDY, "--data", glue, "--teacher", checkpoint, "--out", out))
 
     return again
 
@@ -60,15 +44,6 @@ def finished(run: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def out(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "out"))
-
-
-def records(out: Path, kind: str) -> dict[str, dict[str, Any]]:
-    found = {path.parent.name: json.loads(path.read_bytes())["record"] for path in out.glob("ledger/*/record.json")}
-    return {run: record for run, record in sorted(found.items()) if record["specification"]["kind"] == kind}
-
-
-def tables(out: Path) -> list[bytes]:
-    return [(out / "objectives_vs_init" / "quick" / name).read_bytes() for name in FILES]
 
 
 def flip(path: Path) -> None:
@@ -91,10 +66,8 @@ def test_lost_weights_and_predictions_are_made_again(
     process = run(out)
     assert f"the weights of run {teacher} are {how} (model.safetensors): the run is made again" in process.stderr
     assert f"the predictions of run {student} are {how}" in process.stderr and "2 runs trained" in process.stdout
-    for kind in ("teacher", "student"):
-        before, after = records(finished, kind), records(out, kind)
-        assert {r: without_times(x) for r, x in before.items()} == {r: without_times(x) for r, x in after.items()}
-    assert tables(out) == tables(finished)
+    same_runs(out, finished)
+    same_tables(out, finished)
     assert "0 runs trained" in run(out).stdout
 
 
@@ -104,7 +77,8 @@ def test_a_record_in_another_runs_folder_is_damaged(finished: Path, out: Path, r
         shutil.copy2(one / name, other / name)
     process = run(out)
     assert f"the record of run {other.name} is damaged (it is that of run {one.name})" in process.stderr
-    assert "1 run trained" in process.stdout and tables(out) == tables(finished)
+    assert "1 run trained" in process.stdout
+    same_tables(out, finished)
 
 
 def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness) -> None:

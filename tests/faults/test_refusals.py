@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Harness
-from tests.faults.test_bad_input import refused
+from tests.results import refused
 
 STUDY = ("--study", "objectives_vs_init")
 LONG = "a" * 100_000

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness import registry
-from harness.files import unsealed
 from tests.conftest import ROOT
-from tests.faults.killing import run_and_kill, without_times
+from tests.faults.killing import run_and_kill
 from tests.launching import forked
+from tests.results import done, records, same_runs
 
 ROOM = Path(registry.__file__).parent / "procedures"
 STUDY = """
@@ -57,16 +56,10 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return ("--study", "steps", *plugins, "--workers", "2")
 
 
-def records(out: Path) -> dict[str, dict[str, Any]]:
-    return {path.parent.name: unsealed(path.read_bytes()) for path in out.glob("ledger/*/record.json")}
-
-
 @pytest.fixture(scope="module")
 def trained(words: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("steps")
-    said = forked("run", *words, "--out", folder / "out", folder=folder / "said")
-    assert said.returncode == 0, said.stderr
-    return folder / "out", said.stdout
+    return folder / "out", done(forked("run", *words, "--out", folder / "out", folder=folder / "said")).stdout
 
 
 @pytest.mark.parametrize("name", ["progressive", "assistant"])
@@ -83,7 +76,7 @@ def test_their_rows_stand_beside_two_stage(trained: tuple[Path, str]) -> None:
 
 def test_what_they_train_is_what_they_say(trained: tuple[Path, str]) -> None:
     found = {record["specification"]["kind"]: record for record in records(trained[0]).values()}
-    (run,) = [run for run, record in records(trained[0]).items() if record["specification"]["kind"] == "helper"]
+    (run,) = records(trained[0], "helper")
     assert found["helper"]["specification"]["settings"]["transformer.layers"] == 3  # half way from 2 to 4
     assert found["helped"]["specification"]["assistant"] == run and run in found["helped"]["started_from"]
     assert found["helped"]["teacher_signals"] == {"hidden_states": "stored", "logits": "stored"}
@@ -103,12 +96,10 @@ def test_an_assistant_is_between_the_two(words: tuple[str, ...], tmp_path: Path)
 
 def test_a_kill_changes_nothing(trained: tuple[Path, str], words: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run_and_kill(["run", *words[:-1], "1", "--out", str(out)], out)
-    said = [forked("run", *words, "--out", out, folder=tmp_path / "said") for _ in range(2)]
-    assert [process.returncode for process in said] == [0, 0], said[0].stderr
+    run_and_kill(["run", *words[:-1], "1", "--out", out], out)
+    said = [done(forked("run", *words, "--out", out, folder=tmp_path / "said")) for _ in range(2)]
     assert "0 runs trained" in said[1].stdout
-    ours, theirs = ({run: without_times(r) for run, r in records(place).items()} for place in (out, trained[0]))
-    assert ours == theirs
+    same_runs(out, trained[0])
 
 
 def test_the_section_on_them_is_followed_word_by_word(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from harness.files import read_sealed
 from harness.planning.planned import Cell, Plan
 from harness.runs import BaseTeacher, StudentRun
 from tests.conftest import VOCABULARY, Harness
+from tests.results import done, records, refused, written
 
 STUDY = ("run", "--study", "general_vs_task_specific", "--tasks", "sst2", "--seeds", "1", "--trials", "1")
 SIZES = ("student.matrix_size=4", "student.vector_size=16")
@@ -59,33 +60,9 @@ def run(call: Harness, glue: Path, checkpoint: Path, corpus: Path) -> Run:
     return runs
 
 
-def finished(process: Process) -> Process:
-    assert process.returncode == 0, process.stdout + process.stderr
-    return process
-
-
-def refused(process: Process, *words: str) -> None:
-    """The command ended with status 2 and a single line that holds every one of `words`."""
-    assert process.returncode == 2, process.stdout + process.stderr
-    lines = [line for line in process.stderr.splitlines() if line.strip()]
-    assert len(lines) == 1 and "Traceback" not in process.stderr, process.stderr
-    for word in words:
-        assert word in lines[0], lines[0]
-
-
-def records(out: Path, kind: str = "") -> dict[str, dict[str, Any]]:
-    """Every finished run of a kind, or of any."""
-    read = {path.parent.name: json.loads(path.read_text())["record"] for path in out.glob("ledger/*/record.json")}
-    return {run: record for run, record in read.items() if kind in ("", record["specification"]["kind"])}
-
-
 def only(out: Path, kind: str) -> tuple[str, dict[str, Any]]:
     ((run, record),) = records(out, kind).items()
     return run, record
-
-
-def written(out: Path) -> dict[str, int]:
-    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("ledger/*/record.json")}
 
 
 def cells(out: Path) -> dict[str, Cell]:
@@ -126,7 +103,7 @@ def transformers(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]
 def study(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the whole small study."""
     out = tmp_path_factory.mktemp("study") / "out"
-    assert "5 runs trained" in finished(run(out)).stdout
+    assert "5 runs trained" in done(run(out)).stdout
     return out
 
 
@@ -139,16 +116,12 @@ def test_every_row_is_complete_and_one_distillation_serves_two(study: Path) -> N
     assert all(record["status"] == "finished" for record in records(study).values())
     general, teacher = only(study, "general")[0], only(study, "teacher")[0]
     rows: dict[str, Any] = {row: cell.run for row, cell in cells(study).items()}
-    assert {row: run.init for row, run in rows.items()} == {
-        "general": f"pretrained:{general}",
-        "task_specific": "random",
-        "task_specific_pretrained": f"pretrained:{general}",
-    }
+    named = f"pretrained:{general}"
+    inits = {"general": named, "task_specific": "random", "task_specific_pretrained": named}
+    assert {row: run.init for row, run in rows.items()} == inits
     assert [rows[row].teacher for row in ("task_specific", "task_specific_pretrained")] == [teacher, teacher]
-    assert {record["initialisation"].get("pretrained") for record in records(study, "student").values()} == {
-        general,
-        None,
-    }
+    started = {record["initialisation"].get("pretrained") for record in records(study, "student").values()}
+    assert started == {general, None}
 
 
 def test_after_general_distillation_the_teacher_is_gone(study: Path) -> None:
@@ -195,13 +168,13 @@ def held_out_cross_entropy(checkpoint: Path, corpus: Path, folder: Path) -> floa
 
 def test_the_same_command_trains_nothing(study: Path, run: Run) -> None:
     before = written(study)
-    assert "0 runs trained" in finished(run(study)).stdout
+    assert "0 runs trained" in done(run(study)).stdout
     assert written(study) == before
 
 
 def test_the_loss_falls(run: Run, tmp_path: Path) -> None:
     out, more = tmp_path / "out", ("general.epochs=3", "general.batch_size=8", "general.learning_rate=0.01")
-    finished(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
+    done(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
     _, record = only(out, "general")
     losses = [entry["loss"] for entry in record["curve"]]
     assert len(losses) == 30 and max(sum(losses[10:20]), sum(losses[20:])) < sum(losses[:10])
@@ -217,9 +190,9 @@ def test_a_named_run_is_started_from(study: Path, run: Run) -> None:
     general, _ = only(study, "general")
     settings = (*SIZES, *TASK)
     process = run(study, "--inits", f"pretrained:{general}", settings=settings, corpus=None)
-    assert "0 runs trained" in finished(process).stdout  # it is the same cell as that of `pretrained`
+    assert "0 runs trained" in done(process).stdout  # it is the same cell as that of `pretrained`
     assert list(cells(study)) == ["task_specific_pretrained"]
-    finished(run(study))  # the plan of the other tests
+    done(run(study))  # the plan of the other tests
 
 
 @pytest.mark.parametrize("size", ["student.matrix_size=5", "student.vector_size=8"])
@@ -232,7 +205,7 @@ def test_a_run_of_other_sizes_is_refused(size: str, study: Path, run: Run) -> No
     assert process.returncode == 2 and len(told) == 1
     assert general in told[0] and "is needed" in told[0]
     assert written(study) == before
-    finished(run(study))
+    done(run(study))
 
 
 @pytest.mark.parametrize("name", ["0123456789abcdef", "", ".."])
@@ -249,31 +222,29 @@ def test_a_run_of_another_kind_is_refused(study: Path, run: Run) -> None:
     process = run(study, "--inits", f"pretrained:{teacher}", settings=(*SIZES, *TASK), corpus=None)
     assert process.returncode == 2 and teacher in process.stderr.splitlines()[-1]
     assert written(study) == before
-    finished(run(study))
+    done(run(study))
 
 
 # ---------------------------------------------------------------- bad input
 
 
-def texts(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
-    """Corpora that cannot be used, and what is to be said of them."""
-    contents = {
-        "empty": (b"", ("is empty",)),
-        "without words": (b"1 2 3\n...\n", ("is empty",)),
-        "endless": (b"the dog was great " * 600_000, ("line 1", "10 MB")),
-        "not text": (b"the dog was great .\nthe d\xffg was dull .\n", ("line 2", "UTF-8")),
-    }
-    found: dict[str, tuple[Path, tuple[str, ...]]] = {"missing": (folder / "nowhere.txt", ("does not exist",))}
-    for name, (content, said) in contents.items():
-        path = folder / f"{name.replace(' ', '_')}.txt"
-        path.write_bytes(content)
-        found[name] = (path, said)
-    return found
-
-
-@pytest.mark.parametrize("fault", ["missing", "empty", "without words", "endless", "not text"])
-def test_a_bad_corpus_is_refused_before_anything_is_trained(fault: str, run: Run, tmp_path: Path) -> None:
-    path, said = texts(tmp_path)[fault]
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, ("does not exist",)),
+        (b"", ("is empty",)),
+        (b"1 2 3\n...\n", ("is empty",)),
+        (b"the dog was great " * 600_000, ("line 1", "10 MB")),
+        (b"the dog was great .\nthe d\xffg was dull .\n", ("line 2", "UTF-8")),
+    ],
+    ids=["missing", "empty", "without words", "endless", "not text"],
+)
+def test_a_bad_corpus_is_refused_before_anything_is_trained(
+    text: bytes | None, said: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "corpus.txt"
+    if text is not None:
+        path.write_bytes(text)
     refused(run(tmp_path / "out", corpus=path), path.name, *said)
     assert not written(tmp_path / "out")
 
@@ -316,7 +287,7 @@ def test_a_teacher_without_a_head_gets_one_first(run: Run, checkpoint: Path, tmp
     BertModel.from_pretrained(checkpoint).save_pretrained(headless)
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         (headless / name).write_bytes((checkpoint / name).read_bytes())
-    finished(run(out, "--objectives", "general", teacher=headless))
+    done(run(out, "--objectives", "general", teacher=headless))
     teacher, made = only(out, "masked_teacher")
     _, general = only(out, "general")
     assert general["specification"]["teacher"] == teacher
@@ -326,7 +297,7 @@ def test_a_teacher_without_a_head_gets_one_first(run: Run, checkpoint: Path, tmp
     expected = made["metrics"]["masked_cross_entropy"]
     assert general["metrics"]["teacher_masked_cross_entropy"] == pytest.approx(expected, rel=1e-5)
     before = written(out)
-    assert "0 runs trained" in finished(run(out, "--objectives", "general", teacher=headless)).stdout
+    assert "0 runs trained" in done(run(out, "--objectives", "general", teacher=headless)).stdout
     assert written(out) == before
 
 
@@ -335,7 +306,7 @@ def test_a_transformer_distils_generally_by_any_objective_without_logits(
 ) -> None:
     out = tmp_path / "out"
     settings = (*TASK, *CORPUS, "general.learning_rate=0.001", "general.epochs=2")
-    finished(run(out, *transformers, settings=settings))
+    done(run(out, *transformers, settings=settings))
     refusals = {row: cell.refused for row, cell in cells(out).items()}
     assert [row for row, reason in refusals.items() if reason] == ["vanilla_kd", "hid_cls_contrast"]
     assert "logits" in refusals["vanilla_kd"] and "labels" in refusals["hid_cls_contrast"]
@@ -361,7 +332,7 @@ def test_a_transformer_distils_generally_by_any_objective_without_logits(
 def general_with(run: Run, out: Path, *more: str) -> dict[str, Any]:
     """The one record of the corpus distillation with these settings."""
     known = set(records(out, "general"))
-    finished(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
+    done(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
     (new,) = (record for run_, record in records(out, "general").items() if run_ not in known)
     return new
 

