@@ -33,39 +33,18 @@ VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "was", "not",
 
 # One small study: 2 objectives x 2 initialisations x 1 task, 2 trials, 2 seeds.
 SMALL_STUDY = (
-    "--study",
-    "objectives_vs_init",
-    "--tasks",
-    "sst2",
-    "--objectives",
-    "vanilla_kd",
-    "att_kl",
-    "--inits",
-    "every",
-    "random",
-    "--seeds",
-    "2",
-    "--set",
-    "train_examples=64",
-    "batch_size=32",
-    "teacher.epochs=2",
-    "max_length=16",
-)
+    "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "vanilla_kd", "att_kl", "--inits", "every",
+    "random", "--seeds", "2", "--set", "train_examples=64", "batch_size=32", "teacher.epochs=2", "max_length=16",
+)  # fmt: skip
 
 Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Files of half a minute and more, marked `slow`: `make quick` leaves them out. They begin first, so that at the end no
 # process waits for a long one of another.
 LONGEST = (
-    "test_embedded_default.py",
-    "test_kills.py",
-    "test_ray.py",
-    "test_study.py",
-    "test_new_procedures.py",
-    "test_distil_corpus.py",
-    "test_bad_input.py",
-    "test_general_faults.py",
-)
+    "test_embedded_default.py", "test_kills.py", "test_ray.py", "test_study.py", "test_new_procedures.py",
+    "test_distil_corpus.py", "test_bad_input.py", "test_general_faults.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,14 +65,9 @@ def harness() -> Harness:
 
     def run(*words: object, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "harness", *map(str, words)],
-            cwd=cwd,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
+            [sys.executable, "-m", "harness", *map(str, words)], cwd=cwd, env=environment(), capture_output=True,
+            text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
 
     return run
 
@@ -173,13 +147,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("teacher")
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=32,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=64,
+        vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=40,
-    )
+    )  # fmt: skip
     BertForMaskedLM(config).save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
     BertTokenizerFast(vocab=str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)

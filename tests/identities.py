@@ -31,19 +31,9 @@ FILE = Path(__file__).with_suffix(".json")
 PROFILES = [(name, profile) for name in registry.STUDIES.names() for profile in registry.STUDIES.get(name).profiles]
 # What decides no run: places of this machine, sentences, and what `rows` below tell one by one.
 NOT_PINNED = (
-    "format",
-    "defaults",
-    "label",
-    "argument",
-    "files",
-    "plugins",
-    "notices",
-    "origins",
-    "shown",
-    "rows",
-    "cells",
+    "format", "defaults", "label", "argument", "files", "plugins", "notices", "origins", "shown", "rows", "cells",
     "first",
-)
+)  # fmt: skip
 
 
 def planned(study: str, profile: str) -> dict[str, Any]:

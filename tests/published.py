@@ -28,15 +28,8 @@ from tests.conftest import ROOT
 FOLDER = ROOT / "reports" / "published"
 # The columns that hold what is printed; "printed" and "parameters_printed" hold the same in the paper's own spelling.
 COLUMNS = (
-    "value",
-    "std",
-    "parameters",
-    "parameters_millions",
-    "parameters_factor",
-    "factor",
-    "examples",
-    "learning_rate",
-)
+    "value", "std", "parameters", "parameters_millions", "parameters_factor", "factor", "examples", "learning_rate",
+)  # fmt: skip
 Place = tuple[str, str, str]  # file, number of the line, column
 
 

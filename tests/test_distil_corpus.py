@@ -16,7 +16,7 @@ from transformers import BertModel
 
 from tests.conftest import Harness
 from tests.launching import free_port, launched, together
-from tests.results import done, records, written
+from tests.results import done, records, refused, written
 
 BATCH, MICRO = 16, 5
 SETTINGS = (
@@ -295,6 +295,8 @@ def test_a_refusal_is_one_sentence_told_once(case: str, words: Words, tmp_path: 
 
 def test_a_launch_of_harness_run_is_refused(call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    process = call("run", "--study", "task_agnostic_objectives", "--out", tmp_path / "out")
-    assert process.returncode == 2 and "give harness distil-corpus to torchrun" in process.stderr
+    refused(
+        call("run", "--study", "task_agnostic_objectives", "--out", tmp_path / "out"),
+        "give harness distil-corpus to torchrun",
+    )
     assert not (tmp_path / "out").exists()

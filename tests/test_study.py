@@ -19,7 +19,7 @@ import pytest
 from harness.files import read_sealed, sealed
 from tests.conftest import ROOT, SMALL_STUDY, Harness, environment
 from tests.launching import begun
-from tests.results import QUICK, done, records, same_runs, same_tables, written
+from tests.results import QUICK, done, records, refused, same_runs, same_tables, written
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +180,7 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Ha
     first = begun(*words, folder=tmp_path / "said")
     while not (out / QUICK / "plan.json").exists() and first.is_alive():
         time.sleep(0.05)
-    second = call(*words)
-    assert second.returncode == 2 and "another harness run" in second.stderr
+    refused(call(*words), "another harness run")
     first.join(200)
     assert first.exitcode == 0
 
@@ -196,8 +195,7 @@ def test_status_show_and_plan(finished: Path, call: Harness, run: Run) -> None:
 
 
 def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -> None:
-    process = call("plan", "--study", "objectives_vs_init", "--profile", "paper", "--out", tmp_path / "out")
-    assert process.returncode == 0, process.stderr
+    process = done(call("plan", "--study", "objectives_vs_init", "--profile", "paper", "--out", tmp_path / "out"))
     text = process.stdout
     for task in ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"):
         assert f" {task} " in text
@@ -211,8 +209,7 @@ def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -
 
 def test_a_paper_profile_is_explained_beside_the_text(call: Harness, tmp_path: Path) -> None:
     words = ("plan", "--study", "distilled_bilstm", "--profile", "paper", "--explain", "--out", tmp_path / "out")
-    process = call(*words, "--set", "batch_size=64")
-    assert process.returncode == 0, process.stderr
+    process = done(call(*words, "--set", "batch_size=64"))
     equal, ours, untold = (" ".join(part.split()) for part in process.stdout.split("\n\n")[1:])
     assert equal.startswith("As the text says:") and "tasks sst2; qqp; stsb; mrpc; mnli [section 3.4.2]" in equal
     assert "augmentation_copies 10 (sst2, qqp, mnli), 40 (stsb, mrpc) [section 3.4.1]" in equal
@@ -245,8 +242,7 @@ def test_a_plugin_is_one_file(forked: Harness, glue: Path, checkpoint: Path, tmp
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert "sentence_l1" in (tmp_path / "results" / QUICK / "table.md").read_text().replace("\\_", "_")
-    refused = forked("new", "objective", "sentence_l1", cwd=tmp_path)
-    assert refused.returncode == 2 and "exists already" in refused.stderr
+    refused(forked("new", "objective", "sentence_l1", cwd=tmp_path), "exists already")
     tree = tmp_path / "tree"
     for folder in ("harness", "objectives", "students", "teachers", "studies", "reports"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -35,13 +35,9 @@ def tokenizer_of(words=WORDS, unknown="[UNK]"):
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="[PAD]",
-        unk_token=unknown,
-        cls_token="[CLS]",
-        sep_token="[SEP]",
+        tokenizer_object=backend, pad_token="[PAD]", unk_token=unknown, cls_token="[CLS]", sep_token="[SEP]",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
+    )  # fmt: skip
 
 
 PAIRS = Split("train", ["a b c", "a", "a b"], ["d", "d e f", "c"], np.array([1, 0, 1]))

@@ -163,14 +163,9 @@ def test_another_process_draws_the_same() -> None:
     )
     sides = [[*SENTENCES], [*SENTENCES[::-1]]]
     found = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(sides[::-1])],
-        cwd=ROOT,
-        env={**environment(), "PYTHONHASHSEED": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+        [sys.executable, "-c", script, json.dumps(sides[::-1])], cwd=ROOT,
+        env={**environment(), "PYTHONHASHSEED": "1"}, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
     here = masked(Split("train", sides[0], sides[1], np.zeros(6, int)), 4, 0.3, 1, tags=True)
     assert here.text_b is not None
     assert json.loads(found.stdout) == sorted(map(list, zip(here.text_a, here.text_b, strict=True)))

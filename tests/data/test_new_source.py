@@ -17,6 +17,7 @@ from harness.data.embedded import generate
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from tests.conftest import ROOT, Harness
+from tests.results import done, refused
 
 SECTION = (
     (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new data source\n")[2].partition("\n## ")[0]
@@ -74,8 +75,7 @@ def test_the_section_is_followed_from_the_list_to_the_table(
         "reviews            Film reviews from two CSVs beside this file.\n"
         in call("list", "sources", "--plugin", "reviews.py").stdout
     )
-    done = call(*RUN, *QUICK)
-    assert done.returncode == 0, done.stderr
+    done(call(*RUN, *QUICK))
     plan = json.loads((reviews / "results/objectives_vs_init/quick/plan.json").read_text())
     told = [first["specification"] for first in plan["first"].values()]
     told += [cell["specification"] for cell in plan["cells"]]
@@ -106,8 +106,8 @@ def test_a_run_is_named_by_the_data_and_the_code_that_reads_it(
 
 
 def test_its_tasks_stand_beside_others(reviews: Path, call: Harness) -> None:
-    done = call("plan", *RUN[1:], *QUICK, "--tasks", "sentiment", "reviews")
-    assert done.returncode == 0 and "tasks sentiment, reviews" in done.stdout, done.stderr
+    process = call("plan", *RUN[1:], *QUICK, "--tasks", "sentiment", "reviews")
+    assert process.returncode == 0 and "tasks sentiment, reviews" in process.stdout, process.stderr
 
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -156,8 +156,7 @@ def test_a_wrong_source_is_refused(reviews: Path, call: Harness, case: str) -> N
 
 
 def test_where_its_data_are_nobody_need_say(reviews: Path, call: Harness) -> None:
-    refused = call("plan", *RUN[1:], *QUICK, "--data", "somewhere")
-    assert refused.returncode == 2 and "--data has no effect" in refused.stderr
+    refused(call("plan", *RUN[1:], *QUICK, "--data", "somewhere"), "--data has no effect")
 
 
 def test_one_that_takes_a_path_or_its_name(reviews: Path, call: Harness, forget: Callable[[], None]) -> None:

@@ -69,14 +69,9 @@ class TestPublished:
 class TestCount:
     def test_a_classifier_by_hand(self) -> None:
         config = BertConfig(
-            vocab_size=11,
-            hidden_size=4,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=6,
-            max_position_embeddings=7,
-            num_labels=3,
-        )
+            vocab_size=11, hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=6,
+            max_position_embeddings=7, num_labels=3,
+        )  # fmt: skip
         tables, norms = 11 * 4 + 7 * 4 + 2 * 4, 3 * 8
         layer, pooler, classifier = 4 * (16 + 4) + (4 * 6 + 6) + (6 * 4 + 4), 16 + 4, 4 * 3 + 3
         assert count(BertForSequenceClassification(config)) == {

@@ -25,6 +25,7 @@ from harness.registry import TASKS
 from harness.runs import JointTeacherRun
 from harness.search.progress import Finished, progress
 from tests.conftest import BAD, Harness
+from tests.results import refused, written
 from tests.search.builders import BASE, cell, student_run
 
 STUDY = ("--study", "objectives_vs_init")
@@ -124,10 +125,6 @@ def submit(made: Path, call: Harness, tmp_path: Path) -> Submit:
     return run
 
 
-def runs(out: Path) -> set[str]:
-    return {path.parent.name for path in out.glob("ledger/*/record.json")}
-
-
 def best(out: Path, task: str, init: str) -> str:
     """The run of the cell's best trial, by the plan and the ledger."""
     plan = Plan.from_json(json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_text()))
@@ -140,11 +137,11 @@ def best(out: Path, task: str, init: str) -> str:
 def test_the_best_run_is_made_again_and_predicts_the_test_split(
     made: Path, submit: Submit, tmp_path: Path, data: Path, checkpoint: Path, call: Harness
 ) -> None:
-    before = runs(made)
+    before = written(made)
     process = submit("--init", "random")
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines() == [str(tmp_path / "to" / name) for name in ("SST-2.tsv", "RTE.tsv")]
-    assert len(runs(made) - before) == 2
+    assert len(written(made).keys() - before.keys()) == 2
     for task, name in (("sst2", "SST-2.tsv"), ("rte", "RTE.tsv")):
         predictions = Ledger(made).predictions(best(made, task, "random"))
         assert predictions is not None
@@ -152,9 +149,9 @@ def test_the_best_run_is_made_again_and_predicts_the_test_split(
         assert len(words) == 40 and len(set(words)) == 2, "a constant could come from any run"
         lines = ["index\tprediction", *(f"{100 + n}\t{word}" for n, word in enumerate(words))]
         assert (tmp_path / "to" / name).read_text().splitlines() == lines
-    again, known = submit("--init", "random", "--tasks", "rte"), runs(made)
+    again, known = submit("--init", "random", "--tasks", "rte"), written(made)
     assert again.returncode == 0 and again.stdout.splitlines() == [str(tmp_path / "to" / "RTE.tsv")]
-    assert runs(made) == known, "what was made once is not made again"
+    assert written(made) == known, "what was made once is not made again"
     table = call("report", *STUDY, "--out", made, "--format", "csv")
     assert table.returncode == 0 and "vanilla_kd" in table.stdout
 
@@ -166,8 +163,7 @@ def test_what_the_server_said_is_kept_and_compared(
     said = tmp_path / "said.csv"
     said.write_text("task,metric,score\nsst2,accuracy,71.5\n")
     words = ("--study", "objectives_vs_init", "--out", out, "--row", "vanilla_kd", "--init", "every", "--scores", said)
-    early = call("submit", *words)
-    assert early.returncode == 2 and "row vanilla_kd on sst2 was not submitted as it is now" in early.stderr
+    refused(call("submit", *words), "row vanilla_kd on sst2 was not submitted as it is now")
     assert submit("--init", "every", "--tasks", "sst2", out=out).returncode == 0
     process = call("submit", *words)
     assert process.returncode == 0 and "kept for sst2: harness report --study" in process.stdout, process.stderr
@@ -249,17 +245,13 @@ def test_another_result_than_the_recorded_one_is_said(made: Path, submit: Submit
 )
 def test_what_is_not_there_is_refused(submit: Submit, words: tuple[str, ...], row: str, said: str) -> None:
     process = submit(*words, row=row)
-    assert process.returncode == 2 and said in process.stderr and len(process.stderr.splitlines()) == 1
+    refused(process, said)
     assert process.stdout == ""
 
 
 def test_missing_test_files_other_data_and_unfinished_cells_are_refused(
     made: Path, submit: Submit, data: Path, glue: Path, tmp_path: Path
 ) -> None:
-    def refused(process: subprocess.CompletedProcess[str], *said: str) -> None:
-        assert process.returncode == 2 and len(process.stderr.splitlines()) == 1, process.stderr
-        assert all(word in process.stderr for word in said), process.stderr
-
     refused(submit("--init", "every", "--data", glue), "SST-2/test.tsv", "does not exist")
     other = Path(shutil.copytree(data, tmp_path / "other"))
     (other / "SST-2" / "train.tsv").write_text("sentence\tlabel\nfine\t1\nweak\t0\n")

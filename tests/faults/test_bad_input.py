@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SMALL_STUDY, Harness, environment
-from tests.results import refused
+from tests.results import done, refused
 
 STUDY = ("run", "--study", "objectives_vs_init")
 
@@ -309,8 +309,7 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     assert "disk is full" in full.stderr.splitlines()[-1] and "Traceback" not in full.stderr
     before = {p: p.read_bytes() for p in out.glob("ledger/*/record.json")}
     assert len(before) == 1  # the teacher
-    again = call(*words)
-    assert again.returncode == 0, again.stderr
+    done(call(*words))
     assert all(path.read_bytes() == content for path, content in before.items())
 
 

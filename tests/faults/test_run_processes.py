@@ -25,6 +25,7 @@ from harness.runs.messages import Began, Failed, Finished, Told
 from harness.search.driver import workspace_of
 from tests.conftest import Harness, environment
 from tests.launching import begun
+from tests.results import done
 
 # Each of the first does what its name says to whatever runs after it in the same process.
 PLUGIN = '''
@@ -136,8 +137,7 @@ def bench(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.
     (folder / "children").mkdir()
     (folder / "acts.py").write_text(PLUGIN.replace("CHILDREN", str(folder / "children")))
     out = folder / "out"
-    done = call(*words_of(glue, checkpoint, folder, "clean"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done(call(*words_of(glue, checkpoint, folder, "clean")))
     records = [json.loads(path.read_bytes())["record"] for path in out.glob("ledger/*/record.json")]
     (record,) = (record for record in records if record["specification"]["kind"] == "student")
     assert not list(out.glob("ledger/*/log.txt")), "a run that prints nothing has no log"
@@ -274,8 +274,8 @@ def test_a_killed_driver_leaves_nothing_for_longer_than_the_next_start(
 def test_without_a_run_no_server_is_started() -> None:
     script = "from harness.executors.local import LocalExecutor; import psutil; LocalExecutor(1).close();"
     script += "print(psutil.Process().children())"
-    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
-    assert done.stdout == "[]\n", done.stderr
+    process = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
+    assert process.stdout == "[]\n", process.stderr
 
 
 def _until(found: Callable[[], bool]) -> None:

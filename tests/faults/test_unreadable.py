@@ -43,13 +43,9 @@ class Instant:
         run, specification = self.queue.pop(0)
         right, labels = int(run, 16) % 20, np.arange(20) % 2
         record = {
-            "status": "finished",
-            "specification": specification,
-            "metrics": {"zeal": 0.5, "accuracy": right / 20},
-            "selection": right / 20,
-            "best": {"epoch": 1},
-            "seconds": 1.0,
-        }
+            "status": "finished", "specification": specification, "metrics": {"zeal": 0.5, "accuracy": right / 20},
+            "selection": right / 20, "best": {"epoch": 1}, "seconds": 1.0,
+        }  # fmt: skip
         answers = np.where(np.arange(20) < right, labels, 1 - labels)
         return Finished(run, record, {"ids": np.arange(20), "predictions": answers, "labels": labels})
 

@@ -23,13 +23,9 @@ from harness.modeling.initialisation import copy_layers
 from harness.modeling.signals import emit
 
 SHARED = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
+    "vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
     "max_position_embeddings": 40,
-}
+}  # fmt: skip
 LIKE_ROBERTA = {"pad_token_id": 1, "type_vocab_size": 1}
 GROUPS = ("q_groups", "k_groups", "v_groups", "post_attention_groups", "intermediate_groups", "output_groups")
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}

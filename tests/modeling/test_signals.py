@@ -256,13 +256,9 @@ def test_a_model_without_a_list_of_layers_is_refused() -> None:
     from transformers import AlbertConfig
 
     config = AlbertConfig(
-        vocab_size=40,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
+        vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
         intermediate_size=16,
-    )
+    )  # fmt: skip
     with pytest.raises(UserError, match="albert has no list of its 3 encoder layers"):
         prepare(AutoModel.from_config(config))
 

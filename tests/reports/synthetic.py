@@ -64,13 +64,9 @@ def run(right: int, seed: int = 0, **record: Any) -> RunResult:
         ],
     }
     return RunResult(
-        f"run{right}-{seed}",
-        seed,
-        {"learning_rate": 5e-4},
-        {"accuracy": right / EXAMPLES},
-        right / EXAMPLES,
+        f"run{right}-{seed}", seed, {"learning_rate": 5e-4}, {"accuracy": right / EXAMPLES}, right / EXAMPLES,
         {**content, **record},
-    )
+    )  # fmt: skip
 
 
 def cell(row: Row, task: str, right: Sequence[int], init: str = "every", **changes: Any) -> CellResult:

@@ -148,15 +148,9 @@ def test_csv_has_one_line_per_entry_with_the_published_number_beside():
     assert len(lines) == 3 * (1 + 8)
     (one,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Hid-Seq", "every", "sst2")]
     assert {k: one[k] for k in ("value", "std", "n", "wanted", "status", "tied", "published", "difference")} == {
-        "value": "85.0",
-        "std": "1.414214",
-        "n": "2",
-        "wanted": "2",
-        "status": "complete",
-        "tied": "True",
-        "published": "87.4",
-        "difference": "-2.4",
-    }
+        "value": "85.0", "std": "1.414214", "n": "2", "wanted": "2", "status": "complete", "tied": "True",
+        "published": "87.4", "difference": "-2.4",
+    }  # fmt: skip
     (none,) = [x for x in lines if (x["row"], x["init"], x["task"]) == ("Att-KL", "random", "rte")]
     assert (none["value"], none["status"], none["reason"]) == (
         "",

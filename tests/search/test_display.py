@@ -18,16 +18,9 @@ GENERAL = CorpusDistillationRun(
 )
 NAME = "corpus distillation of transformer by att_mse"
 ENTRY = {
-    "stage": "general",
-    "epoch": 2,
-    "loss": 0.012345,
-    "step": 1500,
-    "steps": 100_000,
-    "tokens_per_second": 12_345.6,
-    "steps_per_second": 3.0,
-    "seconds_left": 4000.0,
-    "peak_memory_mib": 3174.4,
-}
+    "stage": "general", "epoch": 2, "loss": 0.012345, "step": 1500, "steps": 100_000, "tokens_per_second": 12_345.6,
+    "steps_per_second": 3.0, "seconds_left": 4000.0, "peak_memory_mib": 3174.4,
+}  # fmt: skip
 LINE = f"{NAME}: general 2, loss 0.01235, step 1500 of 100000, 12,346 tokens/s, 1 h 06 min left, 3.1 GiB at most"
 
 

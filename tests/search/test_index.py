@@ -177,19 +177,9 @@ def _nothing(out: Path) -> None:
 
 
 HARM: list[Callable[[Path], None]] = [
-    _nothing,
-    _remove,
-    _improve,
-    _improve_first_trials,
-    _fail,
-    _prune,
-    _cut,
-    _add,
-    _flip,
-    _truncate,
-    _other_code,
+    _nothing, _remove, _improve, _improve_first_trials, _fail, _prune, _cut, _add, _flip, _truncate, _other_code,
     _other_form,
-]
+]  # fmt: skip
 
 
 def looked(call: Harness, out: Path) -> list[tuple[str, str]]:

@@ -16,12 +16,8 @@ from tests.studies import builders
 
 PROFILES = ("quick", "small", "paper")
 SHARED = (
-    "matrix_settings",
-    "sra_settings",
-    "lstm_settings",
-    "profiles",
-    "told",
-)  # files of what studies have in common
+    "matrix_settings", "sra_settings", "lstm_settings", "profiles", "told",
+)  # files of what studies have in common  # fmt: skip
 
 
 @functools.cache

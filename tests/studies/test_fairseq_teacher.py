@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Harness
+from tests.results import done, records
 from tests.teachers import fairseq_models as small
 
 CUT = ("--tasks", "acceptability", "--objectives", "vanilla_kd", "att_mse+hid_seq", "att_kl+val_kl", "--seeds", "1")
@@ -17,24 +17,12 @@ SETTINGS = ("train_examples=64", "epochs=1", "teacher.epochs=1", "max_length=32"
 def test_the_quick_study_with_a_teacher_of_fairseq(call: Harness, tmp_path: Path) -> None:
     pytest.importorskip("fairseq", reason="the extra fairseq is not installed")
     folder, out = small.save(tmp_path / "fairseq"), tmp_path / "out"
-    words = (
-        "run",
-        "--study",
-        "objectives_vs_init",
-        "--teacher",
-        f"fairseq:{folder}",
-        "--out",
-        str(out),
-        "--trials",
-        "1",
-    )
-    process = call(*words, *CUT, "--inits", "every", "random", "--set", *SETTINGS)
-    assert process.returncode == 0, process.stderr
+    words = ("run", "--study", "objectives_vs_init", "--teacher", f"fairseq:{folder}", "--out", out, "--trials", "1")
+    process = done(call(*words, *CUT, "--inits", "every", "random", "--set", *SETTINGS))
     assert "Teacher: fairseq" in process.stdout and "Att-KL + Val-KL" in process.stdout
-    records = [json.loads(path.read_text())["record"] for path in out.glob("ledger/*/record.json")]
-    kinds = [record["specification"]["kind"] for record in records]
-    assert sorted(kinds) == ["student"] * 6 + ["teacher"]
-    assert all(record["status"] == "finished" for record in records)
-    signals = {name for record in records for name in record.get("teacher_signals", ())}
+    made = records(out).values()
+    assert sorted(record["specification"]["kind"] for record in made) == ["student"] * 6 + ["teacher"]
+    assert all(record["status"] == "finished" for record in made)
+    signals = {name for record in made for name in record.get("teacher_signals", ())}
     assert signals == {"logits", "hidden_states", "attention_scores", "values"}
     assert "0 runs trained" in call(*words, *CUT, "--inits", "every", "random", "--set", *SETTINGS).stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from harness.planning.planned import Cell, Plan
 from harness.planning.recipe import recipe
 from harness.registry import STUDIES, TEACHERS
 from harness.runs import CorpusDistillationRun, JointStudentRun, TeacherRun
-from tests.conftest import ROOT, Harness
+from tests.conftest import ROOT
+from tests.results import records
 from tests.search.builders import of_kind
 from tests.studies.builders import planned
 
@@ -200,27 +200,9 @@ def test_counts_that_the_notes_explain(name: str, row: str, task: str, ours: flo
 # ---------------------------------------------------------------- whole programs
 
 
-@pytest.fixture
-def run(call: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> Any:
-    """run(name, *words) runs a study on the small files into a fresh folder and gives its JSON table."""
-
-    def run(name: str, *words: object) -> Any:
-        common = ("--teacher", checkpoint, "--data", glue, "--seeds", 1, "--trials", 1, "--out", tmp_path / "out")
-        done = call("run", "--study", name, *common, "--workers", 1, *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads((tmp_path / "out" / name / "quick" / "table.json").read_text())
-
-    return run
-
-
 def values(table: Any) -> dict[str, float]:
     """The numbers of a table of one column, by row."""
     return {entry["row"]: entry["value"] for entry in table["entries"] if entry["value"] is not None}
-
-
-def records(out: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(p.read_text())["record"] for p in sorted(out.glob("ledger/*/record.json"))]
-    return [record for record in found if record["specification"]["kind"] == kind]
 
 
 def test_sra_distils_once_and_shows_its_gains(run: Any, tmp_path: Path) -> None:
@@ -237,7 +219,7 @@ def test_masked_words_are_looked_at_in_every_row(run: Any, tmp_path: Path) -> No
     run("masked_word_entropy", "--tasks", "sst2", "--set", *SIZES, *SHORT)
     made = records(tmp_path / "out", "student")
     assert len(made) == 2
-    for record in made:
+    for record in made.values():
         sentences = record["masked_word_entropy"]
         assert sentences and all(len(s["words"]) == len(s["entropy"]) for s in sentences)
 
@@ -246,7 +228,7 @@ def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_pat
     words = ("--tasks", "sst2", "mrpc", "--objectives", "mkd_lstm", "--set", *SIZES, *SHORT)
     joint = [f"multi_task.{setting}" for setting in ("epochs=1", "train_examples=32", "augmentation=masking")]
     run("multi_task", *words, *joint, "student.projection_units=4")
-    (made,) = records(tmp_path / "out", "multi_task")
+    (made,) = records(tmp_path / "out", "multi_task").values()
     assert set(made["by_task"]) == {"sst2", "mrpc"}
     assert all(count > 2 * 32 for count in made["examples"].values())  # masked texts join them
     assert len(records(tmp_path / "out", "student")) == 2

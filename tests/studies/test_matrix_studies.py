@@ -10,33 +10,17 @@ import pytest
 
 from harness.search.proposals import propose
 from tests.conftest import Harness
+from tests.results import done, records, refused
 from tests.studies.builders import planned
 
 SIZES = ("student.matrix_size=4", "student.vector_size=16", "max_length=16")
 SHORT = ("epochs=1", "train_examples=32", "teacher.epochs=1")
 
 
-@pytest.fixture
-def study(call: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> Any:
-    """study(name, *words) runs a study on the small files into a fresh folder and gives its JSON table."""
-
-    def run(name: str, *words: object) -> Any:
-        common = ("--teacher", checkpoint, "--data", glue, "--seeds", 1, "--trials", 1, "--out", tmp_path / "out")
-        done = call("run", "--study", name, *common, "--workers", 1, *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads((tmp_path / "out" / name / "quick" / "table.json").read_text())
-
-    return run
-
-
-def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(p.read_text())["record"] for p in sorted(out.glob("ledger/*/record.json"))]
-
-
-def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(study: Any, tmp_path: Path) -> None:
+def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(run: Any, tmp_path: Path) -> None:
     """Of a single sentence there is no pair to encode."""
-    study("pair_encoding", "--tasks", "sst2", "mrpc", "--set", *SIZES, *SHORT)
-    runs = [r["specification"] for r in records(tmp_path / "out") if r["specification"]["kind"] == "student"]
+    run("pair_encoding", "--tasks", "sst2", "mrpc", "--set", *SIZES, *SHORT)
+    runs = [record["specification"] for record in records(tmp_path / "out", "student").values()]
     encodings = sorted((run["task"], run["settings"]["hybrid.pair_encoding"]) for run in runs)
     assert encodings == [("mrpc", "diffcat"), ("mrpc", "joint"), ("sst2", "joint")]
 
@@ -56,17 +40,15 @@ def test_the_search_tries_joint_encoding_and_every_head_in_a_few_trials(profile:
 
 
 def test_a_setting_that_rows_differ_in_is_not_to_be_set(call: Harness, tmp_path: Path) -> None:
-    done = call("run", "--study", "pair_encoding", "--set", "student.pair_encoding=joint", "--out", tmp_path / "out")
-    assert done.returncode == 2 and "what rows of pair_encoding differ in" in done.stderr
-    done = call("run", "--study", "pair_encoding", "--set", "hybrid.pair_encoding=joint", "--out", tmp_path / "out")
-    assert done.returncode == 2 and "what rows of pair_encoding differ in" in done.stderr
-    done = call("run", "--study", "pair_encoding", "--set", "student.heads=mlp", "--out", tmp_path / "out")
-    assert done.returncode == 2 and "did you mean student.head or" in done.stderr
+    words = ("run", "--study", "pair_encoding", "--out", tmp_path / "out", "--set")
+    for setting in ("student.pair_encoding=joint", "hybrid.pair_encoding=joint"):
+        refused(call(*words, setting), "what rows of pair_encoding differ in")
+    refused(call(*words, "student.heads=mlp"), "did you mean student.head or")
 
 
-def test_checkpoints_are_fine_tuned_as_they_are(study: Any, checkpoint: Path, tmp_path: Path) -> None:
+def test_checkpoints_are_fine_tuned_as_they_are(run: Any, checkpoint: Path, tmp_path: Path) -> None:
     words = ("--objectives", "hybrid_mlp", "--checkpoints", f"distilbert={checkpoint}", f"mine={checkpoint}")
-    table = study("matrix_literature", "--tasks", "sst2", *words, "--set", *SIZES, *SHORT)
+    table = run("matrix_literature", "--tasks", "sst2", *words, "--set", *SIZES, *SHORT)
     rows = [entry["row"] for entry in table["entries"]]
     assert sorted(dict.fromkeys(rows)) == ["DistilBERT", "Hybrid + MLP (rand. init.)", "mine", "teacher"]
     made = [r for r in records(tmp_path / "out") if r["specification"]["kind"] == "checkpoint"]
@@ -75,45 +57,40 @@ def test_checkpoints_are_fine_tuned_as_they_are(study: Any, checkpoint: Path, tm
 
 def test_students_narrow_the_rows_that_fix_theirs(call: Harness, glue: Path, checkpoint: Path) -> None:
     words = ("plan", "--study", "matrix_literature", "--teacher", checkpoint, "--data", glue, "--tasks", "sst2")
-    done = call(*words, "--students", "hybrid")
-    rows = {line.split()[4] for line in done.stdout.splitlines() if " sst2 " in line}
-    assert done.returncode == 0 and rows == {"hybrid_mlp"}, done.stdout + done.stderr
+    process = call(*words, "--students", "hybrid")
+    rows = {line.split()[4] for line in process.stdout.splitlines() if " sst2 " in line}
+    assert process.returncode == 0 and rows == {"hybrid_mlp"}, process.stdout + process.stderr
 
 
 def test_augmented_examples_join_the_training_examples_alone(
-    study: Any, checkpoint: Path, glue: Path, tmp_path: Path
+    run: Any, checkpoint: Path, glue: Path, tmp_path: Path
 ) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("great 1 0\nlovely 1 0.1\n")
     words = ("--tasks", "sst2", "--objectives", "joint", "--set", *SIZES, *SHORT, "augmentation_copies=2")
-    study("pair_encoding", *words, "augmentation=masked_language_model", f"augmentation_vectors={vectors}")
-    (run,) = [r for r in records(tmp_path / "out") if r["specification"]["kind"] == "student"]
-    assert 32 < run["examples"] <= 96
-    assert run["teacher_signals"] == {"logits": "stored"}
+    run("pair_encoding", *words, "augmentation=masked_language_model", f"augmentation_vectors={vectors}")
+    (made,) = records(tmp_path / "out", "student").values()
+    assert 32 < made["examples"] <= 96 and made["teacher_signals"] == {"logits": "stored"}
 
 
 def test_augmentation_settings_without_augmentation_have_no_effect(call: Harness, glue: Path, checkpoint: Path) -> None:
     words = ("plan", "--study", "pair_encoding", "--teacher", checkpoint, "--data", glue, "--tasks", "sst2", "--set")
-    done = call(*words, "augmentation_copies=2")
-    assert done.returncode == 2 and "augmentation_copies' has no effect" in done.stderr
-    done = call(*words, "augmentation=word_vectors:nowhere.txt")
-    assert done.returncode == 2 and "nowhere.txt does not exist" in done.stderr
+    refused(call(*words, "augmentation_copies=2"), "augmentation_copies' has no effect")
+    refused(call(*words, "augmentation=word_vectors:nowhere.txt"), "nowhere.txt does not exist")
 
 
 def test_every_published_count_is_ours_or_has_its_reason(call: Harness) -> None:
     """150 cells of linear, MLP, CNN and DiffCat BiLSTM heads, less CBOW's totals; 18 cells of joint BiLSTM heads."""
-    done = call("report", "--study", "parameter_counts", "--compare", "published", "--format", "markdown")
-    assert done.returncode == 0, done.stderr
-    assert "129 of 166 published numbers are equal" in done.stdout and "none is known" not in done.stdout
-    reasons = [line for line in done.stdout.splitlines() if line.startswith("- Not equal")]
+    process = done(call("report", "--study", "parameter_counts", "--compare", "published", "--format", "markdown"))
+    assert "129 of 166 published numbers are equal" in process.stdout and "none is known" not in process.stdout
+    reasons = [line for line in process.stdout.splitlines() if line.startswith("- Not equal")]
     assert len(reasons) == 2 and all("BiLSTM, joint" in r or "cbow" in r for r in reasons)
 
 
 def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -> None:
     words = ("--objectives", "tinybert", "bidirectional_hybrid", "--set", "batch_size=2", "max_length=8", "rounds=1")
-    done = call("run", "--study", "size_and_speed", *words, "--workers", 1, "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stdout + done.stderr
-    metrics = {r["specification"]["student"]: r["metrics"] for r in records(tmp_path / "out")}
+    done(call("run", "--study", "size_and_speed", *words, "--workers", 1, "--out", tmp_path / "out"))
+    metrics = {r["specification"]["student"]: r["metrics"] for r in records(tmp_path / "out").values()}
     assert metrics["bidirectional_hybrid"]["parameters"] == 37_831_402
     assert metrics["bidirectional_hybrid"]["speed_ratio"] > metrics[""]["speed_ratio"] > 1
     folder = tmp_path / "out" / "size_and_speed" / "quick"
@@ -127,8 +104,10 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     assert found["seconds"] * found["sentences_per_second"] == pytest.approx(2, rel=0.02)  # one round of 2
     cell = json.loads((folder / "plan.json").read_text())["cells"][0]["id"]
     assert call("show", cell, "--out", tmp_path / "out").returncode == 0
-    done = call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out")
-    assert done.returncode == 2 and "reads no weights" in done.stderr
+    refused(
+        call("run", "--study", "size_and_speed", "--checkpoints", "tinybert", "--out", tmp_path / "out"),
+        "reads no weights",
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,10 +124,10 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     ],
 )
 def test_a_setting_without_effect_is_refused(call: Harness, study: str, task: str, setting: str, acts: bool) -> None:
-    done = call("plan", "--study", study, "--tasks", task, "--set", setting)
-    assert done.returncode == (0 if acts else 2), done.stderr
+    process = call("plan", "--study", study, "--tasks", task, "--set", setting)
+    assert process.returncode == (0 if acts else 2), process.stderr
     refused = f"setting {setting.partition('=')[0]!r} has no effect", f"unknown setting {setting.partition('=')[0]!r}"
-    assert acts or any(sentence in done.stderr for sentence in refused)
+    assert acts or any(sentence in process.stderr for sentence in refused)
 
 
 def test_the_old_name_of_a_weight_plans_the_same_runs_and_the_new_one_is_shown(call: Harness) -> None:
@@ -157,23 +136,21 @@ def test_the_old_name_of_a_weight_plans_the_same_runs_and_the_new_one_is_shown(c
     new = call(*words, "mlm_kd.soft_weight=0.7", "vanilla_kd.soft_weight=0.3")
     assert old.returncode == 0 and old.stdout == new.stdout and "alpha" not in new.stdout
     assert "mlm_kd.soft_weight 0.7" in new.stdout and "vanilla_kd.soft_weight 0.3" in new.stdout
-    both = call(*words, "mlm_kd.alpha=0.3", "mlm_kd.soft_weight=0.7")
-    assert both.returncode == 2 and "two names of one setting" in both.stderr
-    near = call(*words, "vanilla_kd.soft_wait=0.3")
-    assert near.returncode == 2 and "did you mean vanilla_kd.soft_weight" in near.stderr
+    refused(call(*words, "mlm_kd.alpha=0.3", "mlm_kd.soft_weight=0.7"), "two names of one setting")
+    refused(call(*words, "vanilla_kd.soft_wait=0.3"), "did you mean vanilla_kd.soft_weight")
 
 
 def test_settings_that_do_not_go_together_refuse_the_cell_alone(call: Harness) -> None:
-    done = call("plan", "--study", "matrix_heads", "--tasks", "paraphrase", "--students", "hybrid", "--set",
+    process = call("plan", "--study", "matrix_heads", "--tasks", "paraphrase", "--students", "hybrid", "--set",
                 "student.vector_size=50")  # fmt: skip
-    refused = [line for line in done.stdout.splitlines() if "refused:" in line]
-    assert done.returncode == 0 and len(refused) == 4 and all("cnn" in line for line in refused)
+    refused = [line for line in process.stdout.splitlines() if "refused:" in line]
+    assert process.returncode == 0 and len(refused) == 4 and all("cnn" in line for line in refused)
 
 
 def test_a_row_about_a_setting_refuses_a_student_without_it(call: Harness) -> None:
-    done = call("plan", "--study", "pair_encoding", "--tasks", "paraphrase", "--students", "transformer")
-    refused = [line for line in done.stdout.splitlines() if "transformer has no setting" in line]
-    assert done.returncode == 0 and len(refused) == 2 and len({line.split()[0] for line in refused}) == 2
+    process = call("plan", "--study", "pair_encoding", "--tasks", "paraphrase", "--students", "transformer")
+    refused = [line for line in process.stdout.splitlines() if "transformer has no setting" in line]
+    assert process.returncode == 0 and len(refused) == 2 and len({line.split()[0] for line in refused}) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,8 +164,8 @@ def test_a_row_about_a_setting_refuses_a_student_without_it(call: Harness) -> No
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(words: tuple[str, ...], said: str, call: Harness) -> None:
-    done = call("plan", "--study", *words)
-    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    process = call("plan", "--study", *words)
+    assert process.returncode == 2 and said in process.stderr and len(process.stderr.splitlines()) == 1, process.stderr
 
 
 def test_files_of_vectors_are_told_apart_by_content_and_their_width_refuses_a_cell(
@@ -200,9 +177,9 @@ def test_files_of_vectors_are_told_apart_by_content_and_their_width_refuses_a_ce
         files[-1].parent.mkdir()
         files[-1].write_text(f"dog {' '.join([str(number)] * width)}\n")
     inits = [f"vectors:{file}" for file in files]
-    done = call("plan", "--study", "matrix_heads", "--tasks", "paraphrase", "--students", "cbow", "--objectives",
+    process = call("plan", "--study", "matrix_heads", "--tasks", "paraphrase", "--students", "cbow", "--objectives",
                 "mlp_joint", "--inits", "random", *inits)  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if " mlp_joint" in line]
-    assert done.returncode == 0 and len({line.split()[0] for line in lines}) == len(lines) == 4
+    lines = [line for line in process.stdout.splitlines() if " mlp_joint" in line]
+    assert process.returncode == 0 and len({line.split()[0] for line in lines}) == len(lines) == 4
     assert sum("rows of 65 numbers, but a word of this student has 64" in line for line in lines) == 1
     assert sum("vectors:v.txt (" in line for line in lines) == 2  # labelled apart

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from harness.errors import UserError
 from harness.planning.planned import Plan
 from harness.runs import CorpusDistillationRun, Run, TeacherRun
 from harness.runs.settings import Settings
-from tests.conftest import SUBJECTS, Harness
+from tests.conftest import SUBJECTS
+from tests.results import records
 from tests.search.builders import of_kind
 from tests.studies.builders import planned
 
@@ -137,53 +137,36 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(call: Harness, data: Path, tmp_path: Path) -> Any:
-    """run(study, teacher, *words) gives kind -> the records of the runs that it made."""
-
-    def run(study: str, teacher: Path, *words: object) -> dict[str, list[dict[str, Any]]]:
-        common = ("--teacher", teacher, "--data", data, "--seeds", 1, "--trials", 1, "--out", tmp_path / "out")
-        done = call("run", "--study", study, *common, "--workers", 1, *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        found: dict[str, list[dict[str, Any]]] = {}
-        for path in sorted((tmp_path / "out").glob("ledger/*/record.json")):
-            record = json.loads(path.read_text())["record"]
-            found.setdefault(record["specification"]["kind"], []).append(record)
-        return found
-
-    return run
-
-
-def test_adadelta_trains_one_of_two_channels_of_a_file_of_vectors(run: Any, checkpoint: Path, tmp_path: Path) -> None:
+def test_adadelta_trains_one_of_two_channels_of_a_file_of_vectors(run: Any, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {n} 0 0 1 0 0\n" for n, word in enumerate(SUBJECTS)))
     words = ("--tasks", "sst2", "--objectives", "distilled", "--inits", f"vectors:{vectors}")
     own = ("student.channels=frozen_and_trained", "optimiser=adadelta", "learning_rate=1.0")
-    ((record,),) = [run("distilled_bilstm", checkpoint, *words, "--set", *LSTM, *SHORT, *own)["student"]]
+    run("distilled_bilstm", *words, "--set", *LSTM, *SHORT, *own)
+    (record,) = records(tmp_path / "out", "student").values()
     assert record["initialisation"]["vectors_found"] == len(SUBJECTS)
     assert record["specification"]["settings"]["optimiser"] == "adadelta" and 0 <= record["metrics"]["accuracy"] <= 1
 
 
-def test_a_roberta_teaches_a_task_with_two_dev_splits(run: Any, roberta: Path) -> None:
+def test_a_roberta_teaches_a_task_with_two_dev_splits(run: Any, data: Path, roberta: Path, tmp_path: Path) -> None:
     words = ("--tasks", "mnli", "--objectives", "att_kl", "--inits", "every")
     own = ("transformer.layers=1", "adam_beta2=0.98", "adam_epsilon=1e-6", "gradient_clip=0", "schedule=polynomial")
-    found = run("objectives_vs_init", roberta, *words, "--set", *SHORT, *own)
-    for record in (*found["teacher"], *found["student"]):
+    run("objectives_vs_init", *words, "--set", *SHORT, *own, data=data, teacher=roberta)
+    for record in records(tmp_path / "out").values():
         assert {"accuracy", "mismatched_accuracy"} <= record["metrics"].keys()
-    assert found["teacher"][0]["specification"]["settings"]["weight_decay"] == 0.1  # RoBERTa's own recipe
+    (teacher,) = records(tmp_path / "out", "teacher").values()
+    assert teacher["specification"]["settings"]["weight_decay"] == 0.1  # RoBERTa's own recipe
 
 
-def test_classes_from_scores_after_micro_batches_of_packed_pieces(
-    run: Any, checkpoint: Path, data: Path, tmp_path: Path
-) -> None:
+def test_classes_from_scores_after_micro_batches_of_packed_pieces(run: Any, data: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     sentences = [line.rpartition("\t")[0] for line in (data / "SST-2" / "train.tsv").read_text().splitlines()[1:]]
     corpus.write_text("\n".join(sentences))
     words = ("--tasks", "stsb_classes", "--objectives", "task_specific_pretrained", "--corpus", corpus)
     text = ("pack=true", "micro_batch=3", "batch_size=8", "max_length=34", "student.hidden_dropout=0.4")
     settings = (*MATRIX, *SHORT, *(f"general.{setting}" for setting in text))
-    found = run("general_vs_task_specific", checkpoint, *words, "--set", *settings)
-    (general,), (record,) = found["general"], found["student"]
+    run("general_vs_task_specific", *words, "--set", *settings, data=data)
+    (general,), (record,) = (records(tmp_path / "out", kind).values() for kind in ("general", "student"))
     assert general["pieces"] < len(sentences) / 2 and general["tokens"] / general["pieces"] > 24  # of at most 34
     assert {"pearson", "spearman"} <= record["metrics"].keys()
     own = "bidirectional_hybrid.hidden_dropout"

@@ -18,23 +18,12 @@ VOCABULARY = 4 + PIECES + 1  # <s> <pad> </s> <unk>, the pieces, <mask>
 LENGTHS = (11, 4, 7)  # of a ragged batch
 
 ARGUMENTS: Mapping[str, Any] = {
-    "arch": "roberta",
-    "task": "masked_lm",
-    "data": "/data/books-bin",
-    "encoder_layers": LAYERS,
-    "encoder_embed_dim": WIDTH,
-    "encoder_ffn_embed_dim": INNER,
-    "encoder_attention_heads": ATTENTION_HEADS,
-    "dropout": 0.1,
-    "attention_dropout": 0.1,
-    "activation_dropout": 0.0,
-    "pooler_dropout": 0.0,
-    "activation_fn": "gelu",
-    "pooler_activation_fn": "tanh",
-    "max_positions": POSITIONS,
-    "tokens_per_sample": POSITIONS,
-    "seed": 1,
-}
+    "arch": "roberta", "task": "masked_lm", "data": "/data/books-bin", "encoder_layers": LAYERS,
+    "encoder_embed_dim": WIDTH, "encoder_ffn_embed_dim": INNER, "encoder_attention_heads": ATTENTION_HEADS,
+    "dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.0, "pooler_dropout": 0.0,
+    "activation_fn": "gelu", "pooler_activation_fn": "tanh", "max_positions": POSITIONS,
+    "tokens_per_sample": POSITIONS, "seed": 1,
+}  # fmt: skip
 # What fairseq's trainer writes besides, and its own reader looks for.
 TRAINED: Mapping[str, Any] = {
     "optimizer_history": [

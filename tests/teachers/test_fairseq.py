@@ -47,20 +47,11 @@ class TestWhatItIs:
         assert (info.layers, info.width, info.heads, info.vocabulary, info.labels) == (3, 32, 4, 268, 3)
         assert info.emits == frozenset(Signal)
         expected = {
-            "model_type": "roberta",
-            "hidden_size": 32,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 4,
-            "intermediate_size": 48,
-            "max_position_embeddings": 42,
-            "type_vocab_size": 1,
-            "vocab_size": 268,
-            "layer_norm_eps": 1e-5,
-            "pad_token_id": 1,
-            "hidden_act": "gelu",
-            "hidden_dropout_prob": 0.1,
+            "model_type": "roberta", "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+            "intermediate_size": 48, "max_position_embeddings": 42, "type_vocab_size": 1, "vocab_size": 268,
+            "layer_norm_eps": 1e-5, "pad_token_id": 1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
             "classifier_dropout": 0.0,
-        }
+        }  # fmt: skip
         assert {name: teacher.configuration()[name] for name in expected} == expected
         assert teacher.recipe(RTE)["batch_size"] == 16 and teacher.recipe(MNLI)["epochs"] == 10
         assert teacher.predicts_masked()
