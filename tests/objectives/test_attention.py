@@ -64,18 +64,6 @@ def test_att_kl_is_its_formula() -> None:
     assert make("att_kl")(student, teacher, make_batch()).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_att_kl_by_hand() -> None:
-    """One head, one query that matters: teacher (1/2, 1/2), student (1/4, 3/4): log 2 / sqrt 3."""
-    teacher = torch.zeros(1, 1, 2, 2)
-    student = torch.zeros(1, 1, 2, 2)
-    student[0, 0, 0, 1] = math.log(3)
-    objective = make("att_kl", layers=ONE_LAYER)
-    found = objective(
-        Outputs(attention_scores={1: student}), Outputs(attention_scores={3: teacher}), make_batch(lengths=(2,))
-    )
-    assert found.item() == pytest.approx(math.log(2 / math.sqrt(3)) / 2)
-
-
 def test_val_kl_is_its_formula() -> None:
     student, teacher = pair("val_kl")
     student_relations, teacher_relations = (

@@ -46,12 +46,6 @@ def test_labels_only_never_runs_the_teacher() -> None:
     assert make("labels_only")(Outputs(logits=Z_S), Outputs(), batch).isfinite()
 
 
-def test_labels_only_falls_towards_zero_as_the_right_class_wins() -> None:
-    right = torch.eye(3)[LABELS]
-    falling = [loss("labels_only", size * right, right, LABELS).item() for size in (0.0, 1.0, 5.0, 30.0)]
-    assert falling == sorted(falling, reverse=True) and falling[-1] < 1e-9
-
-
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_vanilla_kd_is_its_formula(temperature: float, weight: float) -> None:
@@ -84,14 +78,6 @@ def test_vanilla_kd_temperature_squared_keeps_the_gradients_size() -> None:
     torch.testing.assert_close(soft_gradient(Z_S, Z_T, 1e4), limit, rtol=1e-3, atol=0)
     sizes = [soft_gradient(Z_S / 10, Z_T / 10, t).norm().item() for t in (1.0, 2.0, 5.0, 10.0)]
     assert max(sizes) / min(sizes) < 1.1  # without the square: 100
-
-
-def test_vanilla_kd_soft_loss_is_least_at_the_teachers_probabilities() -> None:
-    assert soft_gradient(Z_T + 3.0, Z_T, 2.0).abs().max() < 1e-12  # a shift of all logits is no difference
-    least = loss("vanilla_kd", Z_T, Z_T, LABELS, soft_weight=1.0)
-    others = (Z_T + 0.1 * torch.randn(2, 3) for _ in range(20))
-    assert all(loss("vanilla_kd", other, Z_T, LABELS, soft_weight=1.0) > least for other in others)
-    assert soft_gradient(Z_T + torch.tensor([0.1, 0.0, 0.0]), Z_T, 2.0).norm() > 1e-3
 
 
 def test_vanilla_kd_at_temperature_1_is_least_at_the_mixture_of_teacher_and_labels() -> None:

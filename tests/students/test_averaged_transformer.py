@@ -63,15 +63,6 @@ class TestFamilies:
         assert [name for name, p in student.named_parameters() if p.grad is None] == []
         assert student.head_weights() == {f"head.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")}
 
-    def test_the_encoder_passes_from_a_corpus_to_a_task(self, family: str) -> None:
-        masked, classifier = build(family, outputs=0, seed=1), build(family, seed=2)
-        source, target = masked.state_dict(), classifier.state_dict()
-        for name in set(target) - classifier.head_weights():
-            target[name].copy_(source[name])
-        want = Want(sentence=True)
-        expected = masked(batch(family), want).sentence
-        assert torch.equal(classifier(batch(family), want).sentence, expected)
-
 
 def test_what_it_describes() -> None:
     described = AveragedTransformer.describe({"head_units": 6}, TEACHER, THREE)

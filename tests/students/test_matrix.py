@@ -290,15 +290,6 @@ class TestCorpus:
         assert torch.allclose(logits, student.head(states[[0, 1, 1], [2, 0, 3]]))
         assert student.head_weights() == {"head.weight", "head.bias"}
 
-    @pytest.mark.parametrize("name", NAMES)
-    @pytest.mark.parametrize("head", ["linear", "cnn", "bilstm"])
-    def test_all_but_the_head_passes_to_a_task(self, name: str, head: str) -> None:
-        masked, classifier = build(name, outputs=0), build(name, head=head, pair_encoding="diffcat")
-        source, target = masked.state_dict(), classifier.state_dict()
-        shared = set(target) - classifier.head_weights()
-        assert shared == set(source) - masked.head_weights()
-        assert all(source[name].shape == target[name].shape for name in shared)
-
 
 class TestDropout:
     def test_a_long_product_survives_it(self) -> None:

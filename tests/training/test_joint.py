@@ -219,22 +219,13 @@ def test_it_wants_what_any_task_wants() -> None:
 # ---------------------------------------------------------------- training
 
 
-class Killed(Exception):
-    pass
-
-
-def trained(folder: Path, kill_at_step: int = -1, epochs: int = 3) -> tuple[Joint, loop.History]:
+def trained(folder: Path) -> tuple[Joint, loop.History]:
     torch.manual_seed(3)
     joint = made("student", 2, 2)
     objective = JointObjective(sums())
     data = JointData({"a": examples(40, 1), "b": examples(24, 2)})
-    steps = 0
 
     def teacher(seen: Batch, want: Want) -> Outputs:
-        nonlocal steps
-        steps += 1
-        if steps == kill_at_step:
-            raise Killed
         return Outputs(logits=torch.stack([seen.ids.float(), -seen.ids.float()], 1) / 20)
 
     def select(model: nn.Module) -> float:
@@ -242,21 +233,9 @@ def trained(folder: Path, kill_at_step: int = -1, epochs: int = 3) -> tuple[Join
         found = [predict(joint.models[task], part, 8, settings(), CPU, Clock()) for task, part in held.items()]
         return -float(torch.cat(found).std())  # falls as the model learns: the first epoch is the best
 
-    stage = Stage("multi_task", objective, objective.wants(), epochs, True)
+    stage = Stage("multi_task", objective, objective.wants(), 3, True)
     history = train(joint, [stage], data, teacher, select, regime(folder, settings()))
     return joint, history
-
-
-@pytest.mark.parametrize("step", [3, 9, 14, 23])
-def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS", 1)
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 3)
-    whole, history = trained(tmp_path / "whole")
-    with pytest.raises(Killed):
-        trained(tmp_path / "killed", kill_at_step=step)
-    resumed, after = trained(tmp_path / "killed")
-    assert after == history and same(whole.state_dict(), resumed.state_dict())
-    assert [entry["loss"] for entry in history.curve] == sorted((e["loss"] for e in history.curve), reverse=True)
 
 
 def test_the_best_epochs_weights_are_handed_on(tmp_path: Path) -> None:

@@ -85,8 +85,3 @@ def test_the_profiles_for_one_machine_compute_in_float32() -> None:
         for profile, declared in STUDIES.get(name).profiles.items():
             asked = [key for key in declared.settings if key.endswith("precision")]
             assert not asked or profile == "paper", (name, profile)
-
-
-def test_a_cpu_computes_in_bfloat16() -> None:
-    if machine.device().type == "cpu":
-        machine.check_precision({"precision": "bfloat16"})
