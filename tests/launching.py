@@ -19,7 +19,11 @@ from tests.conftest import ROOT, environment
 # The fork server is the one of the local executor: there is one in a process.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["harness.executors.preload"])
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+# --cpu would start a single process
+ACCELERATE = (
+    "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+    "--mixed_precision", "no", "--dynamo_backend", "no",
+)  # fmt: skip
 
 
 def free_port() -> int:
@@ -28,9 +32,9 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def launched(*words: object, launcher: Sequence[str] = TORCHRUN, **more: str) -> subprocess.CompletedProcess[str]:
-    """`harness` with these words, by two processes of a launcher; more: its environment's."""
-    command = [sys.executable, *launcher, "-m", "harness", *map(str, words)]
+def launched(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, by two processes of accelerate's launcher; more: its environment's."""
+    command = [sys.executable, *ACCELERATE, "--main_process_port", str(free_port()), "-m", "harness", *map(str, words)]
     return subprocess.run(
         command, env={**environment(), **more}, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
     )

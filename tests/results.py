@@ -37,9 +37,13 @@ def written(out: Path) -> dict[str, int]:
     return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("ledger/*/record.json")}
 
 
-def without_times(record: dict[str, Any]) -> dict[str, Any]:
-    times = ("seconds", "model_seconds", "examples_per_second", "peak_memory_mib")
-    return {name: value for name, value in record.items() if name not in times}
+def without_times(found: Any) -> Any:
+    """A record, or a part of one, without what no two runs have in common."""
+    if not isinstance(found, dict):
+        return found
+    times = ("seconds", "model_seconds", "peak_memory_mib")
+    left = {name: value for name, value in found.items() if name not in times and not name.endswith("_per_second")}
+    return {name: without_times(value) for name, value in left.items()}
 
 
 def same_runs(ours: Path, theirs: Path) -> None:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import BertModel
 
 from tests.conftest import Harness
-from tests.launching import free_port, launched, together
+from tests.launching import launched, together
 from tests.results import done, records, refused, written
 
 BATCH, MICRO = 16, 5
@@ -113,7 +113,7 @@ def alone(call: Harness, words: Words, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def shared(words: Words, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of two processes that torchrun started."""
+    """The folder of two processes that `accelerate launch` started, which gives them to torchrun."""
     out = tmp_path_factory.mktemp("shared")
     (out / "notes").mkdir()
     process = done(launched("pretrain", *words(out / "out", *ROWS), NOTES=str(out / "notes")))
@@ -186,20 +186,6 @@ def test_every_piece_is_read_once_by_one_process(alone: Path, shared: Path) -> N
     assert len(together) == record["steps"] and {len(update) for update in together} == {2, 4}
     for rank in range(2):
         assert two[rank] == [part for update in together for part in update[rank::2]]
-
-
-def test_accelerate_launch_starts_two_processes(alone: Path, words: Words, tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    # --cpu would start a single process
-    launcher = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1")
-    more = ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", str(free_port()))
-    command = ("pretrain", *words(tmp_path / "out", "noting"))
-    done(launched(*command, launcher=(*launcher, *more), NOTES=str(tmp_path / "notes")))
-    which = ("transformer", "noting")
-    ours = general(tmp_path / "out")[which]
-    assert ours[1]["processes"] == 2
-    equal(ours, general(alone / "out")[which])
-    assert [len(notes(tmp_path, rank)) for rank in range(2)] == [len(notes(alone, 0)) // 2] * 2
 
 
 def test_the_head_of_a_teacher_without_one_is_shared_out_too(
