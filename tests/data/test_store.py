@@ -37,7 +37,7 @@ def test_it_is_made_once_for_a_key(tmp_path: Path, capfd: pytest.CaptureFixture[
         ("index.json", lambda path: path.write_bytes(path.read_bytes()[:-9]), "are damaged (index.json)"),
         ("index.json", lambda path: path.write_bytes(path.read_bytes().replace(b":3", b":4")), "(index.json)"),
         ("index.json", lambda path: path.write_text("[]"), "are damaged (index.json)"),
-        ("index.json", lambda path: (path.unlink(), path.mkdir()), ""),
+        ("index.json", lambda path: (path.unlink(), path.mkdir()), "are damaged (index.json)"),
         ("index.json", Path.unlink, ""),  # killed before it was written: nothing was vouched for
     ],
 )

@@ -23,6 +23,7 @@ from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS, TEACHERS
 from harness.teaching.outputs import Encoder
 from harness.testing.small_models import small_batch, small_model
+from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case
 from harness.training import loop
 from harness.training.joint_model import (
     Joint,
@@ -37,7 +38,6 @@ from harness.training.joint_model import (
 from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
 from harness.training.sums import Sum
 from harness.training.weights import save_reader
-from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case
 from tests.training.builders import CPU, VOCABULARY, examples, regime, settings
 
 LOGITS = Want(logits=True)

@@ -18,9 +18,9 @@ from harness.jobs.starting import load_pretrained, started_student
 from harness.registry import STUDENTS
 from harness.runs import StudentRun
 from harness.teaching.outputs import NoTeacher
+from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case, named, possible
 from harness.training.weights import save
 from harness.training.workspace import teacher_tokenizer
-from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case, named, possible
 from tests.training.builders import a_run, workspace_of
 
 RUN = "0123456789abcdef"
