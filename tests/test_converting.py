@@ -35,12 +35,9 @@ def test_a_masked_language_model(tmp_path: Path) -> None:
         "import sys; sys.modules.update(fairseq=None, omegaconf=None); from harness.cli import main; sys.exit(main())"
     )
     process = subprocess.run(
-        [sys.executable, "-c", without, "convert", f"fairseq:{folder}", "--to", "new/folder"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-    )
+        [sys.executable, "-c", without, "convert", f"fairseq:{folder}", "--to", "new/folder"], capture_output=True,
+        text=True, cwd=tmp_path, env=environment(),
+    )  # fmt: skip
     assert (process.returncode, process.stderr) == (0, ""), process.stderr
     assert process.stdout == (
         f"fairseq:{folder} is now a RobertaForMaskedLM in new/folder: --teacher new/folder takes it\n"

@@ -249,8 +249,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "a batch of one": (("shared_out", "general.batch_size=1"), ("2 processes", "start fewer processes")),
     "an unknown setting": (("shared_out", "general.micro_bach=4"), ("general.micro_bach", "general.micro_batch")),
-    "a word without a value": (("task_agnostic_objectives", "general.steps"), ("general.steps",)),
-    "an unknown study": (("task_agnostic_objective",), ("task_agnostic_objectives",)),
     "a folder in use": (("shared_out",), ("another harness run", "--out")),
 }
 

@@ -221,11 +221,8 @@ def test_pieces_by_hand(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> N
     source = write(tmp_path / "a.txt", "a b c d e f g h\na b\nzz d e f\na zz [SEP] b zz\nj i h g f\n")
     corpus = tokenised(source, content(source), tokenizer, 7, tmp_path / "store")
     assert pieces(corpus) == [
-        [CLS, A, B, C, D, E, SEP],
-        [CLS, F, G, H, SEP],
-        [CLS, UNK, D, E, F, SEP],
-        [CLS, J, 13, H, G, F, SEP],
-    ]
+        [CLS, A, B, C, D, E, SEP], [CLS, F, G, H, SEP], [CLS, UNK, D, E, F, SEP], [CLS, J, 13, H, G, F, SEP],
+    ]  # fmt: skip
     assert len(corpus) == 4 and corpus.lengths.tolist() == [7, 5, 6, 7] and corpus.tokens == 25
     assert corpus.piece(0).dtype == np.uint16 and not corpus.piece(0).flags.writeable
 
@@ -239,11 +236,8 @@ def test_sentences_are_packed_into_pieces_whole_and_in_order(
     key = content(source)
     packed = tokenised(source, key, tokenizer, 7, tmp_path / "store", packed=True)
     assert pieces(packed) == [
-        [CLS, A, B, C, D, SEP],
-        [CLS, E, F, G, H, SEP],
-        [CLS, A, B, C, D, E, SEP],
-        [CLS, F, G, H, SEP],
-    ]
+        [CLS, A, B, C, D, SEP], [CLS, E, F, G, H, SEP], [CLS, A, B, C, D, E, SEP], [CLS, F, G, H, SEP],
+    ]  # fmt: skip
     assert pieces(tokenised(source, key, tokenizer, 7, tmp_path / "store"))[:2] == [
         [CLS, A, B, C, SEP],
         [CLS, E, F, G, H, SEP],

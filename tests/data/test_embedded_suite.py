@@ -179,11 +179,8 @@ def acceptability(text, _):
 
 
 READINGS = {
-    "acceptability": acceptability,
-    "sentiment": sentiment,
-    "paraphrase": paraphrase,
-    "entailment": entailment,
-}
+    "acceptability": acceptability, "sentiment": sentiment, "paraphrase": paraphrase, "entailment": entailment,
+}  # fmt: skip
 
 
 def worlds(text):

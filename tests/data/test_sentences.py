@@ -24,11 +24,9 @@ TEXT = (
     "Mr. Smith ran home.  He said, “I am tired. Good night.” It cost 3.5 dollars at 9 a.m. today! Yes. Did it rain?\n"
 )
 WANTED = [
-    "Mr. Smith ran home.",
-    "He said, “I am tired. Good night.”",
-    "It cost 3.5 dollars at 9 a.m. today!",
+    "Mr. Smith ran home.", "He said, “I am tired. Good night.”", "It cost 3.5 dollars at 9 a.m. today!",
     "Did it rain?",
-]
+]  # fmt: skip
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?"
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "did")
 

@@ -18,11 +18,9 @@ from tests.conftest import ROOT, environment
 
 # Dead nodes, which refuse connections, are noticed in three seconds; busy ones have five to answer.
 HEALTH = {
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
+    "health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 5,
-}
+}  # fmt: skip
 # Ray's workers are nice by 15, which on a machine where other tests run means that they wait.
 RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
@@ -64,13 +62,9 @@ def nodes(folder: Path, count: int = 2, cpus: int = 1, head_cpus: int = 1) -> It
     (folder / "ray").mkdir()  # where Ray notes its address, and takes the folder to be there
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.executors.ray_nodes", str(folder), str(count), str(cpus), str(head_cpus)],
-        env={**ray_environment(), "RAY_TMPDIR": str(folder)},
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+        env={**ray_environment(), "RAY_TMPDIR": str(folder)}, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
     try:
         yield Nodes(process)
     finally:

@@ -32,19 +32,12 @@ RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "positio
 SPECIAL = {f"{name}_token_id": i for i, name in enumerate(("pad", "bos", "eos", "cls", "sep"))}
 
 WHOLE: dict[str, dict[str, Any]] = {
-    "bert": {},
-    "roberta": LIKE_ROBERTA,
-    "xlm-roberta": LIKE_ROBERTA,
-    "camembert": LIKE_ROBERTA,
-    "roberta-prelayernorm": LIKE_ROBERTA,
-    "data2vec-text": LIKE_ROBERTA,
-    "distilbert": {"n_layers": 4, "dim": 32, "n_heads": 4, "hidden_dim": 64},
-    "electra": {"embedding_size": 16},
-    "ernie": {},
-    "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 16, "num_feedforward_networks": 2},
-    "layoutlm": {},
-    "esm": {"pad_token_id": 1, "mask_token_id": 3, "position_embedding_type": "rotary"},
-}
+    "bert": {}, "roberta": LIKE_ROBERTA, "xlm-roberta": LIKE_ROBERTA, "camembert": LIKE_ROBERTA,
+    "roberta-prelayernorm": LIKE_ROBERTA, "data2vec-text": LIKE_ROBERTA,
+    "distilbert": {"n_layers": 4, "dim": 32, "n_heads": 4, "hidden_dim": 64}, "electra": {"embedding_size": 16},
+    "ernie": {}, "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 16, "num_feedforward_networks": 2},
+    "layoutlm": {}, "esm": {"pad_token_id": 1, "mask_token_id": 3, "position_embedding_type": "rotary"},
+}  # fmt: skip
 WITHOUT_ATTENTION: dict[str, dict[str, Any]] = {
     "deberta": RELATIVE,
     "deberta-v2": RELATIVE | {"norm_rel_ebd": "layer_norm", "position_buckets": 8, "share_att_key": True},
@@ -185,11 +178,8 @@ def test_a_window_is_told(window: int, lacking: set[Signal]) -> None:
         "layer 2 attends to some of the tokens only, which its scores do not tell"
     )
     assert [traits["attention_type"] for traits in found.traits] == [
-        "full_attention",
-        "sliding_attention",
-        "sliding_attention",
-        "full_attention",
-    ]
+        "full_attention", "sliding_attention", "sliding_attention", "full_attention",
+    ]  # fmt: skip
     check_first_state("modernbert", SPECIAL)
     config = copy.deepcopy(teacher.config)
     config.num_hidden_layers = 2

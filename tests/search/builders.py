@@ -8,17 +8,15 @@ from typing import Any, TypeVar
 from harness.contracts import Row
 from harness.planning.planned import Cell, Plan
 from harness.runs import BaseTeacher, Run, RunId, StudentRun
-from harness.runs.settings import Settings
+from tests.training.builders import a_run
 
 Kind = TypeVar("Kind", bound=Run)
 BASE = BaseTeacher(name="embedded", content="")
 
 
 def student_run(**changes: Any) -> StudentRun:
-    """On sst2, with vanilla KD, from the base teacher."""
-    of_task: dict[str, Any] = {"task": "sst2", "data": "", "metric": "accuracy", "teacher": BASE}
-    student = {"student": "transformer", "init": "every", "objective": "vanilla_kd", "procedure": "one_stage"}
-    return StudentRun(**{**of_task, **student, **changes, "settings": Settings(changes.get("settings", {}))})
+    """A usual run from the embedded teacher, of no data and with no settings but those given."""
+    return a_run(StudentRun, **{"init": "every", "teacher": BASE, "data": "", "settings": {}} | changes)
 
 
 def cell(run: Run | None = None, name: str = "c", **changes: Any) -> Cell:

@@ -175,12 +175,9 @@ def test_a_database_that_never_answers_is_left_behind(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
         url = f"postgresql://me:secret@127.0.0.1:{deaf.getsockname()[1]}/none"
         process = subprocess.run(
-            [sys.executable, "-c", HANGS, str(tmp_path), url],
-            env=environment(),
-            capture_output=True,
-            text=True,
+            [sys.executable, "-c", HANGS, str(tmp_path), url], env=environment(), capture_output=True, text=True,
             timeout=30,
-        )
+        )  # fmt: skip
     seconds, _, sentence = process.stdout.partition(" ")
     assert process.returncode == 0 and process.stderr == "" and float(seconds) < 5
     assert SENTENCE in sentence and "it does not answer" in sentence and "secret" not in sentence

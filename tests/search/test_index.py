@@ -62,11 +62,9 @@ CELLS = [
     )
 ]
 PLAN = plan(
-    CELLS,
-    defaults=DEFAULTS,
-    first={TEACHER: First(FIRST)},
+    CELLS, defaults=DEFAULTS, first={TEACHER: First(FIRST)},
     teachers={"acceptability": TEACHER, "entailment": TEACHER},
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

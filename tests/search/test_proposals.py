@@ -106,11 +106,9 @@ def _run_to_the_end(cell: Cell, records: dict[str, Any]) -> list[Run]:
         ran.append(run)
         score = run.settings["learning_rate"] * run.settings["batch_size"] + (run.seed or 0) / 1000
         records[run.identity({})] = {
-            "status": "finished",
-            "selection": score,
-            "metrics": {},
+            "status": "finished", "selection": score, "metrics": {},
             "curve": [{"selection": score / 2}, {"selection": score}],
-        }
+        }  # fmt: skip
     return ran
 
 

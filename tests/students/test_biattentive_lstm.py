@@ -111,12 +111,10 @@ def test_the_published_parameter_count(pairs: bool) -> None:
     with torch.device("meta"):
         counted = count(build_student("biattentive_lstm", {}, BERT, 2, pairs))
     parts = {
-        "projection": 300 * 300 + 300,
-        "encoder": 8 * 256 * (300 + 256 + 2),
-        "integrators": 2 * 8 * 256 * (6 * 256 + 256 + 2),
-        "attentions": 2 * (2 * 256 + 1),
+        "projection": 300 * 300 + 300, "encoder": 8 * 256 * (300 + 256 + 2),
+        "integrators": 2 * 8 * 256 * (6 * 256 + 256 + 2), "attentions": 2 * (2 * 256 + 1),
         "head": 12 * 256 * 512 + 512 + 512 * 2 + 2,
-    }
+    }  # fmt: skip
     assert counted["parameters_without_embeddings"] == sum(parts.values()) == 10_156_736
     assert counted["classifier_parameters"] == parts["head"]
     assert counted["parameters"] - counted["parameters_without_embeddings"] == 30522 * 300

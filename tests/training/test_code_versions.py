@@ -41,16 +41,11 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 EDITS = {
-    "modeling/signals.py": "harness.modeling",
-    "combine.py": "harness.contracts",
-    "data/encoding.py": "harness.data",
-    "evaluation/metrics.py": "harness.evaluation",
-    "runs/labelled.py": "harness.contracts",
-    "training/loop.py": "harness.training",
-    "contracts.py": "harness.contracts",
-    "hyperparameters.py": "harness.contracts",
-    "seeds.py": "harness.contracts",
-}
+    "modeling/signals.py": "harness.modeling", "combine.py": "harness.contracts", "data/encoding.py": "harness.data",
+    "evaluation/metrics.py": "harness.evaluation", "runs/labelled.py": "harness.contracts",
+    "training/loop.py": "harness.training", "contracts.py": "harness.contracts",
+    "hyperparameters.py": "harness.contracts", "seeds.py": "harness.contracts",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("file", EDITS)

@@ -166,12 +166,6 @@ def held_out_cross_entropy(checkpoint: Path, corpus: Path, folder: Path) -> floa
     return sum(losses) / len(losses)
 
 
-def test_the_same_command_trains_nothing(study: Path, run: Run) -> None:
-    before = written(study)
-    assert "0 runs trained" in done(run(study)).stdout
-    assert written(study) == before
-
-
 def test_the_loss_falls(run: Run, tmp_path: Path) -> None:
     out, more = tmp_path / "out", ("general.epochs=3", "general.batch_size=8", "general.learning_rate=0.01")
     done(run(out, "--objectives", "general", settings=(*SIZES, *TASK, *CORPUS, *more)))
