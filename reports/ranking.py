@@ -39,7 +39,7 @@ def standings(
             samples = _draw(replace(tasks[column.task], metric=column.metric), entries, score)
             drawn |= {j: samples} if column.selects else {}
         else:
-            tested = [k for k in entries if all(k in d for d in drawn.values())]
+            tested = [k for k in entries if drawn and all(k in d for d in drawn.values())]
             samples = {k: np.mean([d[k] for d in drawn.values()], axis=0) for k in tested}
         top = max(value for value, _ in entries.values())
         best = [k for k, (value, _) in entries.items() if value > top - 1e-12]

@@ -9,6 +9,7 @@ from harness.contracts import Published, Row, RunResult
 from harness.errors import UserError
 from tests.reports.synthetic import STUDY, TASKS, cell, table
 
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # of a mean of nothing
 FIXED = {"student": "bilstm", "init": "random"}
 
 
