@@ -107,6 +107,12 @@ def _add_working(commands: Any) -> None:
         "--refresh", action="store_true", help="make anew what another version of the code made (harness plan tells it)"
     )
     run.add_argument(
+        "--keep",
+        default="best",
+        choices=("best", "all", "none"),
+        help="whose weights are kept, for harness export: each cell's best run's (default), all or none",
+    )
+    run.add_argument(
         "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
     )
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")

@@ -30,6 +30,7 @@ def digest(value: Any) -> str:
 
 
 _notes: Path | None = None
+NOTED = 1 << 20  # bytes from which a file takes longer to read than the notes
 
 
 def note_checksums(file: Path) -> None:
@@ -44,18 +45,19 @@ def note_checksums(file: Path) -> None:
 def checksum(path: Path) -> str:
     """SHA-256 of a file, hexadecimal. See `note_checksums`."""
     status = os.stat(path)
+    notes = _notes if status.st_size >= NOTED else None
     stamp = [str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     with suppress(OSError):
-        if _notes and (found := re.search(f"^{digest(stamp)} ([0-9a-f]{{64}})$", _notes.read_text(), re.MULTILINE)):
+        if notes and (found := re.search(f"^{digest(stamp)} ([0-9a-f]{{64}})$", notes.read_text(), re.MULTILINE)):
             return found[1]
     whole = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
             whole.update(block)
     with suppress(OSError):  # it is read again then
-        if _notes:
-            with open(_notes, "a") as notes:
-                notes.write(f"{digest(stamp)} {whole.hexdigest()}\n")
+        if notes:
+            with open(notes, "a") as file:
+                file.write(f"{digest(stamp)} {whole.hexdigest()}\n")
     return whole.hexdigest()
 
 

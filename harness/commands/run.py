@@ -54,7 +54,7 @@ def run(options: Namespace) -> int:
         if options.executor == "local":
             _say_if_slow(plan)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
-        trained = _train(plan, ledger, executor, storage, options.refresh)
+        trained = _train(plan, ledger, executor, storage, options.refresh, options.keep)
         for damage in ledger.damaged.values():
             say(damage)
         table = table_of(plan, ledger)
@@ -214,13 +214,13 @@ def _distilled(ledger: Ledger, run: str) -> bool:
     return record.get("status") == "finished" and Run.kind_of(record["specification"]).starts_students
 
 
-def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool) -> int:
+def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool, keep: str) -> int:
     view = View(plan.study, ledger.out, storage, refresh)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     try:
         with display(plan) as listener:
-            return Driver(plan, ledger, executor, listener, view, refresh).run()
+            return Driver(plan, ledger, executor, listener, view, refresh, keep).run()
     finally:
         executor.close()
         if trouble := view.close():

@@ -28,6 +28,7 @@ from harness.runs import CountRun
 from harness.runs.told import Record
 from harness.search import results
 from harness.search.index import Index
+from harness.search.kept import leaves, size
 from harness.search.progress import progress
 
 
@@ -52,11 +53,13 @@ def status(options: Namespace) -> int:
     index = Index(ledger)
     done = failed = left = refused = complete = 0
     shared = {cell.search: cell.id for cell in distinct(plan.cells)}
+    kept: dict[str, int] = {}  # run -> bytes of its weights
     for cell in plan.cells:
         if cell.refused:
             refused += 1
             continue
         found = index.progress(cell, plan.defaults)
+        kept |= {run: size(ledger, run) for run in leaves(plan, found)}
         runs = [*found.trials, *found.seeds[1:]]
         bad = sum(1 for r in runs if r.score is None)
         wanted = found.wanted_trials + cell.seeds - 1
@@ -67,6 +70,8 @@ def status(options: Namespace) -> int:
     tell(f"study {plan.study}, profile {plan.profile}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan.cells) - refused} complete, {refused} impossible")
     print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan.first)} done")
+    if any(kept.values()):
+        print(f"weights kept: {sum(map(bool, kept.values()))} runs, {sum(kept.values()) / 1e6:.1f} MB")
     working = _is_locked(ledger)
     running = ledger.running() if working else {}
     for run, since in running.items():

@@ -53,6 +53,8 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     more, others = further(run, workspace, encoder, reader, task, work.clock)
     scores, predictions = scores | more, predictions | others
     if isinstance(run, CheckpointRun):  # a row of the table: nothing starts from it
+        if workspace.keep:
+            save(model, workspace.run / "weights", durable=False)
         return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
     save(model, workspace.run / "weights")
     return record | scores | {"selection": scores["metrics"][run.metric]}, predictions
@@ -90,8 +92,9 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
         stages.append(Stage(stage.name, objective, objective.wants(), epochs, stage.selects, frozen))
     select = selector(task, run, examples, work.clock)
     history = train(student, stages, examples.train, answers, select, work.regime(run))
-    if keep:
-        save(student, workspace.run / "weights", None if reader is teacher_tokenizer(workspace) else reader)
+    if keep or workspace.keep:
+        own = None if reader is teacher_tokenizer(workspace) else reader
+        save(student, workspace.run / "weights", own, durable=keep)
     scores, predictions = evaluate(student, task, settings, examples, work.clock)
     more, others = further(run, workspace, student, reader, task, work.clock)
     return scores | more | count(student) | {

@@ -17,6 +17,7 @@ from harness.runs import CheckpointRun, Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry, Record
 from harness.search.index import Index
+from harness.search.kept import Kept
 from harness.search.progress import Progress
 from harness.training.workspace import Workspace
 
@@ -57,6 +58,7 @@ class Driver:
     """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts.
 
     refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once.
+    keep: whose weights are, see `harness.search.kept`.
     """
 
     plan: Plan
@@ -65,7 +67,9 @@ class Driver:
     listener: Listener
     view: View | None = None
     refresh: bool = False
+    keep: str = "none"
     _index: Index = field(init=False)
+    _kept: Kept = field(init=False)
     _running: dict[str, float] = field(default_factory=dict)  # run -> when it began
     _flying: dict[RunId, Run] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
@@ -75,6 +79,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self._index = Index(self.ledger)
+        self._kept = Kept(self.plan, self.ledger, self.keep)
 
     def run(self) -> int:
         """Work until nothing is missing. Returns how many runs were trained.
@@ -86,6 +91,7 @@ class Driver:
         self._have(self.plan.first, None)
         for cell in cells:
             self._advance(cell)
+        self._kept.clear()
         if self._flying:
             own = distinct(cells)
             done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for p in (self.progress(c) for c in own))
@@ -117,6 +123,7 @@ class Driver:
             self.listener.ended(what, record)
             for cell in self._waiting.pop(run, {}).values():
                 self._advance(cell)
+            self._kept.clear()
             self._have(self.plan.first, None)
             self._index.keep()
         self._index.save()
@@ -157,6 +164,7 @@ class Driver:
     def _advance(self, cell: Cell) -> None:
         """Submit what the cell needs next, the runs it starts from first."""
         found = self.progress(cell)
+        self._kept.note(cell, found)
         if self.view is not None:
             self.view.cell(cell, found)
         if found.missing and self._have(cell.after, cell):
@@ -194,7 +202,8 @@ class Driver:
             self._waiting.setdefault(run, {})[cell.id] = cell
         if run not in self._flying:
             self._flying[run] = what
-            self.executor.submit(run, what.specification(), workspace_of(self.plan, self.ledger.out, run, what))
+            workspace = workspace_of(self.plan, self.ledger.out, run, what, self.keep != "none")
+            self.executor.submit(run, what.specification(), workspace)
 
     def _left(self, cells: list[Cell]) -> int:
         """Runs that the cells still need, at most."""
@@ -215,8 +224,8 @@ def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarr
     return {**told, "specification": what.specification()}, None
 
 
-def workspace_of(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
-    """Where a run of the plan finds what it needs."""
+def workspace_of(plan: Plan, out: Path, run: RunId, what: Run, keep: bool = False) -> Any:
+    """Where a run of the plan finds what it needs. keep: its weights are wanted."""
     content = what.teacher.content if isinstance(what, CheckpointRun) else ""
     teacher, argument = plan.checkpoints.get(content, (plan.teacher, plan.argument))
 
@@ -231,4 +240,5 @@ def workspace_of(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
         argument=argument,
         plugins=tuple(plan.plugins),
         outputs=plan.outputs,
+        keep=keep,
     )

@@ -14,12 +14,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from harness.files import cannot_write, sync_folder
 
 
-def save(model: PreTrainedModel, folder: Path, reader: PreTrainedTokenizerBase | None = None) -> None:
-    """Write the model as a folder, with the tokenizer it reads with where that is its own.
+def save(
+    model: PreTrainedModel, folder: Path, reader: PreTrainedTokenizerBase | None = None, durable: bool = True
+) -> None:
+    """Write the model as a folder, with the tokenizer it reads with where that is its own. durable: see `whole_folder`.
 
     Raises UserError if the disk is full or the place cannot be written.
     """
-    with whole_folder(folder) as temporary:
+    with whole_folder(folder, durable) as temporary:
         model.save_pretrained(temporary)
         if reader is not None:
             save_reader(reader, temporary)
@@ -34,8 +36,11 @@ def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into that takes its name once all of it is written. Raises UserError as `save` does."""
+def whole_folder(folder: Path, durable: bool = True) -> Iterator[Path]:
+    """A folder to write into that takes its name once all of it is written. Raises UserError as `save` does.
+
+    durable: it is so even if the machine loses its power. Otherwise its checksums tell, and it can be made again.
+    """
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
     try:
@@ -49,10 +54,11 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         if number is None:
             raise
         raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
-    for path in temporary.iterdir():
+    for path in temporary.iterdir() if durable else ():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
     if folder.exists():  # of a run that was killed before its record was written, or that is made anew
         shutil.rmtree(folder)
     os.replace(temporary, folder)
-    sync_folder(folder.parent)
+    if durable:
+        sync_folder(folder.parent)

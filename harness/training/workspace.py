@@ -33,7 +33,8 @@ class Exchange(Protocol):
 class Workspace:
     """run: the run's own folder; runs: the folder of all runs; files: hash -> path of the files that a specification
     names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass;
-    exchange: None where all workers see the same `cache`.
+    exchange: None where all workers see the same `cache`; keep: the run's weights are wanted, though no run may start
+    from them.
     """
 
     run: Path
@@ -47,6 +48,7 @@ class Workspace:
     plugins: tuple[str, ...]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
     exchange: Exchange | None = None
+    keep: bool = False
 
     @contextmanager
     def once(self, folder: Path) -> Iterator[None]:

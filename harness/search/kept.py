@@ -1,0 +1,62 @@
+"""Whose weights are kept: those of each cell's best run. It is only known once the search and the seeds are done, so
+every run leaves its weights, and the driver removes those that have lost. Whatever is missing can be made again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from harness.files import remove
+from harness.ledger import Ledger
+from harness.planning.planned import Cell, Plan
+from harness.search.progress import Finished, Progress, best_of
+
+
+
+def best_run(found: Progress) -> Finished | None:
+    """The run of a cell that stands for it: of the best setting the seed with the highest selection score.
+
+    The earliest of equals; while the search goes on, the best trial so far. None if all failed or were pruned.
+    """
+    return best_of(found.seeds or found.trials)
+
+
+def leaves(plan: Plan, found: Progress) -> list[str]:
+    """The runs of a cell whose weights nothing but a person wants: no run starts from them."""
+    runs = {one.run: one.made for one in (*found.trials, *found.seeds)}
+    return [run for run, made in runs.items() if run not in plan.first and not made.starts_students]
+
+
+class Kept:
+    """Removes the weights that no cell of a plan wants, also those that a driver left which was killed.
+
+    Another plan may want them: then they are made again when they are asked for. keep: "best", "all" or "none".
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger, keep: str):
+        self._plan, self._ledger, self._keep = plan, ledger, keep
+        self._wanted: dict[str, str] = {}  # what names a cell's runs -> the one whose weights are kept
+        self._changed: list[Progress] = []
+
+    def note(self, cell: Cell, found: Progress) -> None:
+        """A cell may have other runs, or another best one, than before."""
+        if self._keep == "all":
+            return
+        best = best_run(found) if self._keep == "best" else None
+        self._wanted[cell.search] = best.run if best else ""
+        self._changed.append(found)
+
+    def clear(self) -> None:
+        """Remove what the cells noted since the last call have that none wants. Only the lock's holder may."""
+        for found in self._changed:
+            for run in leaves(self._plan, found):
+                folder = self._ledger.folder(run) / "weights"
+                if os.path.isdir(folder) and run not in self._wanted.values():
+                    remove(folder)
+        self._changed.clear()
+
+
+def size(ledger: Ledger, run: str) -> int:
+    """Bytes of the weights that a run left; 0 where there are none."""
+    folder = ledger.folder(run) / "weights"
+    return sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else 0
