@@ -7,10 +7,10 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from harness.commands import convert, distil_corpus, run, submit, view
+from harness.commands import convert, distil_corpus, export, predict, run, submit, view
 from harness.errors import UserError, near, sentence
 
 KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
@@ -188,6 +188,7 @@ def _add_others(commands: Any) -> None:
     convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
     convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")
     convert.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
+    _add_taking(command)
     show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
@@ -197,6 +198,24 @@ def _add_others(commands: Any) -> None:
     new = command("new", "Write a plugin file, ready to fill in.")
     new.add_argument("kind", choices=("objective",))
     new.add_argument("name", metavar="NAME")
+
+
+def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """The commands for trained students."""
+    export = command("export", "Write the best run of a cell, or a run, into a folder in Hugging Face's format.")
+    export.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as for harness show")
+    export.add_argument("--to", required=True, metavar="FOLDER", help="a new folder")
+    export.add_argument("--onnx", action="store_true", help="with an ONNX graph beside the weights")
+    export.add_argument("--push", metavar="NAME", help="upload it to the hub, too, as USER/NAME")
+    export.add_argument("--out", default="results", metavar="DIR")
+    predict = command("predict", "What a trained student says of texts: labels and probabilities, or scores.")
+    predict.add_argument("what", metavar="CELL|RUN|FOLDER", help="as for harness export, or what it wrote")
+    predict.add_argument(
+        "--input", required=True, metavar="FILE|-", help="a text a line, csv, tsv or jsonl by its columns, or a pipe"
+    )
+    predict.add_argument("--output", metavar="FILE", help="csv, tsv or JSON lines (default: printed as JSON lines)")
+    predict.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
+    predict.add_argument("--out", default="results", metavar="DIR")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -214,6 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "show": view.show,
             "submit": submit.submit,
             "convert": convert.convert,
+            "export": export.export,
+            "predict": predict.predict,
         }[options.command]
         status: int = work(options)
         sys.stdout.flush()

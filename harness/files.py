@@ -199,6 +199,15 @@ def check_writable(out: Path) -> None:
         raise cannot_write(out, error) from error
 
 
+def check_new_folder(folder: Path, name: str) -> None:
+    """Raise UserError if `--to name`, resolved to `folder`, is taken or cannot be written."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"--to {name} exists already and is not an empty folder; give another")
+    above = next(path for path in folder.parents if path.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise UserError(f"--to {name} cannot be written: {above} is no folder that can be written into")
+
+
 def remove(path: Path) -> None:
     """Delete a file or a folder, which another process may be deleting too."""
     if path.is_dir():

@@ -128,11 +128,9 @@ class Ledger:
         """
         record = dict(record)
         if predictions is not None:
-            from safetensors.numpy import save
-
-            packed = save(dict(predictions))
-            atomic_write(self.folder(run) / "predictions.safetensors", packed)
-            record["predictions_sha256"] = hashlib.sha256(packed).hexdigest()
+            whole = packed(predictions)
+            atomic_write(self.folder(run) / "predictions.safetensors", whole)
+            record["predictions_sha256"] = hashlib.sha256(whole).hexdigest()
         atomic_write(self.folder(run) / "record.json", sealed({**record, "run": run}))
         for part in self.folder(run).glob(".*.tmp"):  # of a driver that was killed while it wrote
             remove(part)
@@ -148,8 +146,8 @@ class Ledger:
         """The arrays stored with a run (ids, predictions, labels: (N,) each), or None if absent or damaged."""
         from safetensors.numpy import load
 
-        packed = self._predictions(run)
-        return load(packed) if packed else None
+        whole = self._predictions(run)
+        return load(whole) if whole else None
 
     def whole(self, run: str) -> Record | None:
         """`read`, but None too where the predictions that belong to the record are missing or damaged."""
@@ -163,15 +161,15 @@ class Ledger:
             return b""
         try:
             with open(self._path(run, "predictions.safetensors"), "rb") as file:
-                packed = file.read()
-            trouble = "" if hashlib.sha256(packed).hexdigest() == expected else "damaged"
+                whole = file.read()
+            trouble = "" if hashlib.sha256(whole).hexdigest() == expected else "damaged"
         except FileNotFoundError:
             trouble = "missing"
         except OSError as error:
             trouble = f"not to be read ({error.strerror})"
         if trouble:
             self.damaged[run] = f"the predictions of run {run} are {trouble}; harness run makes it again"
-        return None if trouble else packed
+        return None if trouble else whole
 
     def trouble_with_weights(self, run: str) -> str:
         """What happened to the weights that a finished run left, or ""; see `trouble_with`."""
@@ -251,6 +249,13 @@ class Ledger:
             yield
         finally:
             lock.release()
+
+
+def packed(predictions: Mapping[str, np.ndarray]) -> bytes:
+    """Predictions as they are stored: the same arrays give the same bytes."""
+    from safetensors.numpy import save
+
+    return save(dict(predictions))
 
 
 def _check(record: Any) -> None:

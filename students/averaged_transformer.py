@@ -49,6 +49,9 @@ class AveragedTransformer(Transformer):
             return f"{cls.name} averages hidden states, which {teacher.name} does not emit"
         return super().refuse_teacher(init, settings, teacher)
 
+    def plain(self) -> None:
+        """transformers has no such head."""
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         averaged = frozenset(range(1, self.model.config.num_hidden_layers + 1) if want.sentence or want.logits else ())
         inner = replace(want, logits=False, sentence=False, hidden_states=want.hidden_states | averaged)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from math import isqrt
 
 import torch
+from harness.students import words
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from harness.errors import UserError
 
@@ -76,6 +76,4 @@ class BiLSTM(nn.Module):
         """states: (B, L, d); mask: (B, L) bool, True at tokens. What follows a sequence's last token is not read."""
         positions = torch.arange(1, mask.size(1) + 1, device=mask.device)
         lengths = (positions * mask).amax(1).cpu()
-        packed = pack_padded_sequence(states, lengths, batch_first=True, enforce_sorted=False)
-        _, (last, _) = self.lstm(packed)
-        return self.output(torch.cat([last[0], last[1]], 1))  # (2, B, d) -> (B, 2d) -> (B, outputs)
+        return self.output(words.run(self.lstm, states, lengths)[1])  # (B, 2d) -> (B, outputs)

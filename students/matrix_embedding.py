@@ -184,7 +184,7 @@ class MatrixEmbedding(nn.Module):
 
     def _sum(self, table: nn.Embedding, ids: Tensor) -> Tensor:
         """(B, L) token ids -> (B, v)"""
-        if self.training and self.dropout:
+        if (self.training and self.dropout) or torch.onnx.is_in_onnx_export():
             return self._look(table, ids).sum(1)
         return F.embedding_bag(ids, table.weight, mode="sum", sparse=table.sparse, padding_idx=self.padding)
 

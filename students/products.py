@@ -19,9 +19,11 @@ Nothing is rescaled. `check` refuses products outside the range in which norms a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Callable, Iterable
+from functools import cache, reduce
 from itertools import accumulate
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +33,12 @@ LARGEST = 1e18  # squares, which norms and losses take, stay well inside float32
 
 
 def choose(form: str, device: torch.device) -> str:
-    """The form that `auto` stands for on a device; other forms stand for themselves."""
+    """The form that `auto` stands for on a device; other forms stand for themselves.
+
+    While an ONNX graph is traced it is a third, "loop": the sequential form as a loop of the graph, of any length.
+    """
+    if torch.onnx.is_in_onnx_export():
+        return "loop"
     if form != "auto":
         return form
     # One CPU thread, 20 x 20, time of the logarithmic form over that of the sequential: whole products 1.4 in inference
@@ -43,6 +50,8 @@ def choose(form: str, device: torch.device) -> str:
 
 def product(matrices: Tensor | Iterable[Tensor], form: str) -> Tensor:
     """M_1 M_2 ... M_L: (B, L, n, n), or in the sequential form any L matrices (B, n, n) as they come, to (B, n, n)."""
+    if form == "loop":
+        return _loops()[0](*_looped(_whole(matrices)))
     if form == "logarithmic":
         return _tree(_whole(matrices))
     return reduce(torch.bmm, _one_by_one(matrices))
@@ -50,13 +59,17 @@ def product(matrices: Tensor | Iterable[Tensor], form: str) -> Tensor:
 
 def prefixes(matrices: Tensor | Iterable[Tensor], form: str) -> Tensor:
     """M_1 ... M_i for every i, from what `product` takes to (B, L, n, n)."""
+    if form == "loop":
+        return _loops()[1](*_looped(_whole(matrices)))
     if form == "logarithmic":
         return _scan(_whole(matrices))
     return torch.stack(list(accumulate(_one_by_one(matrices), torch.bmm)), 1)
 
 
 def check(products: Tensor, length: int) -> None:
-    """Raise FloatingPointError if products (B, *) of `length` matrices overflowed or vanished."""
+    """Raise FloatingPointError if products (B, *) of `length` matrices overflowed or vanished; not in an ONNX graph."""
+    if torch.onnx.is_in_onnx_export():
+        return
     peak = torch.linalg.vector_norm(products.detach(), float("inf"), dim=tuple(range(1, products.ndim)))
     if not ((peak < LARGEST) & (peak > 1 / LARGEST)).all():  # false also where a number is none
         raise FloatingPointError(
@@ -64,6 +77,35 @@ def check(products: Tensor, length: int) -> None:
             f"{peak.min().item():.1e}, where 1e-18 to 1e18 can be computed with; shorten the inputs (max_length) or "
             "train with a smaller learning rate"
         )
+
+
+@cache
+def _loops() -> tuple[Callable[..., Any], ...]:
+    """`product` and `prefixes` as TorchScript, whose loops become loops of an ONNX graph. For arguments see `_looped`."""
+    return torch.jit.script(_product_loop), torch.jit.script(_prefixes_loop)
+
+
+def _looped(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, L, n, n) with what the graph is to work out from it: identities (B, n, n), and L.
+
+    Both follow from entries: whatever followed from the shape alone would be that of the traced example.
+    """
+    entries = matrices[0, :, 0, 0]
+    return matrices, matrices[:, 0] * 0 + torch.eye(matrices.size(2)), (entries == entries).sum()
+
+
+def _product_loop(matrices: Tensor, found: Tensor, length: Tensor) -> Tensor:
+    for i in range(int(length)):
+        found = torch.bmm(found, matrices[:, i])
+    return found
+
+
+def _prefixes_loop(matrices: Tensor, found: Tensor, length: Tensor) -> Tensor:
+    kept: list[Tensor] = []
+    for i in range(int(length)):
+        found = torch.bmm(found, matrices[:, i])
+        kept.append(found)
+    return torch.stack(kept, 1)
 
 
 def _one_by_one(matrices: Tensor | Iterable[Tensor]) -> Iterable[Tensor]:

@@ -102,5 +102,8 @@ class Transformer(Student):
         encoder = f"model.{self.model.base_model_prefix}."
         return {n for n in self.state_dict() if not n.startswith(encoder) or n.startswith(f"{encoder}pooler.")}
 
+    def plain(self) -> PreTrainedModel | None:
+        return self.model if self.config.outputs else None
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         return emit(self.model, batch.encodings[0], want, targets=batch.targets)

@@ -70,7 +70,8 @@ class WordEmbedding(nn.Module):
         mask = encoding["attention_mask"]
         lengths = mask.sum(1).clamp(min=1).cpu()
         ids = encoding["input_ids"].masked_fill(mask == 0, self.padding)
-        ids = F.pad(ids, (0, 1), value=self.padding)[:, : int(lengths.max())]
+        if not torch.onnx.is_in_onnx_export():  # whose graphs hold no number that follows from the lengths
+            ids = F.pad(ids, (0, 1), value=self.padding)[:, : int(lengths.max())]
         words = self.trained(ids)
         return (words if self.frozen is None else torch.cat([F.embedding(ids, self.frozen), words], 2)), lengths
 
@@ -81,8 +82,13 @@ def run(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]
     Returns every state, (B, L, 2h), zero past the end, and the last state of each direction, (B, 2h).
     """
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    states, (last, _) = lstm(packed)
-    return pad_packed_sequence(states, batch_first=True)[0], last.transpose(0, 1).flatten(1)  # (2, B, h) -> (B, 2h)
+    found, (last, _) = lstm(packed)
+    states = pad_packed_sequence(found, batch_first=True)[0]
+    if torch.onnx.is_in_onnx_export():  # which knows packed sequences only where every state is used
+        ends = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.size(2))
+        forwards, backwards = states.gather(1, ends)[:, 0], states[:, 0]  # (B, 2h)
+        return states, torch.cat([forwards[:, : lstm.hidden_size], backwards[:, lstm.hidden_size :]], 1)
+    return states, last.transpose(0, 1).flatten(1)  # (2, B, h) -> (B, 2h)
 
 
 class WordStudent(Student):

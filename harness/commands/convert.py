@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from pathlib import Path
 
 from harness import registry
-from harness.errors import UserError, unknown
+from harness.errors import unknown
+from harness.files import check_new_folder
 
 
 def convert(options: Namespace) -> int:
@@ -17,7 +17,7 @@ def convert(options: Namespace) -> int:
     Raises UserError for a folder that is taken or cannot be written, and what the teacher raises.
     """
     folder = Path(options.to).expanduser().resolve()
-    _check(folder, options.to)
+    check_new_folder(folder, options.to)
     for path in options.plugin:
         registry.load_file(path)
     name, colon, argument = options.teacher.partition(":")
@@ -36,11 +36,3 @@ def convert(options: Namespace) -> int:
     kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     print(f"{options.teacher} is now a {kind} in {options.to}: --teacher {options.to} takes it")
     return 0
-
-
-def _check(folder: Path, name: str) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"--to {name} exists already and is not an empty folder; give another")
-    above = next(path for path in folder.parents if path.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise UserError(f"--to {name} cannot be written: {above} is no folder that can be written into")

@@ -1,7 +1,6 @@
 """The command `submit`: predictions on GLUE's test splits, as its server takes them, and what it said of them.
 
-Weights of students are not kept, but the same run gives the same numbers: the best run of a cell is made again, and
-this time predicts the test split too. That is a run of its own in the ledger, whose specification names the test data.
+The same run gives the same numbers: the best run of a cell is made again, and this time predicts the test split too. That is a run of its own in the ledger, whose specification names the test data.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from harness.evaluation import server_scores
 from harness.executors import environment
 from harness.executors.local import LocalExecutor
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, First, Plan
+from harness.planning.planned import Cell, Plan
 from harness.runs import JointRun, Run
 from harness.search.display import display
 from harness.search.driver import Driver
@@ -53,7 +52,7 @@ def submit(options: Namespace) -> int:
         plan,
         source=source,
         cells=[_repeated(cell, best, contents) for cell in cells.values()],
-        first=_needed(plan, {run for cell in cells.values() for run in cell.after}),
+        first=plan.needed({run for cell in cells.values() for run in cell.after}),
     )
     folder = Path(options.to)
     _check_folder(folder)
@@ -161,13 +160,6 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     again = Run.read({**run.made.specification(), "test": asked})
     return replace(cell, run=again, space={}, trials=1, seeds=1, starts=(), teachers=())
-
-
-def _needed(plan: Plan, runs: set[str]) -> dict[str, First]:
-    """These runs of plan.first, and those that they wait for."""
-    found = {run: plan.first[run] for run in runs}
-    after = {run for first in found.values() for run in first.after}
-    return found | (_needed(plan, after) if after else {})
 
 
 def _check_folder(folder: Path) -> None:

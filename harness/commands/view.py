@@ -91,7 +91,16 @@ def status(options: Namespace) -> int:
 def show(options: Namespace) -> int:
     """Print one cell or run."""
     ledger = Ledger(Path(options.out))
-    asked = options.what
+    which, cells, _ = find(ledger, options.what)
+    if which in cells:
+        _show_cell(*cells[which], ledger)
+    else:
+        _show_run(which, ledger)
+    return 0
+
+
+def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
+    """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError."""
     plans, unread = _plans(ledger.out)
     cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
     runs = list(ledger.runs())
@@ -102,11 +111,7 @@ def show(options: Namespace) -> int:
         raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
     if len(matches) > 1:
         raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
-    if matches[0] in cells:
-        _show_cell(*cells[matches[0]], ledger)
-    else:
-        _show_run(matches[0], ledger)
-    return 0
+    return matches[0], cells, plans
 
 
 @contextmanager

@@ -182,6 +182,10 @@ class Student(PreTrainedModel):
         """The names of the weights of a layer (1-based), or with 0 of what lies before the first; none of no layer."""
         return set()
 
+    def plain(self) -> PreTrainedModel | None:
+        """transformers' own classifier of the same logits, where it has one of this kind; it shares the weights."""
+        return None
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         raise TypeError(f"student {self.name} has no forward")
 

@@ -115,6 +115,12 @@ class Plan:
         """Otherwise its cells only measure."""
         return any(cell.run.trains for cell in self.cells)
 
+    def needed(self, runs: set[RunId]) -> dict[RunId, First]:
+        """These runs of `first`, and those that they wait for."""
+        found = {run: self.first[run] for run in runs}
+        after = {run for first in found.values() for run in first.after}
+        return found | (self.needed(after) if after else {})
+
     def to_json(self) -> JSON:
         return {name: _plain(value) for name, value in vars(self).items()}
 

@@ -56,6 +56,7 @@ class Run:
     role: ClassVar[str] = ""  # what those call it that start from it
     scored: ClassVar[bool] = False  # it stands in a table: its record tells metrics, and what it was selected by
     predicts: ClassVar[bool] = False  # it answers a task, so that its predictions can be submitted
+    leaves_model: ClassVar[bool] = False  # its weights answer its tasks: they may be kept, and taken home
     starts_students: ClassVar[bool] = False  # a student may start from the weights that it leaves
     shared_out: ClassVar[bool] = False  # several processes may train it together
     trains: ClassVar[bool] = True  # otherwise it measures

@@ -40,6 +40,7 @@ class TeacherRun(TaskRun):
     """The teacher, fine-tuned on the labels; with `evaluate_only` its weights answer the task as they are."""
 
     kind: ClassVar[str] = "teacher"
+    leaves_model: ClassVar[bool] = True
     performed_by: ClassVar[str] = "labelled:fine_tune"
     trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "its teacher"
@@ -58,6 +59,7 @@ class CheckpointRun(TaskRun):
     """Another model than the study's teacher, fine-tuned on the labels as it is: a row of the table."""
 
     kind: ClassVar[str] = "checkpoint"
+    leaves_model: ClassVar[bool] = True
     performed_by: ClassVar[str] = "labelled:fine_tune"
     trained_by: ClassVar[str] = LABELS
 
@@ -77,6 +79,7 @@ class StudentRun(TaskRun):
     """
 
     kind: ClassVar[str] = "student"
+    leaves_model: ClassVar[bool] = True
     performed_by: ClassVar[str] = "labelled:distil"
 
     teacher: Teacher
@@ -120,6 +123,7 @@ class UntunedRun(TaskRun):
 class JointRun(Run, ABC):
     """One model trained on several tasks together. tasks: each with a hash of its examples; metrics: each with its."""
 
+    leaves_model: ClassVar[bool] = True
     scored: ClassVar[bool] = True
     predicts: ClassVar[bool] = True
 

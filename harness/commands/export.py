@@ -1,0 +1,140 @@
+"""The command `export`: the best run of a cell as a Hugging Face folder, and onto the hub."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from argparse import Namespace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import registry
+from harness.commands.taken import Taken, opened, taken
+from harness.commands.view import say, tell
+from harness.errors import UserError
+from harness.files import check_new_folder
+from harness.planning.recipe import as_known
+from harness.runs.told import Record
+from harness.search.results import teacher_scores
+
+if TYPE_CHECKING:
+    from harness.exporting.card import About
+
+
+def export(options: Namespace) -> int:
+    """Write the folder, whole or not at all, and print how it is opened.
+
+    Raises UserError for a cell that is not there or not finished, and for a folder that is taken or cannot be written.
+    """
+    folder = Path(options.to).expanduser().resolve()
+    check_new_folder(folder, options.to)
+    if options.push:
+        _check_name(options.push)
+    one = taken(Path(options.out), options.what)
+    from harness.exporting import onnx_graph, writing
+
+    if options.onnx:
+        onnx_graph.check_installed()
+    with opened(one) as (student, record):
+        about = _about(one, record, options.push or folder.name)
+        form = writing.write(student, folder, about, options.onnx)
+    if form:
+        say(form)
+        tell(f'run {one.run} is now in {options.to}: harness.load("{options.to}") opens it')
+    else:
+        tell(
+            f"run {one.run} is now in {options.to}: AutoModelForSequenceClassification.from_pretrained opens it, and so "
+            f"do harness.load and --teacher {options.to}"
+        )
+    if options.push:
+        _push(folder, options.push)
+        tell(f"and on the hub: https://huggingface.co/{options.push} (its licence is still to be filled in)")
+    return 0
+
+
+def _check_name(name: str) -> None:
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise UserError(f"--push {name} is no name on the hub, as USER/NAME is: {error}") from error
+
+
+def _push(folder: Path, name: str) -> None:
+    """Upload the folder. Raises UserError where the hub cannot be reached or refuses."""
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+
+    try:
+        api = HfApi()
+        api.create_repo(name, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Export of distill-harness")
+    except (HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
+        raise UserError(
+            f"{folder} is written, but could not be uploaded to {name}: {str(error).strip().splitlines()[0]}; "
+            f"hf upload {name} {folder} tries it again"
+        ) from error
+
+
+# ---------------------------------------------------------------- what the card tells
+
+
+def _about(one: Taken, record: Record, name: str) -> About:
+    """What is told of a run; record: of the weights that are written. No path of this machine is."""
+    from harness.exporting.card import About
+
+    plan, made, cell = one.plan, one.made, one.cell
+    row = next((row for row in plan.rows if cell and row.name == cell.row), None)
+    part: Any = record.get("by_task", {}).get(one.task.name, record)
+    teacher = Path(plan.label).name if os.path.exists(plan.label) else plan.label
+    threads, device = made.settings["threads"], record["device"]
+    speed = (
+        f"{part['examples_per_second']:,.0f} examples of dev a second, from token ids in batches of 64, on {device}"
+        f"{f' with {threads} thread{chr(115) * (threads > 1)}' if device == 'cpu' else ''}"
+    )
+    searched = one.found.best.hyperparameters if one.found and one.found.best else {}
+    told = ("epochs", "batch_size", "learning_rate", "max_length", "precision", "protocol")
+    return About(
+        name=name,
+        row=cell.row if cell else "teacher",
+        objective=row.label if row else made.title,
+        student=cell.student if cell and cell.student else teacher,
+        init=cell.init if cell else "",
+        teacher=teacher,
+        base=plan.argument if plan.teacher == registry.HUB and not os.path.exists(plan.argument) else "",
+        data=f"{one.task.label} ({Path(plan.source).name})",
+        table=_table(one),
+        metrics=part["metrics"],
+        recipe={name: made.settings[name] for name in told} | dict(as_known(plan, searched)) | {"seed": made.seed},
+        speed=speed,
+        version=version("distill-harness"),
+        made={
+            "run": one.run,
+            "cell": cell.id if cell else None,
+            "study": plan.study,
+            "profile": plan.profile,
+            "metrics": part["metrics"],
+            "specification": made.specification(),
+            "versions": record["versions"],
+        },
+    )
+
+
+def _table(one: Taken) -> str:
+    """The sentence on the row of the table that the run is from."""
+    if one.cell is None or one.found is None:
+        return "It is a teacher, not a row of a table."
+    metric = one.cell.metric
+    values = [100 * seed.record["metrics"][metric] for seed in one.found.seeds if seed.score is not None]
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    seeds = f"{len(values)} seed{'s' * (len(values) > 1)}"
+    found = teacher_scores(one.plan, one.ledger).get(one.task.name, [])
+    theirs = f"; its teacher has {100 * statistics.mean(s[metric] for s in found):.1f}" if found else ""
+    return (
+        f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has {metric} "
+        f"{statistics.mean(values):.1f}{spread} on {one.task.label}, over {seeds}{theirs}. Of the seeds this is the one "
+        "that did best on the examples that choose epochs and settings."
+    )

@@ -1,0 +1,138 @@
+"""The model card of an exported student: README.md with the metadata that Hugging Face's hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from harness.contracts import Task
+from harness.exporting.opened import Opened
+
+LICENCE = "# license: to be filled in, see the section Licence\n"
+
+
+@dataclass(frozen=True)
+class About:
+    """What a card tells of a run.
+
+    name: how people open it, a folder or a name on the hub. teacher, data: as people call them; base: the teacher's
+    name on the hub, or "". objective: the row's label. table: the sentence on the row of the table; metrics: the run's
+    own on dev, as fractions. recipe: setting -> value; speed: the sentence on it; made: as JSON, which run it is.
+    """
+
+    name: str
+    row: str
+    objective: str
+    student: str
+    init: str
+    teacher: str
+    base: str
+    data: str
+    table: str
+    metrics: Mapping[str, float]
+    recipe: Mapping[str, object]
+    speed: str
+    version: str
+    made: Mapping[str, Any]
+
+
+def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str:
+    """The card. kind: the model's class; plain: transformers opens it; size: bytes of its weights."""
+    task = opened.task
+    results = [
+        EvalResult("text-classification", task.name, task.label, name, round(value, 6), dataset_split="validation")
+        for name, value in sorted(about.metrics.items())
+    ]
+    data = ModelCardData(
+        model_name=f"{about.row}-{about.student}-{task.name}",
+        library_name="transformers" if plain else "distill-harness",
+        pipeline_tag="text-classification",
+        tags=["knowledge-distillation", "distill-harness", *(() if plain else ("pytorch",))],
+        base_model=about.base or None,
+        eval_results=results,
+    )
+    settings = "\n".join(f"| {name} | {_cell(value)} |" for name, value in sorted(about.recipe.items()))
+    scores = "\n".join(f"| {name} | {100 * value:.1f} |" for name, value in sorted(about.metrics.items()))
+    parameters = sum(part.numel() for part in opened.model.parameters())
+    answers = f"one of {', '.join(task.labels)}" if task.labels else "a score"
+    reads = "a pair of sentences" if task.pair else "a text"
+    return f"""---
+{data.to_yaml()}
+{LICENCE}---
+
+# {about.student}, distilled by {about.objective} for {task.label}
+
+A `{kind}` that reads {reads} and answers {answers}. It was distilled from a larger model with distill-harness
+{about.version}.
+
+| | |
+|---|---|
+| Teacher | {_cell(about.teacher)} |
+| Objective | {_cell(about.objective)} (row `{about.row}`) |
+| Student | {about.student}, initialisation {_cell(about.init)} |
+| Data | {_cell(about.data)} |
+| Size | {parameters:,} parameters, {size / 1e6:.1f} MB |
+| Speed | {about.speed} |
+
+## Scores
+
+{about.table} The scores of these weights themselves, on dev:
+
+| metric | x 100 |
+|---|---:|
+{scores}
+
+## How to use
+
+```python
+{_use(about.name, task, plain)}
+```
+
+Texts are cut to {opened.max_length} tokens, as they were in training.
+
+## How it was trained
+
+| setting | value |
+|---|---|
+{settings}
+
+`harness_student.json` has all that the run is, by which the harness makes it again.
+
+## How to cite
+
+Cite the works that the teacher, the objective and the data come from, and the harness:
+
+```bibtex
+@software{{distill_harness,
+  title = {{distill-harness: comparing objectives for distilling language models}},
+  version = {{{about.version}}}
+}}
+```
+
+## Licence
+
+To be filled in by whoever publishes this: a student learns from its teacher's answers and often starts from its weights,
+so the licence of the teacher ({_cell(about.teacher)}) and that of the data bind it. Put it as `license:` into the lines
+at the top, too.
+"""
+
+
+def _use(name: str, task: Task, plain: bool) -> str:
+    example = '("A text.", "Another.")' if task.pair else '"A text."'
+    if not plain:
+        return f'import harness  # pip install distill-harness\n\nstudent = harness.load("{name}")\nprint(student.predict([{example}]))'
+    asked = '{"text": "A text.", "text_pair": "Another."}' if task.pair else example
+    more = "" if task.outputs > 1 else ', function_to_apply="none"'
+    return (
+        "from transformers import pipeline\n\n"
+        f'student = pipeline("text-classification", model="{name}")\nprint(student({asked}, truncation=True{more}))'
+    )
+
+
+def _cell(value: object) -> str:
+    """For a cell of a Markdown table."""
+    return (value if isinstance(value, str) else json.dumps(value)).replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,209 @@
+"""A student to be asked: `harness.load(FOLDER).predict(texts)`, from a folder of `harness export` or from a run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    logging,
+)
+
+from harness import registry
+from harness.contracts import Batch, Task, Want
+from harness.data.encoding import encode, evaluation_batches
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.evaluation.metrics import predictions_of
+from harness.files import trouble_with
+from harness.jobs.examples import encoding_of
+from harness.modeling.bases import Student, StudentConfig, in_own_memory
+from harness.modeling.signals import own_inputs
+from harness.runs import JointRun, TaskRun
+from harness.training.joint_model import load_joint, load_joint_teacher
+from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
+
+TOLD = "harness_student.json"  # beside the weights: what they answer, and how they read
+FORMAT = 1
+BATCH = 64  # texts that a model reads at once
+Text = str | Sequence[str]  # of a task on pairs both sentences
+Prediction = dict[str, Any]  # {"label": ..., "probabilities": {label: ...}} or {"score": ...}
+
+
+@dataclass
+class Opened:
+    """A model with all that it needs to answer texts. max_length: tokens that are read of each.
+
+    model: transformers' own classifier, or a `Student`, which is called otherwise (see `logits`).
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    task: Task
+    pair_encoding: str
+    max_length: int
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes by name, in the order of the logits; none of a score."""
+        return self.task.labels
+
+    def predict(self, texts: Sequence[Text], batch_size: int = BATCH) -> list[Prediction]:
+        """What the model says of each text, or of each pair of sentences, in their order.
+
+        {"label": the class, "probabilities": {class: its probability}}, or {"score": number}. Raises UserError for what
+        is no list of texts.
+        """
+        found = self.logits(texts, batch_size)
+        values = predictions_of(self.task, found.numpy()) if len(found) else np.empty(0)
+        if not self.task.labels:
+            return [{"score": float(value)} for value in values]
+        shares = torch.cat([found, -found], 1).sigmoid() if self.task.ranking else found.softmax(1)
+        labels = self.task.labels
+        return [
+            {"label": labels[int(value)], "probabilities": dict(zip(labels, of_one.tolist(), strict=True))}
+            for value, of_one in zip(values, shares, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def logits(self, texts: Sequence[Text], batch_size: int = BATCH) -> Tensor:
+        """(N, C) float32 on the CPU. Raises UserError as `predict`."""
+        first, second = self._read(texts)
+        if not first:
+            return torch.empty(0, self.task.outputs)
+        split = Split("given", first, second, np.zeros(len(first), np.int64))
+        data = encode(split, self.tokenizer, self.pair_encoding, self.max_length)
+        self.model.eval()
+        parts, order = [], evaluation_batches(data.lengths, batch_size)
+        for index in order:
+            try:
+                parts.append(self.of_batch(data.batch(index, self.model.device)).float().cpu())
+            except FloatingPointError as error:  # see `students.products`
+                raise UserError(str(error)) from error
+        found = torch.empty(len(first), parts[0].shape[-1])
+        found[torch.cat(order)] = torch.cat(parts)
+        return found
+
+    def of_batch(self, batch: Batch) -> Tensor:
+        """The logits (B, C) of what is encoded already."""
+        if isinstance(self.model, Student):
+            return self.model(batch, Want(logits=True)).logits
+        return cast(Tensor, self.model(**own_inputs(self.model, batch.encodings[0])).logits)
+
+    def _read(self, texts: Sequence[Text]) -> tuple[list[str], list[str] | None]:
+        wanted = "a pair of sentences" if self.task.pair else "a text"
+        if isinstance(texts, str):
+            raise UserError(f"predict takes a list: each of it {wanted}")
+        rows = [(row,) if isinstance(row, str) else tuple(row) for row in texts]
+        for number, row in enumerate(rows, 1):
+            if len(row) != 1 + self.task.pair or not all(isinstance(text, str) for text in row):
+                raise UserError(f"example {number} is not {wanted}, which {self.task.name} is asked of")
+        return [row[0] for row in rows], [row[1] for row in rows] if self.task.pair else None
+
+
+# ---------------------------------------------------------------- from a run
+
+
+def of_run(run: TaskRun | JointRun, task: Task, workspace: Workspace) -> Opened:
+    """What a run left in workspace.run, as it answers a task. Raises UserError for weights that do not fit."""
+    part = run.part(task.name) if isinstance(run, JointRun) else run
+    folder, source = workspace.run / "weights", teacher_source(workspace.teacher, workspace.argument)
+    quiet()
+    model: PreTrainedModel
+    if not part.student_name:
+        load: Callable[..., PreTrainedModel] = load_joint_teacher if isinstance(run, JointRun) else _tuned
+        model = load(source, task, folder)
+    elif isinstance(run, JointRun):
+        model = _joint_student(part.student_name, task, folder)
+    else:
+        model = registry.STUDENTS.get(part.student_name).from_pretrained(folder)
+    own = (folder / "tokenizer.json").is_file()  # otherwise it reads as its teacher does
+    reader = PreTrainedTokenizerFast.from_pretrained(folder) if own else teacher_tokenizer(workspace)
+    return Opened(model.eval(), reader, task, encoding_of(part), part.settings["max_length"])
+
+
+def _tuned(source: Any, task: Task, folder: Path) -> PreTrainedModel:
+    return cast(PreTrainedModel, source.model(task, folder))
+
+
+def _joint_student(name: str, task: Task, folder: Path) -> Student:
+    config = StudentConfig.from_pretrained(folder)
+    config.outputs, config.pairs = task.outputs, task.pair
+    with torch.random.fork_rng(devices=[]):  # its random weights are all replaced
+        student: Student = registry.STUDENTS.get(name)(config)
+    load_joint(student, task.name, folder)
+    in_own_memory(student)
+    return student
+
+
+# ---------------------------------------------------------------- from a folder
+
+
+def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
+    """Open what `harness export` wrote. plugins: the files of a student that is not the harness's own.
+
+    Raises UserError for a folder that is none, or is damaged.
+    """
+    folder = Path(folder).expanduser()
+    told = _told(folder)
+    if trouble := trouble_with(folder, told["files"]):
+        raise UserError(f"the exported student in {folder} is damaged: its files {trouble}; export it again")
+    for path in plugins:
+        registry.load_file(path)
+    quiet()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model = _model(folder, told["student"])
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
+        raise UserError(f"the exported student in {folder} cannot be loaded: {error}") from error
+    task = Task(metric="", metrics=(), **{k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()})
+    return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"])
+
+
+def _told(folder: Path) -> Mapping[str, Any]:
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}: harness export writes one")
+    try:
+        told = json.loads((folder / TOLD).read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} has no {TOLD}: it is no folder that harness export wrote") from error
+    except OSError as error:
+        raise UserError(f"{folder / TOLD} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{folder / TOLD} is damaged; export the student again") from error
+    parts = {"format", "student", "task", "pair_encoding", "max_length", "files"}
+    if not isinstance(told, dict) or not parts <= told.keys():
+        raise UserError(f"{folder / TOLD} is damaged; export the student again")
+    if told["format"] != FORMAT:
+        raise UserError(f"{folder} was written by another version of harness export; export the student again")
+    return told
+
+
+def _model(folder: Path, student: str) -> PreTrainedModel:
+    """student: the plugin that the weights belong to, "" of transformers' own model."""
+    if student:
+        return cast(PreTrainedModel, registry.STUDENTS.get(student).from_pretrained(folder))
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
+    in_own_memory(model)
+    return cast(PreTrainedModel, model)
+
+
+def quiet() -> None:
+    """Silence transformers' bars and reports: what they tell is checked here."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()

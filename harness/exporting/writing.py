@@ -1,0 +1,126 @@
+"""A student as a folder in Hugging Face's format, of transformers' own kind where there is one that answers the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from harness.contracts import Batch, Task
+from harness.errors import UserError
+from harness.exporting import card, onnx_graph
+from harness.exporting.card import About
+from harness.exporting.opened import FORMAT, TOLD, Opened, quiet
+from harness.files import checksums
+from harness.modeling.bases import Emitter, Student
+from harness.training.weights import save_reader, whole_folder
+
+CARD = "README.md"
+CLOSE = 1e-5  # within which two ways to compute the same logits agree, as a share of the largest
+
+
+def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str:
+    """Write a new folder, whole or not at all. Returns a sentence on its form, or "" where transformers opens it.
+
+    onnx: with a graph beside the weights. Raises UserError where the folder cannot be written, or nothing can open it.
+    """
+    quiet()
+    if isinstance(opened.model, Emitter):
+        raise UserError(
+            f"{type(opened.model).__name__} is computed by another library than transformers, so no folder of "
+            "Hugging Face's opens it: harness convert makes one of the checkpoint that it came from"
+        )
+    with whole_folder(folder) as temporary:
+        plain = _write_plain(opened, temporary)
+        model = plain or opened.model
+        if plain is None:
+            _tell_labels(opened.model, opened.task)
+            opened.model.save_pretrained(temporary)
+        _write_tokenizer(opened, model, temporary)
+        if onnx:
+            asked = Opened(model, opened.tokenizer, opened.task, opened.pair_encoding, opened.max_length)
+            onnx_graph.write(asked, temporary / onnx_graph.NAME)
+        vouched = checksums(temporary)
+        told = {
+            "format": FORMAT,
+            "student": "" if plain is not None else opened.model.name,
+            "task": {name: getattr(opened.task, name) for name in ("name", "label", "labels", "pair", "bins", "ranking")},
+            "pair_encoding": opened.pair_encoding,
+            "max_length": opened.max_length,
+            "files": vouched,
+            "made": about.made,
+        }
+        (temporary / TOLD).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        size = sum(file.stat().st_size for file in temporary.glob("*.safetensors"))
+        readme = card.text(about, opened, type(model).__name__, plain is not None, size)
+        (temporary / CARD).write_text(readme, encoding="utf-8")
+    if plain is not None:
+        return ""
+    return (
+        f"transformers has no model that computes what {opened.model.name} does, so harness.load opens the folder, and "
+        "transformers alone does not"
+    )
+
+
+def _write_plain(opened: Opened, folder: Path) -> PreTrainedModel | None:
+    """Write transformers' own classifier, and open it again; None where there is none, or it says otherwise."""
+    student = opened.model
+    own = student.plain() if isinstance(student, Student) else student
+    if own is None:
+        return None
+    _tell_labels(own, opened.task)
+    own.save_pretrained(folder)
+    plain: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
+    batch = probe(opened)
+    asked = Opened(plain.eval(), opened.tokenizer, opened.task, opened.pair_encoding, opened.max_length)
+    with torch.inference_mode():
+        theirs, ours = asked.of_batch(batch), opened.of_batch(batch)
+    if theirs.shape == ours.shape and bool((theirs - ours).abs().max() <= CLOSE * ours.abs().max().clamp(min=1)):
+        return plain
+    for file in folder.iterdir():
+        file.unlink()
+    return None
+
+
+def probe(opened: Opened, rows: int = 3, length: int = 8) -> Batch:
+    """A batch of random tokens, each row one shorter than the one before."""
+    words, draw = len(opened.tokenizer), torch.Generator().manual_seed(0)
+    mask = (torch.arange(length) < (length - torch.arange(rows)).clamp(min=1).unsqueeze(1)).long()  # (B, L)
+    encodings = []
+    for _ in range(1 if not opened.task.pair or opened.pair_encoding == "joint" else 2):
+        ids = torch.randint(words, (rows, length), generator=draw)
+        ids = ids.masked_fill(mask == 0, opened.tokenizer.pad_token_id or 0)
+        encodings.append({"input_ids": ids, "attention_mask": mask})
+        if "token_type_ids" in opened.tokenizer.model_input_names:
+            encodings[-1]["token_type_ids"] = torch.zeros_like(ids)
+    return Batch(torch.arange(rows), torch.zeros(rows), tuple(encodings))
+
+
+def _tell_labels(model: PreTrainedModel, task: Task) -> None:
+    """Let the configuration say what the logits are, of which task, and nothing of this machine."""
+    config: Any = model.config
+    names = task.labels if len(task.labels) == task.outputs else tuple(map(str, task.bins)) or ("score",)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: number for number, name in enumerate(names)}
+    config.problem_type = "single_label_classification" if task.outputs > 1 else "regression"
+    config.finetuning_task = task.name  # so that --teacher knows which task it answers
+    for one in (config, getattr(config, "source", None)):
+        if isinstance(one, dict):
+            one.pop("_name_or_path", None)
+        elif one is not None:
+            one._name_or_path = ""
+
+
+def _write_tokenizer(opened: Opened, model: PreTrainedModel, folder: Path) -> None:
+    tokenizer = copy.deepcopy(opened.tokenizer)
+    tokenizer.model_max_length = opened.max_length  # longer texts were never read
+    reads = getattr(model.config, "type_vocab_size", 2)  # see `signals.own_inputs`
+    if reads < 2 or isinstance(model, Student):
+        tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+    save_reader(tokenizer, folder)
