@@ -75,5 +75,5 @@ class BiLSTM(nn.Module):
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """states: (B, L, d); mask: (B, L) bool, True at tokens. What follows a sequence's last token is not read."""
         positions = torch.arange(1, mask.size(1) + 1, device=mask.device)
-        lengths = (positions * mask).amax(1).cpu()
+        lengths = (positions * mask).amax(1).clamp(min=1).cpu()  # a text may hold no token
         return self.output(words.run(self.lstm, states, lengths)[1])  # (B, 2d) -> (B, outputs)

@@ -109,7 +109,7 @@ def opened(one: Taken) -> Iterator[tuple[Opened, Record]]:
         yield of_run(one.made, one.task, workspace), one.record
         return
     say(f"the weights of run {one.run} {trouble}: it is made again")
-    aside = one.ledger.out / "cache" / "again" / one.run
+    aside = one.ledger.out / "cache" / f"again-{one.run}"
     with one.ledger.lock():
         try:
             again = _made_again(one, aside)

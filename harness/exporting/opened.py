@@ -107,7 +107,7 @@ class Opened:
         wanted = "a pair of sentences" if self.task.pair else "a text"
         if isinstance(texts, str):
             raise UserError(f"predict takes a list: each of it {wanted}")
-        rows = [(row,) if isinstance(row, str) else tuple(row) for row in texts]
+        rows = [tuple(row) if isinstance(row, (list, tuple)) else (row,) for row in texts]
         for number, row in enumerate(rows, 1):
             if len(row) != 1 + self.task.pair or not all(isinstance(text, str) for text in row):
                 raise UserError(f"example {number} is not {wanted}, which {self.task.name} is asked of")

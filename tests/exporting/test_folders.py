@@ -1,0 +1,197 @@
+"""What is written is opened again, and says the same: by transformers alone where it is of its kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness.students.transformer import Transformer
+from harness.teachers.huggingface import HuggingFaceTeacher
+from huggingface_hub import ModelCard
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import harness
+from harness.contracts import Batch, Outputs, Task, Want
+from harness.errors import UserError
+from harness.exporting.opened import TOLD, Opened, load
+from harness.exporting.writing import probe, write
+from harness.modeling.bases import StudentConfig
+from harness.registry import STUDENTS
+from tests.exporting.builders import ABOUT, TEXTS, examples, opened, reader
+from tests.modeling.small_models import FAMILIES, small_config
+from tests.students import test_every_student as every
+from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case, named
+
+CASES = [case for case in every.CASES if not case.task.corpus]
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_every_student_is_opened_again_and_says_the_same(case: Case, tmp_path: Path) -> None:
+    before, folder = opened(case), tmp_path / "student"
+    said = write(before, folder, ABOUT)
+    after = load(folder)
+    assert (after.task.labels, after.task.pair, after.max_length) == (before.task.labels, before.task.pair, 16)
+    torch.testing.assert_close(
+        after.logits(examples(case.task)), before.logits(examples(case.task)), rtol=0, atol=1e-6
+    )
+    plain = before.model.plain() is not None
+    assert plain == (said == "") == isinstance(after.model, type(before.model.plain()))
+    assert type(after.model) is (type(before.model.plain()) if plain else type(before.model))
+
+
+def transformer(family: str, task: Task = SINGLE) -> Opened:
+    source = small_config(family, labels=task.outputs).to_dict()
+    torch.manual_seed(0)
+    student = STUDENTS.get("transformer")(StudentConfig("transformer", {"layers": 2}, source, task.outputs))
+    return Opened(student.eval(), reader(), task, "joint", 16)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_transformer_is_of_transformers_own_kind(family: str, tmp_path: Path) -> None:
+    before, folder = transformer(family), tmp_path / "student"
+    assert write(before, folder, ABOUT) == ""
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    assert type(model).__name__.lower() == f"{family}forsequenceclassification"
+    assert model.config.id2label == {0: "x", 1: "y", 2: "z"} and model.config.label2id["z"] == 2
+    assert model.config.problem_type == "single_label_classification"
+    read = AutoTokenizer.from_pretrained(folder)(list(TEXTS[:3]), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        torch.testing.assert_close(model(**read).logits, before.logits(TEXTS[:3]), rtol=0, atol=1e-6)
+    assert not [path for path in folder.iterdir() if str(tmp_path).encode() in path.read_bytes()], "a private path"
+
+
+def test_it_is_opened_where_there_is_no_harness(tmp_path: Path) -> None:
+    before, folder = transformer("bert"), tmp_path / "student"
+    write(before, folder, ABOUT)
+    code = (
+        "import sys, json; sys.modules['harness'] = None\n"
+        "from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline\n"
+        f"model = AutoModelForSequenceClassification.from_pretrained({str(folder)!r})\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({str(folder)!r})\n"
+        "ask = pipeline('text-classification', model=model, tokenizer=tokenizer, top_k=None)\n"
+        f"print(json.dumps(ask({list(TEXTS[:3])!r})))\n"
+    )
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**outside, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for theirs, ours in zip(json.loads(done.stdout), before.predict(TEXTS[:3]), strict=True):
+        found = {one["label"]: one["score"] for one in theirs}
+        assert found == pytest.approx(ours["probabilities"], abs=1e-6)
+
+
+def test_it_is_a_teacher_that_answers_its_task_as_it_is(tmp_path: Path) -> None:
+    write(transformer("bert"), tmp_path / "student", ABOUT)
+    teacher = HuggingFaceTeacher(str(tmp_path / "student"))
+    assert teacher.answers(SINGLE) and not teacher.answers(PAIR)
+
+
+class Otherwise(Transformer):
+    """Says that transformers has its kind, and computes something else."""
+
+    name = "transformer"
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        found = super().forward(batch, want)
+        found.logits = found.logits * 1.01
+        return found
+
+
+def test_a_student_that_computes_otherwise_than_it_says_is_written_as_it_is(tmp_path: Path) -> None:
+    before = transformer("bert")
+    before.model = Otherwise(before.model.config).eval()
+    assert "harness.load" in write(before, tmp_path / "student", ABOUT)
+    assert json.loads((tmp_path / "student" / TOLD).read_text())["student"] == "transformer"
+
+
+def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
+    write(transformer("bert"), tmp_path / "student", ABOUT)
+    card = ModelCard.load(tmp_path / "student" / "README.md")
+    assert card.data.pipeline_tag == "text-classification" and card.data.library_name == "transformers"
+    assert card.data.license is None and "## Licence" in card.text
+    assert "\n# license: to be filled in" in (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
+    assert {(one.dataset_name, one.metric_type, one.metric_value) for one in card.data.eval_results} == {
+        ("Single", "accuracy", 0.9), ("Single", "f1", 0.8),
+    }  # fmt: skip
+    for word in ("a teacher", "An objective \\| of two", "90.0 ± 1.0", "100 examples a second", "bibtex"):
+        assert word in card.text
+    assert 'pipeline("text-classification", model="somebody/student")' in card.text
+    ModelCard(str(card))  # what is pushed is parsed again
+
+
+def test_what_is_predicted_has_the_classes_names_or_is_a_score() -> None:
+    found = opened(Case("cbow", SINGLE))
+    predicted, logits = found.predict(TEXTS), found.logits(TEXTS)
+    assert [one["label"] for one in predicted] == [SINGLE.labels[i] for i in logits.argmax(1)]
+    assert predicted[0]["probabilities"] == pytest.approx(dict(zip(SINGLE.labels, logits.softmax(1)[0].tolist())))
+    assert found.predict([]) == [] and found.predict(TEXTS[::-1], batch_size=1)[::-1][0]["label"] == predicted[0]["label"]
+    score = opened(Case("cbow", SCORES))
+    assert score.predict(examples(SCORES)) == [{"score": pytest.approx(x)} for x in score.logits(examples(SCORES))[:, 0]]
+    bins = Task("bins", "Bins", "pearson", ("pearson",), bins=(0.0, 0.5, 1.0))
+    binned = opened(Case("cbow", bins))
+    assert {one["score"] for one in binned.predict(TEXTS)} <= {0.0, 0.5, 1.0}
+    ranking = Task("ranks", "Ranks", "accuracy", ("accuracy",), labels=("right", "wrong"), ranking=True)
+    ranked = opened(Case("cbow", ranking))
+    for one, logit in zip(ranked.predict(TEXTS), ranked.logits(TEXTS)[:, 0], strict=True):
+        assert one["label"] == ("right" if logit > 0 else "wrong")
+        assert one["probabilities"] == pytest.approx({"right": float(logit.sigmoid()), "wrong": 1 - float(logit.sigmoid())})
+
+
+@pytest.mark.parametrize(
+    ("task", "texts", "words"),
+    [
+        (SINGLE, "a text", "takes a list"),
+        (SINGLE, ["a text", 3], "example 2 is not a text"),
+        (SINGLE, [("a", "b")], "example 1 is not a text"),
+        (PAIR, ["a text"], "a pair of sentences"),
+        (PAIR, [("a", None)], "a pair of sentences"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(task: Task, texts: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        opened(Case("cbow", task)).predict(texts)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 100), "damaged (model.safetensors)"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "missing (tokenizer.json)"),
+        (lambda folder: (folder / TOLD).unlink(), "no folder that harness export wrote"),
+        (lambda folder: (folder / TOLD).write_text("{"), "is damaged"),
+        (lambda folder: (folder / TOLD).write_text('{"format": 1}'), "is damaged"),
+        (lambda folder: told(folder, format=2), "another version"),
+        (lambda folder: told(folder, student="nobody"), "unknown student 'nobody'"),
+    ],
+)
+def test_a_damaged_folder_is_told(damage: Any, words: str, tmp_path: Path) -> None:
+    folder = tmp_path / "student"
+    write(opened(Case("cbow", SINGLE)), folder, ABOUT)
+    damage(folder)
+    with pytest.raises(UserError) as error:
+        load(folder)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def told(folder: Path, **changes: Any) -> None:
+    (folder / TOLD).write_text(json.dumps({**json.loads((folder / TOLD).read_text()), **changes}))
+
+
+def test_the_package_gives_load_and_stays_light() -> None:
+    assert harness.load is load
+    with pytest.raises(UserError, match="there is no folder nowhere"):
+        harness.load("nowhere")
+    code = "import sys, harness; assert 'load' in dir(harness); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_rows_of_a_probe_differ_in_length() -> None:
+    batch = probe(opened(Case("bilstm", PAIR)))
+    assert [part["attention_mask"].sum(1).tolist() for part in batch.encodings] == [[8, 7, 6]] * 2
