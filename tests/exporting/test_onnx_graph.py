@@ -53,7 +53,7 @@ def test_every_student_is_a_graph_that_says_the_same(case: Case, tmp_path: Path)
         if isinstance(table, nn.Embedding):  # products of matrices near the identity would hide their order
             nn.init.normal_(table.weight.data[1:], std=0.4)  # padding stays what it is
     write(found, tmp_path / "student", ABOUT, onnx=True)
-    for some in (texts, texts[:1] * 5, texts[2:3]):
+    for some in (texts, texts[1:2] * 5, texts[2:3]):
         difference = graph_of(found, tmp_path / "student", some) - found.logits(some)
         assert difference.abs().max() < 1e-4
 

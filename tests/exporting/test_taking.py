@@ -1,0 +1,245 @@
+"""From a study to a folder: found by its id, made again where it is lost, asked from a shell, given to the next."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+
+from harness.commands.view import _read_plan, plan_file
+from harness.data.sources import load as read_task
+from harness.data.tasks import get_task
+from harness.evaluation.metrics import score
+from harness.exporting.opened import load
+from harness.ledger import Ledger
+from harness.search.kept import best_run
+from harness.search.progress import Progress, progress
+from tests.conftest import Harness
+
+STUDY = "objectives_vs_init"
+
+
+@pytest.fixture(scope="module")
+def results(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two cells of a study, one on single sentences and one on pairs."""
+    out = tmp_path_factory.mktemp("study") / "out"
+    done = harness(
+        "run", "--study", STUDY, "--objectives", "vanilla_kd", "--inits", "every", "--tasks", "sentiment", "entailment",
+        "--trials", "1", "--seeds", "2", "--set", "train_examples=64", "epochs=1", "--out", out,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def cell_of(out: Path, task: str) -> tuple[str, Progress]:
+    plan = _read_plan(plan_file(out, STUDY, "quick"))
+    cell = next(cell for cell in plan.cells if cell.task == task)
+    return cell.id, progress(cell, plan.defaults, Ledger(out).read)
+
+
+@pytest.fixture
+def again(results: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(results, tmp_path / "again"))
+
+
+def test_weights_of_the_best_runs_are_there_and_status_tells_their_size(results: Path, call: Harness) -> None:
+    kept = {path.parent.name for path in results.glob("ledger/*/weights")}
+    best = {best_run(cell_of(results, task)[1]) for task in ()} or {
+        one.run for task in ("sentiment", "entailment") if (one := best_run(cell_of(results, task)[1]))
+    }
+    assert best <= kept and not [run for run in kept - best if Ledger(results).read(run)["specification"].get("student")]
+    size = sum(file.stat().st_size for run in best for file in (results / "ledger" / run / "weights").iterdir())
+    assert f"weights kept: 2 runs, {size / 1e6:.1f} MB" in call("status", "--study", STUDY, "--out", results).stdout
+
+
+@pytest.mark.parametrize("task", ["sentiment", "entailment"])
+def test_a_cell_becomes_a_folder_with_the_scores_of_its_table(
+    task: str, results: Path, call: Harness, tmp_path: Path
+) -> None:
+    name, found = cell_of(results, task)
+    one = best_run(found)
+    assert one is not None
+    done = call("export", name[:8], "--to", tmp_path / "student", "--out", results)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    student, dev = load(tmp_path / "student"), read_task(get_task(task), "embedded").dev[0]
+    texts: Any = dev.text_a if dev.text_b is None else list(zip(dev.text_a, dev.text_b, strict=True))
+    labels = [student.labels.index(each["label"]) for each in student.predict(texts)]
+    assert score(get_task(task), labels, dev.labels) == one.record["metrics"]
+    card = (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
+    mean = 100 * sum(seed.record["metrics"]["accuracy"] for seed in found.seeds) / len(found.seeds)
+    assert f"the row vanilla_kd has accuracy {mean:.1f} ± " in card and "its teacher has " in card
+    run = call("export", one.run, "--to", tmp_path / "run", "--out", results)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (
+        tmp_path / "student" / "model.safetensors"
+    ).read_bytes()
+    planned = call(
+        "plan", "--study", STUDY, "--teacher", tmp_path / "student", "--tasks", task, "--objectives", "vanilla_kd",
+        "--inits", "last", "--set", "student.layers=1",
+    )  # fmt: skip
+    assert planned.returncode == 0 and "runs that these start from" in planned.stdout, planned.stderr
+
+
+def test_weights_that_are_lost_are_made_again_and_are_the_same(again: Path, call: Harness, tmp_path: Path) -> None:
+    name, found = cell_of(again, "sentiment")
+    one = best_run(found)
+    assert one is not None
+    weights, ledger = again / "ledger" / one.run / "weights", Ledger(again)
+    before = {path.name: path.read_bytes() for path in weights.iterdir()}
+    shutil.rmtree(weights)
+    record = dict(ledger.read(one.run) or {})
+    del record["weights"]  # as those have it that were made before weights were kept
+    ledger.write(one.run, record, None)
+    done = call("export", name, "--to", tmp_path / "student", "--out", again)
+    assert done.returncode == 0 and "it is made again" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert {path.name: path.read_bytes() for path in weights.iterdir()} == before
+    assert not Ledger(again).trouble_with_weights(one.run) and Ledger(again).whole(one.run)
+    assert not list((again / "cache").glob("again-*"))
+    assert call("export", name, "--to", tmp_path / "second", "--out", again).stderr == ""
+
+
+def test_weights_that_are_made_again_otherwise_are_told(again: Path, call: Harness, tmp_path: Path) -> None:
+    name, found = cell_of(again, "sentiment")
+    one = best_run(found)
+    assert one is not None
+    ledger, record = Ledger(again), one.record
+    shutil.rmtree(ledger.folder(one.run) / "weights")
+    ledger.write(one.run, {**record, "metrics": {**record["metrics"], "accuracy": 0.125}}, None)
+    done = call("export", name, "--to", tmp_path / "student", "--out", again)
+    assert done.returncode == 0 and "where 0.1250 is recorded" in done.stderr, done.stderr
+    assert not (ledger.folder(one.run) / "weights").exists(), "the record does not vouch for them"
+    metrics = json.loads((tmp_path / "student" / "harness_student.json").read_text())["made"]["metrics"]
+    assert metrics["accuracy"] != 0.125
+
+
+TEXTS = ["the dog was great .", "the film, it was awful .", ""]
+
+
+def lines(pairs: bool) -> dict[str, str]:
+    """The same examples in every form that there is."""
+    rows = [(text, "the dog was great .") for text in TEXTS] if pairs else [(text,) for text in TEXTS]
+    names = ("premise", "hypothesis") if pairs else ("sentence",)
+    table = io.StringIO()
+    csv.writer(table).writerows([("other", *names), *(("1", *row) for row in rows)])
+    objects = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+    return {"in.csv": table.getvalue(), "in.jsonl": objects, "in.txt": "".join("\t".join(row) + "\n" for row in rows)}
+
+
+@pytest.mark.parametrize("task", ["sentiment", "entailment"])
+def test_texts_are_answered_in_order_whatever_they_come_in(
+    task: str, results: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _ = cell_of(results, task)
+    said = set()
+    for file, text in lines(task == "entailment").items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        done = call("predict", name, "--input", tmp_path / file, "--out", results)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        said.add(done.stdout)
+    pipe = io.TextIOWrapper(io.BytesIO(lines(task == "entailment")["in.jsonl"].encode()))
+    monkeypatch.setattr(sys, "stdin", pipe)
+    done = call("predict", name, "--input", "-", "--output", tmp_path / "out.csv", "--out", results)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.stderr
+    assert len(said) == 1
+    found = [json.loads(line) for line in said.pop().splitlines()]
+    labels = get_task(task).labels
+    assert len(found) == len(TEXTS) and all(tuple(one["probabilities"]) == labels for one in found)
+    rows = list(csv.reader((tmp_path / "out.csv").read_text().splitlines()))
+    assert rows[0] == ["label", *(f"probability_{label}" for label in labels)]
+    assert [row[0] for row in rows[1:]] == [one["label"] for one in found]
+    assert [float(row[1]) for row in rows[1:]] == [one["probabilities"][labels[0]] for one in found]
+
+
+def test_a_long_file_is_read_in_parts(results: Path, call: Harness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from harness.commands import predict
+    from harness.exporting.opened import Opened
+
+    sizes: list[int] = []
+    own: Callable[..., torch.Tensor] = Opened.logits
+    monkeypatch.setattr(Opened, "logits", lambda self, texts, size: sizes.append(len(texts)) or own(self, texts, size))
+    monkeypatch.setattr(predict, "PART", 40)
+    (tmp_path / "long.txt").write_text("the dog was great .\n" * 100)
+    done = call("predict", cell_of(results, "sentiment")[0], "--input", tmp_path / "long.txt", "--out", results)
+    assert len(done.stdout.splitlines()) == 100 and sizes == [40, 40, 20]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("in.csv", b"a,b\n1,2\n", "needs the column text or sentence"),
+        ("in.csv", b"text,b\n1\n", "line 2: 1 columns, where the first line has 2"),
+        ("in.csv", b"", "needs the column text"),
+        ("in.csv", b'text\n"a\n', "line 2"),
+        ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', "line 2: a text is a string, not 3"),
+        ("in.jsonl", b"[1]\n", "is no JSON object"),
+        ("in.jsonl", b"{\n", "line 1: no JSON"),
+        ("in.jsonl", b'{"texts": "a"}\n', "did you mean texts"),
+        ("in.txt", b"a\n\xff\n", "line 2: not UTF-8"),
+        ("in.txt", b"a\0b\n", "line 1: it holds a NUL"),
+        ("nothing.txt", None, "No such file"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line_and_nothing_is_written(
+    file: str, content: bytes | None, words: str, results: Path, call: Harness, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
+    name = cell_of(results, "sentiment")[0]
+    done = call("predict", name, "--input", tmp_path / file, "--output", tmp_path / "said.jsonl", "--out", results)
+    assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert not (tmp_path / "said.jsonl").exists()
+
+
+def test_what_cannot_be_exported_is_told_in_a_sentence(again: Path, call: Harness, tmp_path: Path) -> None:
+    name, found = cell_of(again, "sentiment")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+
+    def refused(*words: object) -> str:
+        done = call("export", *words, "--out", again)
+        assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done.stderr
+        return done.stderr
+
+    assert "there is no cell or run 'zzz'" in refused("zzz", "--to", tmp_path / "new")
+    assert "exists already and is not an empty folder" in refused(name, "--to", tmp_path / "full")
+    assert "cannot be written" in refused(name, "--to", tmp_path / "full" / "file" / "new")
+    assert "no name on the hub" in refused(name, "--to", tmp_path / "new", "--push", "a/b/c")
+    (again / "ledger" / found.seeds[1].run / "record.json").unlink()
+    assert f"harness run --study {STUDY} --profile quick goes on" in refused(name, "--to", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_is_uploaded_or_it_is_told_why_not(
+    results: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, calls = cell_of(results, "sentiment")[0], []
+
+    class Hub:
+        def create_repo(self, *words: Any, **more: Any) -> None:
+            calls.append(("create", words, more))
+
+        def upload_folder(self, **more: Any) -> None:
+            calls.append(("upload", sorted(path.name for path in Path(more["folder_path"]).iterdir()), more["repo_id"]))
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    done = call("export", name, "--to", tmp_path / "one", "--push", "somebody/student", "--out", results)
+    assert (done.returncode, done.stderr) == (0, "") and "https://huggingface.co/somebody/student" in done.stdout
+    assert calls[0] == ("create", ("somebody/student",), {"exist_ok": True})
+    assert calls[1][0] == "upload" and calls[1][2] == "somebody/student" and "README.md" in calls[1][1]
+    assert 'model="somebody/student"' in (tmp_path / "one" / "README.md").read_text(encoding="utf-8")
+
+    def unreachable(self: Any, *words: Any, **more: Any) -> None:
+        raise huggingface_hub.errors.OfflineModeIsEnabled("there is no network")
+
+    monkeypatch.setattr(Hub, "create_repo", unreachable)
+    done = call("export", name, "--to", tmp_path / "two", "--push", "somebody/student", "--out", results)
+    assert done.returncode == 2 and "there is no network" in done.stderr and (tmp_path / "two" / "config.json").is_file()
