@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache, reduce
 from itertools import accumulate
-
 from typing import Any
 
 import torch
@@ -81,7 +80,7 @@ def check(products: Tensor, length: int) -> None:
 
 @cache
 def _loops() -> tuple[Callable[..., Any], ...]:
-    """`product` and `prefixes` as TorchScript, whose loops become loops of an ONNX graph. For arguments see `_looped`."""
+    """`product` and `prefixes` as TorchScript, whose loops become loops of an ONNX graph. Arguments: `_looped`."""
     return torch.jit.script(_product_loop), torch.jit.script(_prefixes_loop)
 
 

@@ -44,8 +44,8 @@ def export(options: Namespace) -> int:
         tell(f'run {one.run} is now in {options.to}: harness.load("{options.to}") opens it')
     else:
         tell(
-            f"run {one.run} is now in {options.to}: AutoModelForSequenceClassification.from_pretrained opens it, and so "
-            f"do harness.load and --teacher {options.to}"
+            f"run {one.run} is now in {options.to}: AutoModelForSequenceClassification.from_pretrained opens it, and "
+            f"so do harness.load and --teacher {options.to}"
         )
     if options.push:
         _push(folder, options.push)
@@ -54,7 +54,8 @@ def export(options: Namespace) -> int:
 
 
 def _check_name(name: str) -> None:
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
 
     try:
         validate_repo_id(name)
@@ -64,15 +65,15 @@ def _check_name(name: str) -> None:
 
 def _push(folder: Path, name: str) -> None:
     """Upload the folder. Raises UserError where the hub cannot be reached or refuses."""
-    import httpx
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+    # That of the client which it asks through. Its other errors are OSErrors.
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
         api = HfApi()
         api.create_repo(name, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Export of distill-harness")
-    except (HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
+    except (OSError, HTTPError) as error:
         raise UserError(
             f"{folder} is written, but could not be uploaded to {name}: {str(error).strip().splitlines()[0]}; "
             f"hf upload {name} {folder} tries it again"
@@ -134,7 +135,7 @@ def _table(one: Taken) -> str:
     found = teacher_scores(one.plan, one.ledger).get(one.task.name, [])
     theirs = f"; its teacher has {100 * statistics.mean(s[metric] for s in found):.1f}" if found else ""
     return (
-        f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has {metric} "
-        f"{statistics.mean(values):.1f}{spread} on {one.task.label}, over {seeds}{theirs}. Of the seeds this is the one "
-        "that did best on the examples that choose epochs and settings."
+        f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has "
+        f"{metric} {statistics.mean(values):.1f}{spread} on {one.task.label}, over {seeds}{theirs}. Of the seeds "
+        "this is the one that did best on the examples that choose epochs and settings."
     )

@@ -114,7 +114,9 @@ def _of_table(lines: Iterator[tuple[int, str]], name: str, task: Task, separator
         columns = [header.index(column) for column in _columns(header, name, task)]
         for row in reader:
             if len(row) != len(header):
-                raise UserError(f"{name}, line {reader.line_num}: {len(row)} columns, where the first line has {len(header)}")
+                raise UserError(
+                    f"{name}, line {reader.line_num}: {len(row)} columns, where the first line has {len(header)}"
+                )
             yield tuple(row[column] for column in columns)
     except csv.Error as error:
         raise UserError(f"{name}, line {reader.line_num}: {error}") from error

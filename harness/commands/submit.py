@@ -1,6 +1,7 @@
 """The command `submit`: predictions on GLUE's test splits, as its server takes them, and what it said of them.
 
-The same run gives the same numbers: the best run of a cell is made again, and this time predicts the test split too. That is a run of its own in the ledger, whose specification names the test data.
+The same run gives the same numbers: the best run of a cell is made again, and this time predicts the test split
+too. That is a run of its own in the ledger, whose specification names the test data.
 """
 
 from __future__ import annotations

@@ -57,7 +57,9 @@ def taken(out: Path, asked: str) -> Taken:
         found = Progress() if cell.refused else progress(cell, plan.defaults, ledger.read)
         for one in (*found.seeds, *found.trials):
             if one.run == which:
-                return _checked(Taken(plan, ledger, tasks_of(plan)[cell.task], which, one.made, one.record, cell, found))
+                return _checked(
+                    Taken(plan, ledger, tasks_of(plan)[cell.task], which, one.made, one.record, cell, found)
+                )
     for plan in plans:
         record = ledger.read(which)
         if which in plan.first and record is not None:
@@ -157,8 +159,8 @@ def _differences(one: Taken, again: Finished) -> str:
             )
     if recorded.get("predictions_sha256") != hashlib.sha256(packed(again.predictions or {})).hexdigest():
         return (
-            f"run {one.run}, made again, has the scores recorded, but predicts other examples right: the code, a library "
-            "or the machine is another now; what follows is of the new weights"
+            f"run {one.run}, made again, has the scores recorded, but predicts other examples right: the code, a "
+            "library or the machine is another now; what follows is of the new weights"
         )
     return ""
 

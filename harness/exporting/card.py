@@ -115,16 +115,16 @@ Cite the works that the teacher, the objective and the data come from, and the h
 
 ## Licence
 
-To be filled in by whoever publishes this: a student learns from its teacher's answers and often starts from its weights,
-so the licence of the teacher ({_cell(about.teacher)}) and that of the data bind it. Put it as `license:` into the lines
-at the top, too.
+To be filled in by whoever publishes this: a student learns from its teacher's answers and often starts from its
+weights, so the licence of the teacher ({_cell(about.teacher)}) and that of the data bind it. Put it as `license:` into
+the lines at the top, too.
 """
 
 
 def _use(name: str, task: Task, plain: bool) -> str:
     example = '("A text.", "Another.")' if task.pair else '"A text."'
     if not plain:
-        return f'import harness  # pip install distill-harness\n\nstudent = harness.load("{name}")\nprint(student.predict([{example}]))'
+        return f'import harness\n\nstudent = harness.load("{name}")\nprint(student.predict([{example}]))'
     asked = '{"text": "A text.", "text_pair": "Another."}' if task.pair else example
     more = "" if task.outputs > 1 else ', function_to_apply="none"'
     return (

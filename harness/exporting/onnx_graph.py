@@ -124,6 +124,6 @@ def _compare(model: nn.Module, names: list[str], flat: Any, path: Path) -> None:
         difference = (theirs - model(*inputs)).abs().max().item()
         if not difference <= CLOSE:
             raise UserError(
-                f"--onnx: the graph's logits of {shape[0]} texts of {shape[1]} tokens are {difference:.1e} from torch's, "
-                f"more than {CLOSE:g}; no graph is written"
+                f"--onnx: the graph's logits of {shape[0]} texts of {shape[1]} tokens are {difference:.1e} from "
+                f"torch's, more than {CLOSE:g}; no graph is written"
             )

@@ -32,7 +32,7 @@ from harness.files import trouble_with
 from harness.jobs.examples import encoding_of
 from harness.modeling.bases import Student, StudentConfig, in_own_memory
 from harness.modeling.signals import own_inputs
-from harness.runs import JointRun, TaskRun
+from harness.runs import JointRun, Run, TaskRun
 from harness.training.joint_model import load_joint, load_joint_teacher
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
 
@@ -117,9 +117,9 @@ class Opened:
 # ---------------------------------------------------------------- from a run
 
 
-def of_run(run: TaskRun | JointRun, task: Task, workspace: Workspace) -> Opened:
-    """What a run left in workspace.run, as it answers a task. Raises UserError for weights that do not fit."""
-    part = run.part(task.name) if isinstance(run, JointRun) else run
+def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
+    """What a run that leaves a model left in workspace.run, as it answers a task. Raises UserError for weights that do not fit."""
+    part = run.part(task.name) if isinstance(run, JointRun) else cast(TaskRun, run)
     folder, source = workspace.run / "weights", teacher_source(workspace.teacher, workspace.argument)
     quiet()
     model: PreTrainedModel
@@ -169,7 +169,8 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
         model = _model(folder, told["student"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
         raise UserError(f"the exported student in {folder} cannot be loaded: {error}") from error
-    task = Task(metric="", metrics=(), **{k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()})
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()}
+    task = Task(metric="", metrics=(), **fields)
     return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"])
 
 

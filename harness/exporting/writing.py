@@ -1,4 +1,4 @@
-"""A student as a folder in Hugging Face's format, of transformers' own kind where there is one that answers the same."""
+"""A student as a folder in Hugging Face's format, of transformers' own kind where one answers the same."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
         told = {
             "format": FORMAT,
             "student": "" if plain is not None else opened.model.name,
-            "task": {name: getattr(opened.task, name) for name in ("name", "label", "labels", "pair", "bins", "ranking")},
+            "task": {
+                name: getattr(opened.task, name) for name in ("name", "label", "labels", "pair", "bins", "ranking")
+            },
             "pair_encoding": opened.pair_encoding,
             "max_length": opened.max_length,
             "files": vouched,

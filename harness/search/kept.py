@@ -12,7 +12,6 @@ from harness.planning.planned import Cell, Plan
 from harness.search.progress import Finished, Progress, best_of
 
 
-
 def best_run(found: Progress) -> Finished | None:
     """The run of a cell that stands for it: of the best setting the seed with the highest selection score.
 

@@ -37,9 +37,7 @@ def test_every_student_is_opened_again_and_says_the_same(case: Case, tmp_path: P
     said = write(before, folder, ABOUT)
     after = load(folder)
     assert (after.task.labels, after.task.pair, after.max_length) == (before.task.labels, before.task.pair, 16)
-    torch.testing.assert_close(
-        after.logits(examples(case.task)), before.logits(examples(case.task)), rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(after.logits(examples(case.task)), before.logits(examples(case.task)), rtol=0, atol=1e-6)
     plain = before.model.plain() is not None
     assert plain == (said == "") == isinstance(after.model, type(before.model.plain()))
     assert type(after.model) is (type(before.model.plain()) if plain else type(before.model))
@@ -79,7 +77,11 @@ def test_it_is_opened_where_there_is_no_harness(tmp_path: Path) -> None:
     )
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={**outside, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**outside, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     for theirs, ours in zip(json.loads(done.stdout), before.predict(TEXTS[:3]), strict=True):
@@ -130,10 +132,16 @@ def test_what_is_predicted_has_the_classes_names_or_is_a_score() -> None:
     found = opened(Case("cbow", SINGLE))
     predicted, logits = found.predict(TEXTS), found.logits(TEXTS)
     assert [one["label"] for one in predicted] == [SINGLE.labels[i] for i in logits.argmax(1)]
-    assert predicted[0]["probabilities"] == pytest.approx(dict(zip(SINGLE.labels, logits.softmax(1)[0].tolist())))
-    assert found.predict([]) == [] and found.predict(TEXTS[::-1], batch_size=1)[::-1][0]["label"] == predicted[0]["label"]
+    assert predicted[0]["probabilities"] == pytest.approx(
+        dict(zip(SINGLE.labels, logits.softmax(1)[0].tolist(), strict=True))
+    )
+    assert (
+        found.predict([]) == [] and found.predict(TEXTS[::-1], batch_size=1)[::-1][0]["label"] == predicted[0]["label"]
+    )
     score = opened(Case("cbow", SCORES))
-    assert score.predict(examples(SCORES)) == [{"score": pytest.approx(x)} for x in score.logits(examples(SCORES))[:, 0]]
+    assert score.predict(examples(SCORES)) == [
+        {"score": pytest.approx(x)} for x in score.logits(examples(SCORES))[:, 0]
+    ]
     bins = Task("bins", "Bins", "pearson", ("pearson",), bins=(0.0, 0.5, 1.0))
     binned = opened(Case("cbow", bins))
     assert {one["score"] for one in binned.predict(TEXTS)} <= {0.0, 0.5, 1.0}
@@ -141,7 +149,9 @@ def test_what_is_predicted_has_the_classes_names_or_is_a_score() -> None:
     ranked = opened(Case("cbow", ranking))
     for one, logit in zip(ranked.predict(TEXTS), ranked.logits(TEXTS)[:, 0], strict=True):
         assert one["label"] == ("right" if logit > 0 else "wrong")
-        assert one["probabilities"] == pytest.approx({"right": float(logit.sigmoid()), "wrong": 1 - float(logit.sigmoid())})
+        assert one["probabilities"] == pytest.approx(
+            {"right": float(logit.sigmoid()), "wrong": 1 - float(logit.sigmoid())}
+        )
 
 
 @pytest.mark.parametrize(

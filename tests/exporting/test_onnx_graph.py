@@ -1,4 +1,4 @@
-"""Every family of students as an ONNX graph: onnxruntime says what torch says, for any number of texts of any length."""
+"""Every family of students as an ONNX graph: onnxruntime says what torch says, whatever the number and length."""
 
 from __future__ import annotations
 
