@@ -66,6 +66,7 @@ def _check_name(name: str) -> None:
 def _push(folder: Path, name: str) -> None:
     """Upload the folder. Raises UserError where the hub cannot be reached or refuses."""
     from huggingface_hub import HfApi
+
     # That of the client which it asks through. Its other errors are OSErrors.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 

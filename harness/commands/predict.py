@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from argparse import Namespace
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from harness import registry
+from harness.commands.taken import opened, taken
 from harness.errors import UserError, near
 from harness.files import atomic_file
 
@@ -45,8 +47,6 @@ def predict(options: Namespace) -> int:
 @contextmanager
 def _student(options: Namespace) -> Iterator[Opened]:
     """From a folder of `harness export`, or the best run of a cell."""
-    from harness.commands.taken import opened, taken
-
     if Path(options.what).expanduser().is_dir():
         from harness.exporting.opened import load
 
@@ -151,8 +151,6 @@ def _columns(names: Any, where: str, task: Task) -> Row:
 @contextmanager
 def _output(name: str | None) -> Iterator[TextIO]:
     """The file, which is there whole or not at all, or what the command prints."""
-    import io
-
     if name is None:
         yield sys.stdout
         return

@@ -13,6 +13,66 @@ from harness.contracts import Task
 from harness.exporting.opened import Opened
 
 LICENCE = "# license: to be filled in, see the section Licence\n"
+SAID = ("student", "objective", "row", "init", "teacher", "data", "speed", "version")
+CARD = """---
+{yaml}
+{licence}---
+
+# {student}, distilled by {objective} for {task}
+
+A `{kind}` that reads {reads} and answers {answers}. It was distilled from a larger model with distill-harness
+{version}.
+
+| | |
+|---|---|
+| Teacher | {teacher} |
+| Objective | {objective} (row `{row}`) |
+| Student | {student}, initialisation {init} |
+| Data | {data} |
+| Size | {parameters:,} parameters, {megabytes:.1f} MB |
+| Speed | {speed} |
+
+## Scores
+
+{table} The scores of these weights themselves, on dev:
+
+| metric | x 100 |
+|---|---:|
+{scores}
+
+## How to use
+
+```python
+{use}
+```
+
+Texts are cut to {max_length} tokens, as they were in training.
+
+## How it was trained
+
+| setting | value |
+|---|---|
+{settings}
+
+`harness_student.json` has all that the run is, by which the harness makes it again.
+
+## How to cite
+
+Cite the works that the teacher, the objective and the data come from, and the harness:
+
+```bibtex
+@software{{distill_harness,
+  title = {{distill-harness: comparing objectives for distilling language models}},
+  version = {{{version}}}
+}}
+```
+
+## Licence
+
+To be filled in by whoever publishes this: a student learns from its teacher's answers and often starts from its
+weights, so the licence of the teacher ({teacher}) and that of the data bind it. Put it as `license:` into
+the lines at the top, too.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,70 +115,22 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         base_model=about.base or None,
         eval_results=results,
     )
-    settings = "\n".join(f"| {name} | {_cell(value)} |" for name, value in sorted(about.recipe.items()))
-    scores = "\n".join(f"| {name} | {100 * value:.1f} |" for name, value in sorted(about.metrics.items()))
-    parameters = sum(part.numel() for part in opened.model.parameters())
-    answers = f"one of {', '.join(task.labels)}" if task.labels else "a score"
-    reads = "a pair of sentences" if task.pair else "a text"
-    return f"""---
-{data.to_yaml()}
-{LICENCE}---
-
-# {about.student}, distilled by {about.objective} for {task.label}
-
-A `{kind}` that reads {reads} and answers {answers}. It was distilled from a larger model with distill-harness
-{about.version}.
-
-| | |
-|---|---|
-| Teacher | {_cell(about.teacher)} |
-| Objective | {_cell(about.objective)} (row `{about.row}`) |
-| Student | {about.student}, initialisation {_cell(about.init)} |
-| Data | {_cell(about.data)} |
-| Size | {parameters:,} parameters, {size / 1e6:.1f} MB |
-| Speed | {about.speed} |
-
-## Scores
-
-{about.table} The scores of these weights themselves, on dev:
-
-| metric | x 100 |
-|---|---:|
-{scores}
-
-## How to use
-
-```python
-{_use(about.name, task, plain)}
-```
-
-Texts are cut to {opened.max_length} tokens, as they were in training.
-
-## How it was trained
-
-| setting | value |
-|---|---|
-{settings}
-
-`harness_student.json` has all that the run is, by which the harness makes it again.
-
-## How to cite
-
-Cite the works that the teacher, the objective and the data come from, and the harness:
-
-```bibtex
-@software{{distill_harness,
-  title = {{distill-harness: comparing objectives for distilling language models}},
-  version = {{{about.version}}}
-}}
-```
-
-## Licence
-
-To be filled in by whoever publishes this: a student learns from its teacher's answers and often starts from its
-weights, so the licence of the teacher ({_cell(about.teacher)}) and that of the data bind it. Put it as `license:` into
-the lines at the top, too.
-"""
+    return CARD.format(
+        yaml=data.to_yaml(),
+        licence=LICENCE,
+        kind=kind,
+        reads="a pair of sentences" if task.pair else "a text",
+        answers=f"one of {', '.join(task.labels)}" if task.labels else "a score",
+        task=task.label,
+        parameters=sum(part.numel() for part in opened.model.parameters()),
+        megabytes=size / 1e6,
+        table=about.table,
+        use=_use(about.name, task, plain),
+        max_length=opened.max_length,
+        scores="\n".join(f"| {name} | {100 * value:.1f} |" for name, value in sorted(about.metrics.items())),
+        settings="\n".join(f"| {name} | {_cell(value)} |" for name, value in sorted(about.recipe.items())),
+        **{name: _cell(getattr(about, name)) for name in SAID},
+    )
 
 
 def _use(name: str, task: Task, plain: bool) -> str:

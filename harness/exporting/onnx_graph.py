@@ -68,10 +68,9 @@ def write(opened: Opened, path: Path) -> None:
 
 def _inputs(opened: Opened) -> tuple[list[list[str]], Any]:
     """(the names of each sequence's inputs, a function from a shape to these inputs of random tokens, in one tuple)."""
-    from harness.exporting.writing import probe
 
     def read(rows: int, length: int) -> list[dict[str, Tensor]]:
-        found = probe(opened, rows, length).encodings
+        found = opened.probe(rows, length).encodings
         if isinstance(opened.model, Student):
             return [{name: part[name] for name in ("input_ids", "attention_mask")} for part in found]
         return [own_inputs(opened.model, part) for part in found]

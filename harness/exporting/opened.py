@@ -103,6 +103,19 @@ class Opened:
             return self.model(batch, Want(logits=True)).logits
         return cast(Tensor, self.model(**own_inputs(self.model, batch.encodings[0])).logits)
 
+    def probe(self, rows: int = 3, length: int = 8) -> Batch:
+        """A batch of random tokens, each row one shorter than the one before."""
+        words, draw = len(self.tokenizer), torch.Generator().manual_seed(0)
+        mask = (torch.arange(length) < (length - torch.arange(rows)).clamp(min=1).unsqueeze(1)).long()  # (B, L)
+        encodings = []
+        for _ in range(1 if not self.task.pair or self.pair_encoding == "joint" else 2):
+            ids = torch.randint(words, (rows, length), generator=draw)
+            ids = ids.masked_fill(mask == 0, self.tokenizer.pad_token_id or 0)
+            encodings.append({"input_ids": ids, "attention_mask": mask})
+            if "token_type_ids" in self.tokenizer.model_input_names:
+                encodings[-1]["token_type_ids"] = torch.zeros_like(ids)
+        return Batch(torch.arange(rows), torch.zeros(rows), tuple(encodings))
+
     def _read(self, texts: Sequence[Text]) -> tuple[list[str], list[str] | None]:
         wanted = "a pair of sentences" if self.task.pair else "a text"
         if isinstance(texts, str):
@@ -118,7 +131,10 @@ class Opened:
 
 
 def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
-    """What a run that leaves a model left in workspace.run, as it answers a task. Raises UserError for weights that do not fit."""
+    """What a run that leaves a model left in workspace.run, as it answers a task.
+
+    Raises UserError for weights that do not fit.
+    """
     part = run.part(task.name) if isinstance(run, JointRun) else cast(TaskRun, run)
     folder, source = workspace.run / "weights", teacher_source(workspace.teacher, workspace.argument)
     quiet()

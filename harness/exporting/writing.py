@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from harness.contracts import Batch, Task
+from harness.contracts import Task
 from harness.errors import UserError
 from harness.exporting import card, onnx_graph
 from harness.exporting.card import About
@@ -79,7 +79,7 @@ def _write_plain(opened: Opened, folder: Path) -> PreTrainedModel | None:
     plain: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
         folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
     )
-    batch = probe(opened)
+    batch = opened.probe()
     asked = Opened(plain.eval(), opened.tokenizer, opened.task, opened.pair_encoding, opened.max_length)
     with torch.inference_mode():
         theirs, ours = asked.of_batch(batch), opened.of_batch(batch)
@@ -88,20 +88,6 @@ def _write_plain(opened: Opened, folder: Path) -> PreTrainedModel | None:
     for file in folder.iterdir():
         file.unlink()
     return None
-
-
-def probe(opened: Opened, rows: int = 3, length: int = 8) -> Batch:
-    """A batch of random tokens, each row one shorter than the one before."""
-    words, draw = len(opened.tokenizer), torch.Generator().manual_seed(0)
-    mask = (torch.arange(length) < (length - torch.arange(rows)).clamp(min=1).unsqueeze(1)).long()  # (B, L)
-    encodings = []
-    for _ in range(1 if not opened.task.pair or opened.pair_encoding == "joint" else 2):
-        ids = torch.randint(words, (rows, length), generator=draw)
-        ids = ids.masked_fill(mask == 0, opened.tokenizer.pad_token_id or 0)
-        encodings.append({"input_ids": ids, "attention_mask": mask})
-        if "token_type_ids" in opened.tokenizer.model_input_names:
-            encodings[-1]["token_type_ids"] = torch.zeros_like(ids)
-    return Batch(torch.arange(rows), torch.zeros(rows), tuple(encodings))
 
 
 def _tell_labels(model: PreTrainedModel, task: Task) -> None:

@@ -20,7 +20,7 @@ import harness
 from harness.contracts import Batch, Outputs, Task, Want
 from harness.errors import UserError
 from harness.exporting.opened import TOLD, Opened, load
-from harness.exporting.writing import probe, write
+from harness.exporting.writing import write
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
 from tests.exporting.builders import ABOUT, TEXTS, examples, opened, reader
@@ -203,5 +203,5 @@ def test_the_package_gives_load_and_stays_light() -> None:
 
 
 def test_rows_of_a_probe_differ_in_length() -> None:
-    batch = probe(opened(Case("bilstm", PAIR)))
+    batch = opened(Case("bilstm", PAIR)).probe()
     assert [part["attention_mask"].sum(1).tolist() for part in batch.encodings] == [[8, 7, 6]] * 2
