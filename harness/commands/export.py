@@ -27,6 +27,7 @@ def export(options: Namespace) -> int:
 
     Raises UserError for a cell that is not there or not finished, and for a folder that is taken or cannot be written.
     """
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read by torch as it is loaded: a tracer tells its doubts
     folder = Path(options.to).expanduser().resolve()
     check_new_folder(folder, options.to)
     if options.push:

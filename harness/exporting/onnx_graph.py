@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def write(opened: Opened, path: Path) -> None:
     # What transformers' models do is traced as a whole. LSTMs over packed sequences, and products of as many matrices
     # as there are words, only torch's older tracer knows as nodes of a graph.
     whole = any(isinstance(m, PreTrainedModel) and not isinstance(m, Student) for m in model.modules())
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells what it skips, such as torchvision's nodes
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
