@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.ledger import Ledger
 from tests.conftest import SMALL_STUDY, Harness
 from tests.executors.ray_nodes import Nodes, nodes, ray_environment
 from tests.results import done, records, refused, without_times, written
@@ -66,6 +67,9 @@ def test_data_teacher_and_plugins_travel_to_two_nodes(
     assert len(here) == 6 and len(there) == 10  # two teachers each
     for run, record in here.items():
         assert without_times(record) == without_times(there[run]), run
+    kept = {path.parent.name for path in local.glob("ledger/*/weights")}
+    assert len(kept) == 4, "of two teachers and of each cell's best run"
+    assert not any(Ledger(out).trouble_with_weights(run) for run in kept)
     stored = [(folder / "cache").glob("[!.]*/[!.]*") for folder in (local, out)]
     here, there = ({path.name for path in paths if path.parent.name != "examined"} for paths in stored)
     assert here == there and len(here) > 1, "the cache did not come back"

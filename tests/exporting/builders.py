@@ -11,7 +11,7 @@ from harness.contracts import Task
 from harness.exporting.card import About
 from harness.exporting.opened import Opened
 from harness.modeling.word_tokenizer import word_level
-from tests.students.test_every_student import VOCABULARY, Case
+from harness.testing.student_cases import VOCABULARY, Case
 
 WORDS = [f"word{number}" for number in range(VOCABULARY - 2)]
 ABOUT = About(

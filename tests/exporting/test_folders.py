@@ -23,12 +23,11 @@ from harness.exporting.opened import TOLD, Opened, load
 from harness.exporting.writing import write
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
+from harness.testing.small_models import FAMILIES, small_config
+from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case, cases, named, possible
 from tests.exporting.builders import ABOUT, TEXTS, examples, opened, reader
-from tests.modeling.small_models import FAMILIES, small_config
-from tests.students import test_every_student as every
-from tests.students.test_every_student import PAIR, SCORES, SINGLE, Case, named
 
-CASES = [case for case in every.CASES if not case.task.corpus]
+CASES = [case for name in STUDENTS.names() for case in cases(name) if possible(case) and not case.task.corpus]
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
