@@ -23,8 +23,9 @@ def standings(
 ) -> tuple[dict[tuple[Key, int], str], list[str]]:
     """ "best" or "tied" for each ((student, init, row), column), and the names of the columns with untested entries.
 
-    Only complete scores compete, over the whole table. Tied: a paired bootstrap over examples does not find the best
-    better; on the average, the examples of each task are drawn apart. Equal values are all best.
+    Only complete scores compete, over the whole table, and none of runs that collapsed. Tied: a paired bootstrap over
+    examples does not find the best better; on the average, the examples of each task are drawn apart. Equal values are
+    all best.
     """
     import numpy as np
 
@@ -57,7 +58,7 @@ def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[fl
     found = {}
     for key, entries in grid.items():
         value = entries[j].value
-        if entries[j].status == "complete" and value is not None:
+        if entries[j].status == "complete" and value is not None and not entries[j].collapsed:
             found[key] = (value, entries[j].runs)
     return found
 
@@ -101,10 +102,22 @@ def _predictions(run: RunResult) -> tuple[np.ndarray, ...] | None:
     """(ids, predictions, labels) in the order of the ids, or None."""
     import numpy as np
 
-    load = run.record.get("predictions")
-    found = load() if load else None
+    found = _answers(run)
     if found is None:
         return None
     arrays = [np.asarray(a) for a in found]
     order = np.argsort(arrays[0], kind="stable")
     return tuple(a[order] for a in arrays)
+
+
+def collapsed(run: RunResult) -> bool:
+    """True if the run gave all dev examples one class, or one score, where they have several."""
+    found = _answers(run)
+    return found is not None and all((found[1] == found[1][0]).tolist()) and not all((found[2] == found[2][0]).tolist())
+
+
+def _answers(run: RunResult) -> Sequence[np.ndarray] | None:
+    """(ids, predictions, labels) as they are kept, or None."""
+    load = run.record.get("predictions")
+    found: Sequence[np.ndarray] | None = load() if load else None
+    return found

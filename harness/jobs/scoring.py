@@ -14,7 +14,7 @@ from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.evaluation import masked_words
-from harness.evaluation.metrics import predictions_of, score
+from harness.evaluation.metrics import graded, predictions_of, score
 from harness.jobs.examples import Examples, encoding_of
 from harness.runs import TaskRun
 from harness.runs.settings import Settings
@@ -45,7 +45,7 @@ def scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
 def evaluate(
     model: nn.Module, task: Task, settings: Settings, examples: Examples, clock: Clock
 ) -> tuple[Record, Predictions]:
-    """Metrics on every dev split, the speed of encoding the first, and its predictions."""
+    """Metrics on every dev split, the speed of encoding the first, and its predictions with what they rest on."""
     metrics: dict[str, float] = {}
     for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
         own = Clock()
@@ -58,6 +58,7 @@ def evaluate(
         "ids": first.ids.numpy(),
         "predictions": np.asarray(predictions_of(task, logits.numpy())),
         "labels": first.labels.numpy(),
+        **graded(task, logits.numpy()),
     }
     return {"metrics": metrics, "examples_per_second": len(first) / own.seconds}, predictions
 
