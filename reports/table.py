@@ -160,9 +160,9 @@ def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
 
 
 def _place(cell: CellResult, rows: Mapping[str, TableRow]) -> tuple[str, str]:
-    """What of student and initialisation the cell's row leaves free: nothing where it is a checkpoint or a teacher."""
+    """What of student and initialisation the cell's row leaves free: nothing where it is no student of ours."""
     row = rows[cell.row.name]
-    whole = row.checkpoint or row.teacher
+    whole = row.checkpoint or row.teacher or row.baseline
     return "" if row.student or whole else cell.student, "" if row.init or whole else cell.init
 
 
@@ -197,7 +197,7 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
         reason = f"{len(cell.failures)} of this cell's runs failed; the value is that of the others"
     elif len(cell.trials) < cell.wanted_trials:
         progress = f"{len(cell.trials)}/{cell.wanted_trials} trials"
-    alike = sum(map(collapsed, runs)) if is_score(metric) else 0
+    alike = sum(map(collapsed, runs)) if is_score(metric) and not cell.row.baseline else 0
     if alike:
         which = "" if alike == n else f"in {alike} of {n} runs "
         reason += "; " * bool(reason) + f"collapsed, so never best: {which}every dev example gets the same answer"

@@ -123,6 +123,15 @@ def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:
         yield from part.text_b or ()
 
 
+def texts_of(run: TaskRun, workspace: Workspace) -> tuple[Split, Split, tuple[Split, ...]]:
+    """(what a run trains on, what epochs and settings are chosen on, the dev splits), as they are."""
+    data, task = _loaded(run.task, workspace.source, run.data), get_task(run.task)
+    groups = groups_of(data.train) if task.ranking else None
+    index, held_out = _indices(run, run.data, len(data.train.text_a), groups)
+    selection = data.dev[0] if held_out is None else _part(data.train, held_out)
+    return _part(data.train, index), selection, data.dev
+
+
 def _part(whole: Split, index: torch.Tensor) -> Split:
     rows = index.tolist()
     second = whole.text_b and [whole.text_b[i] for i in rows]

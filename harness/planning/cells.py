@@ -67,7 +67,9 @@ class Cells:
         if row.improves or (row.tasks and task.name not in row.tasks):
             return
         procedure = self.asked.procedure_of(row)
-        if not procedure.trains:
+        if row.baseline:
+            procedure.cell(self.choices.choose(row, None, "", task, procedure), task, self)
+        elif not procedure.trains:
             for student in [None] if row.checkpoint else self.asked.students_of(row):
                 procedure.cell(self.choices.choose(row, student, "", task, procedure), task, self)
         elif row.checkpoint:

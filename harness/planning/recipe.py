@@ -68,7 +68,7 @@ def recipe(plan: Plan) -> str:
                 values.setdefault(name, []).append((where_of(cell), value))
     shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
     differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
-    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values())
+    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values() if not row.baseline)
     return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
 
 
@@ -160,7 +160,9 @@ def _measures(plan: Plan) -> bool:
 
 
 def _cells(plan: Plan) -> list[Cell]:
-    return [cell for cell in plan.cells if not cell.refused] or list(plan.cells)
+    """Those that are told of: what is measured beside students has neither a search nor a training."""
+    alike = [cell for cell in plan.cells if cell.run.trains == plan.trains]
+    return [cell for cell in alike if not cell.refused] or alike
 
 
 def _settings(plan: Plan) -> Settings:
