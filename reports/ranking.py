@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.reports.quantities import is_score
 from harness.reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
 
-from harness.contracts import RunResult, Task
+from harness.contracts import AGREEMENT, RunResult, Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +73,7 @@ def _draw(
     """
     import numpy as np
 
+    metric, task = task.metric, task.imitated if task.metric == AGREEMENT else task
     samples: dict[Key, np.ndarray] = {}
     reference: tuple[np.ndarray, ...] = ()
     counts = np.empty(0)
@@ -80,7 +81,7 @@ def _draw(
     for key, (_, runs) in entries.items() if compared else ():
         scores = []
         for run in runs:
-            answers = _predictions(run)
+            answers = _predictions(run, metric)
             if answers is None:
                 break
             ids, predictions, labels = answers
@@ -90,7 +91,7 @@ def _draw(
             if not all(np.array_equal(a, b) for a, b in zip(reference, (ids, labels), strict=True)):
                 break
             found = resampled_scores(task, predictions, labels, counts, score)
-            if abs(found[-1] - run.metrics[task.metric]) > 1e-4:
+            if abs(found[-1] - run.metrics[metric]) > 1e-4:
                 break
             scores.append(found[:-1])
         else:
@@ -98,11 +99,11 @@ def _draw(
     return samples
 
 
-def _predictions(run: RunResult) -> tuple[np.ndarray, ...] | None:
-    """(ids, predictions, labels) in the order of the ids, or None."""
+def _predictions(run: RunResult, metric: str) -> tuple[np.ndarray, ...] | None:
+    """(ids, predictions, what these are scored by) in the order of the ids, or None."""
     import numpy as np
 
-    found = _answers(run)
+    found = _answers(run, "teacher" if metric == AGREEMENT else "predictions")
     if found is None:
         return None
     arrays = [np.asarray(a) for a in found]
@@ -112,12 +113,12 @@ def _predictions(run: RunResult) -> tuple[np.ndarray, ...] | None:
 
 def collapsed(run: RunResult) -> bool:
     """True if the run gave all dev examples one class, or one score, where they have several."""
-    found = _answers(run)
+    found = _answers(run, "teacher") or _answers(run, "predictions")
     return found is not None and all((found[1] == found[1][0]).tolist()) and not all((found[2] == found[2][0]).tolist())
 
 
-def _answers(run: RunResult) -> Sequence[np.ndarray] | None:
-    """(ids, predictions, labels) as they are kept, or None."""
-    load = run.record.get("predictions")
+def _answers(run: RunResult, beside: str) -> Sequence[np.ndarray] | None:
+    """(ids, predictions, labels or what the teacher answers) as they are kept, or None."""
+    load = run.record.get(beside)
     found: Sequence[np.ndarray] | None = load() if load else None
     return found

@@ -79,8 +79,13 @@ def build(
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
 
+    said: dict[str, dict[str, None]] = {}  # row -> what its cells are marked with
+    for made in cells:
+        said.setdefault(made.row.name, {}).update({made.mark: None} if made.mark and not made.refused else {})
+
     def mark(row: TableRow) -> str:
-        return marks.setdefault(row.mark, _symbol(len(marks))) if row.mark else ""
+        sentence = "; ".join(filter(None, (row.mark, *said.get(row.name, ()))))
+        return marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
 
     for (student, init, name), found in grid.items():
         noted = tuple(

@@ -74,7 +74,9 @@ def recipe(plan: Plan) -> str:
 
 def saying_nothing(settings: Values) -> set[str]:
     """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
-    return merging.idle(settings) | ({"augmentation"} if Settings(settings)["augmentation"] == "none" else set())
+    told = Settings(settings)
+    usual = {"augmentation"} if told["augmentation"] == "none" else set()
+    return merging.idle(settings) | usual | ({"labels"} if told["labels"] == "given" else set())
 
 
 def _constant(found: Sequence[tuple[Any, Any]]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.contracts import Hyperparameter, Task
+from harness.data.tasks import as_asked
 from harness.procedures.base import Procedure, procedure
 from harness.runs import BaselineRun
 from harness.runs.settings import TRAINING
@@ -20,7 +21,7 @@ class Baseline(Procedure):
     """By no model: the commonest class, or a regression on tf-idf, of the examples that students learn from."""
 
     settings: ClassVar[Mapping[str, Hyperparameter]] = {
-        name: TRAINING[name] for name in ("protocol", "train_fraction", "train_examples")
+        name: TRAINING[name] for name in ("protocol", "train_fraction", "train_examples", "labels")
     }
     trains: ClassVar[bool] = False
 
@@ -35,5 +36,7 @@ class Baseline(Procedure):
             baseline=choice.row.baseline,
             settings=choice.settings,
         )
-        cells.add(choice, task, run, trials=1, seeds=1)  # nothing is drawn, and nothing searched
+        task = as_asked(task, choice.settings)
+        refused = "" if task.labelled else "a baseline learns from labels, and is to do without"
+        cells.add(choice, task, run, refused, trials=1, seeds=1)  # nothing is drawn, and nothing searched
         cells.use(choice, task, set())
