@@ -43,7 +43,7 @@ def elsewhere(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("elsewhere")
     workspace = workspace_of(folder, checkpoint, source=str(glue))
     data = sources.load(get_task("sst2"), str(glue)).content
-    given = settings(learning_rate=0.003, max_length=16, epochs=2)
+    given = settings(learning_rate=0.003, max_length=16, epochs=10)
     a_run(TeacherRun, data=data, settings=given).perform(Work(workspace, ignore))  # type: ignore[arg-type]
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         shutil.copy(checkpoint / name, folder / "weights")
