@@ -114,7 +114,10 @@ def _predictions(run: RunResult, metric: str) -> tuple[np.ndarray, ...] | None:
 def collapsed(run: RunResult) -> bool:
     """True if the run gave all dev examples one class, or one score, where they have several."""
     found = _answers(run, "teacher") or _answers(run, "predictions")
-    return found is not None and all((found[1] == found[1][0]).tolist()) and not all((found[2] == found[2][0]).tolist())
+    if found is None:
+        return False
+    answers, expected = found[1:]
+    return bool((answers == answers[0]).all() and not (expected == expected[0]).all())
 
 
 def _answers(run: RunResult, beside: str) -> Sequence[np.ndarray] | None:
