@@ -71,6 +71,11 @@ def _selection() -> Parser:
         metavar="ROW[=MODEL]",
         help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
     )
+    add(
+        "--baselines",
+        action="store_true",
+        help="also two references: the commonest class or mean score, and a regression on tf-idf",
+    )
     add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
     for flag in ("objectives", "students", "inits", "tasks"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")

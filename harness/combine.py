@@ -118,6 +118,15 @@ def idle(terms: Terms, task: Task) -> set[str]:
     return {recorded_name(name, setting) for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
 
 
+def without_labels(terms: Terms) -> dict[str, Any]:
+    """The settings, as records name them, with which no term reads a label."""
+    return {
+        recorded_name(name, setting): OBJECTIVES.get(name).hyperparameters[setting].other(value)
+        for _, name in terms
+        for setting, value in OBJECTIVES.get(name).without_labels.items()
+    }
+
+
 def recorded_name(name: str, setting: str) -> str:
     """An objective's setting as records name it."""
     return f"{name}.{OBJECTIVES.get(name).hyperparameters[setting].alias or setting}"

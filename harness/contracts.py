@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import unknown
 from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
+from harness.rows import BaselineRow as BaselineRow
 from harness.rows import CheckpointRow as CheckpointRow
 from harness.rows import GainRow as GainRow
 from harness.rows import ModelRow as ModelRow
@@ -167,6 +168,8 @@ class LayerMap:
 
 # ---------------------------------------------------------------- tasks
 
+AGREEMENT = "agreement"  # the metric of who answers as the teacher does, see `Task.imitated`
+
 
 @dataclass(frozen=True)
 class Task:
@@ -179,7 +182,8 @@ class Task:
     ranked by a score, those of the first label above the others (`Batch.groups`). dev_splits: the first is "dev"; the
     others are scored too, their metrics prefixed with the rest of their name ("mismatched_accuracy"). corpus: text
     without labels, whose masked tokens are predicted. range: the least and the greatest score there may be. examples:
-    about how many it has for training, for an estimate without them.
+    about how many it has for training, for an estimate without them. labelled: otherwise nothing is trained or chosen
+    by a label, the teacher's answers stand for them, and the splits need to have none; it is the same task.
     """
 
     name: str
@@ -195,6 +199,13 @@ class Task:
     corpus: bool = False
     range: tuple[float, float] = (-math.inf, math.inf)
     examples: int = 0
+    labelled: bool = field(default=True, compare=False)
+
+    @property
+    def imitated(self) -> Task:
+        """The task to answer as a teacher does: the share of equal classes, or Spearman's correlation of scores."""
+        metric = "accuracy" if self.classification and not self.bins else "spearman"
+        return replace(self, metric=metric, metrics=(metric,), bins=())
 
     @property
     def outputs(self) -> int:
@@ -332,7 +343,7 @@ class CellResult:
 
     refused is the reason the cell cannot exist, or "". seeds are the finished runs of the chosen setting, by seed;
     trials the finished search runs, pruned ones too; wanted_* how many of each the budget asks for; failures maps run
-    to its error.
+    to its error. mark is said of the cell's row beside the row's own.
     """
 
     cell: str
@@ -347,3 +358,4 @@ class CellResult:
     wanted_seeds: int = 0
     wanted_trials: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
+    mark: str = ""

@@ -143,7 +143,10 @@ class Ledger:
             self._stamps[run] = stamp
 
     def predictions(self, run: str) -> dict[str, np.ndarray] | None:
-        """The arrays stored with a run (ids, predictions, labels: (N,) each), or None if absent or damaged."""
+        """The arrays stored with a run, as `Performed` tells, or None if absent or damaged.
+
+        Earlier versions kept no probabilities.
+        """
         from safetensors.numpy import load
 
         whole = self._predictions(run)

@@ -25,6 +25,8 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
             return f"{name} needs the labels' logits, which a corpus has not; corpus distillation transfers the rest"
         if not task.corpus and Signal.MLM_LOGITS in plugin.needs:
             return f"{name} needs masked text, which the procedure general has, not a labelled task"
+        if not task.labelled and plugin.needs_labels:
+            return f"{name} needs labels, and is to be trained without"
         if task.ranking and Signal.LOGITS in plugin.needs and not plugin.ranks:
             return f"{name} compares the logits of classes, but {task.name} has one score a candidate, which are ranked"
         if plugin.token_level and student.tokenizer != teacher.tokenizer:

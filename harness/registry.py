@@ -165,6 +165,7 @@ def objective(
     stage: str = "intermediate",
     token_level: bool = False,
     ranks: bool = False,
+    labels: bool | Mapping[str, object] = False,
     hyperparameters: Mapping[str, Hyperparameter] | None = None,
 ) -> Callable[[Any], Any]:
     """Register an objective: a function of (student, teacher, batch) or a subclass of Objective.
@@ -172,8 +173,9 @@ def objective(
     A function may also take `layers` (the LayerMap) and must take each declared hyperparameter, all keyword-only:
     `def att_mse(student, teacher, batch, *, layers)`. A class takes (student, teacher, layers) in `__init__`, then
     the hyperparameters. stage is "intermediate" or "prediction". One that needs logits says with `ranks` that it also
-    trains the scores of candidates (`Batch.groups`). Returns what it decorates.
-    Raises UserError for a wrong signature, an unknown stage or a taken name.
+    trains the scores of candidates (`Batch.groups`). One that reads the labels says so with `labels`: True, and it is
+    refused where there are none, or the hyperparameters with which it loses the term that does. Returns what it
+    decorates. Raises UserError for a wrong signature, an unknown stage or a taken name.
     """
 
     def register(plugin: Any) -> Any:
@@ -195,6 +197,7 @@ def objective(
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
         made.name, made.needs, made.stage, made.token_level = name, frozenset(needs), stage, token_level
         made.ranks, made.hyperparameters = ranks, declared
+        made.needs_labels, made.without_labels = labels is True, {} if isinstance(labels, bool) else dict(labels)
         OBJECTIVES.add(name, made, file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 

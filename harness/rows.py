@@ -1,4 +1,4 @@
-"""The rows of a study's table, of five types. Part of `harness.contracts`, where plugins find them."""
+"""The rows of a study's table, of six types. Part of `harness.contracts`, where plugins find them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class TableRow:
     checkpoint: str = ""
     teacher: bool = False
     reference: bool = False
+    baseline: str = ""
     improves: tuple[str, ...] = ()
     point: tuple[str, float] | None = None
 
@@ -51,7 +52,7 @@ class TableRow:
     @staticmethod
     def from_json(stored: JSON) -> TableRow:
         """The row of which a plan holds this."""
-        kinds = {"improves": GainRow, "teacher": TeacherRow, "objective": Row}
+        kinds = {"improves": GainRow, "teacher": TeacherRow, "baseline": BaselineRow, "objective": Row}
         kind: Any = next((kinds[name] for name in kinds if stored.get(name)), ModelRow)
         kind = CheckpointRow if kind is Row and stored.get("checkpoint") else kind
         made: TableRow = kind(**{f.name: stored[f.name] for f in fields(kind) if f.name in stored})
@@ -147,7 +148,35 @@ class GainRow(TableRow):
     mark: str = ""
 
 
+@dataclass(frozen=True)
+class BaselineRow(TableRow):
+    """What the training examples tell without any model: `baseline` is "majority" or "regression". It is never best."""
+
+    name: str
+    label: str
+    baseline: str = field()
+    mark: str = ""
+    procedure, reference = "baseline", True
+
+
+BASELINES = (
+    BaselineRow(
+        "majority",
+        "Majority class or mean score",
+        "majority",
+        "a reference, no student: the commonest class of the training examples, or their mean score, for all; one run",
+    ),
+    BaselineRow(
+        "tfidf",
+        "tf-idf + regression",
+        "regression",
+        "a reference, no student: logistic regression, or ridge regression of a score, on tf-idf of words and pairs of "
+        "words (scikit-learn; of a pair of texts both, their difference and their product); no search, one run",
+    ),
+)  # the rows of --baselines
+
+
 _STORED = (
     *(f.name for f in fields(Row)[:11]),
-    *("checkpoint", "teacher", "improves", "training_tasks", "point", "reference"),
+    *("checkpoint", "teacher", "improves", "training_tasks", "point", "reference", "baseline"),
 )

@@ -37,6 +37,7 @@ def draw_others(order: Tensor, block: Tensor, number: int) -> Tensor:
 @objective(
     "hid_cls_contrast",
     needs={Signal.HIDDEN_STATES},
+    labels=True,
     hyperparameters={
         "width": Hyperparameter(128, low=8, high=1024, log=True),
         "negatives": Hyperparameter(100, low=1, high=16384, log=True),

@@ -58,7 +58,7 @@ class _LogitMatching(Objective):
         )
 
 
-@objective("labels_only", needs={Signal.LOGITS}, stage="prediction", ranks=True)
+@objective("labels_only", needs={Signal.LOGITS}, stage="prediction", ranks=True, labels=True)
 class LabelsOnly(Objective):
     """No distillation: the task's own loss. The teacher is asked for nothing."""
 
@@ -75,6 +75,7 @@ class LabelsOnly(Objective):
     needs={Signal.LOGITS},
     stage="prediction",
     ranks=True,
+    labels={"soft_weight": 1.0},
     hyperparameters={
         "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True),
         "soft_weight": Hyperparameter(0.5, low=0.0, high=1.0, alias="alpha"),  # the rest is the labels'
@@ -95,6 +96,14 @@ class VanillaKD(_LogitMatching):
         self.temperature, self.soft_weight = temperature, soft_weight
 
     @classmethod
+    def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
+        if task.ranking and not task.labelled:
+            return (
+                f"{cls.name} sets right candidates beside wrong ones, and {task.name} is to be trained without labels"
+            )
+        return super().refuse(student, teacher, task)
+
+    @classmethod
     def idle(cls, task: Task) -> frozenset[str]:
         return frozenset() if task.classification else frozenset({"temperature"})
 
@@ -108,6 +117,8 @@ class VanillaKD(_LogitMatching):
             soft = self.temperature**2 * F.cross_entropy(
                 ours / self.temperature, (theirs / self.temperature).softmax(-1)
             )
+        if self.soft_weight == 1:  # there may be no labels
+            return soft
         return self.soft_weight * soft + (1 - self.soft_weight) * label_loss(student.logits, batch)
 
 

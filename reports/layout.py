@@ -80,7 +80,14 @@ def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
 
 
 def _main(table: Table) -> Grid:
-    counts = {e.n for e in table.entries() if e.status == "complete"}
+    counts = {
+        e.n
+        for b in table.blocks
+        for x in b.lines
+        if not (b.improvement or x.row.baseline)
+        for e in x.entries
+        if e.status == "complete"
+    }
     show_n = len(counts) > 1
     groups = []
     if table.teacher:
@@ -90,8 +97,8 @@ def _main(table: Table) -> Grid:
     for block in table.blocks:
         lines = []
         for line in block.lines:
-            entries = zip(line.entries, table.columns, strict=True)
-            lines.append((Cell(_label(line, block.init), mark=line.mark), *(_cell(e, c, show_n) for e, c in entries)))
+            entries, shown = zip(line.entries, table.columns, strict=True), show_n and not line.row.baseline
+            lines.append((Cell(_label(line, block.init), mark=line.mark), *(_cell(e, c, shown) for e, c in entries)))
         groups.append(Group(heading(block.student, block.init, block.improvement), tuple(lines)))
     caption = f"{table.question} Profile {table.profile}. {_units(table, counts)}".strip()
     return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), _notes(table))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.reports.quantities import is_score
 from harness.reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
 
-from harness.contracts import RunResult, Task
+from harness.contracts import AGREEMENT, RunResult, Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,9 @@ def standings(
 ) -> tuple[dict[tuple[Key, int], str], list[str]]:
     """ "best" or "tied" for each ((student, init, row), column), and the names of the columns with untested entries.
 
-    Only complete scores compete, over the whole table. Tied: a paired bootstrap over examples does not find the best
-    better; on the average, the examples of each task are drawn apart. Equal values are all best.
+    Only complete scores compete, over the whole table, and none of runs that collapsed. Tied: a paired bootstrap over
+    examples does not find the best better; on the average, the examples of each task are drawn apart. Equal values are
+    all best.
     """
     import numpy as np
 
@@ -57,7 +58,7 @@ def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[fl
     found = {}
     for key, entries in grid.items():
         value = entries[j].value
-        if entries[j].status == "complete" and value is not None:
+        if entries[j].status == "complete" and value is not None and not entries[j].collapsed:
             found[key] = (value, entries[j].runs)
     return found
 
@@ -72,6 +73,7 @@ def _draw(
     """
     import numpy as np
 
+    metric, task = task.metric, task.imitated if task.metric == AGREEMENT else task
     samples: dict[Key, np.ndarray] = {}
     reference: tuple[np.ndarray, ...] = ()
     counts = np.empty(0)
@@ -79,7 +81,7 @@ def _draw(
     for key, (_, runs) in entries.items() if compared else ():
         scores = []
         for run in runs:
-            answers = _predictions(run)
+            answers = _predictions(run, metric)
             if answers is None:
                 break
             ids, predictions, labels = answers
@@ -89,7 +91,7 @@ def _draw(
             if not all(np.array_equal(a, b) for a, b in zip(reference, (ids, labels), strict=True)):
                 break
             found = resampled_scores(task, predictions, labels, counts, score)
-            if abs(found[-1] - run.metrics[task.metric]) > 1e-4:
+            if abs(found[-1] - run.metrics[metric]) > 1e-4:
                 break
             scores.append(found[:-1])
         else:
@@ -97,14 +99,29 @@ def _draw(
     return samples
 
 
-def _predictions(run: RunResult) -> tuple[np.ndarray, ...] | None:
-    """(ids, predictions, labels) in the order of the ids, or None."""
+def _predictions(run: RunResult, metric: str) -> tuple[np.ndarray, ...] | None:
+    """(ids, predictions, what these are scored by) in the order of the ids, or None."""
     import numpy as np
 
-    load = run.record.get("predictions")
-    found = load() if load else None
+    found = _answers(run, "teacher" if metric == AGREEMENT else "predictions")
     if found is None:
         return None
     arrays = [np.asarray(a) for a in found]
     order = np.argsort(arrays[0], kind="stable")
     return tuple(a[order] for a in arrays)
+
+
+def collapsed(run: RunResult) -> bool:
+    """True if the run gave all dev examples one class, or one score, where they have several."""
+    found = _answers(run, "teacher") or _answers(run, "predictions")
+    if found is None:
+        return False
+    answers, expected = found[1:]
+    return bool((answers == answers[0]).all() and not (expected == expected[0]).all())
+
+
+def _answers(run: RunResult, beside: str) -> Sequence[np.ndarray] | None:
+    """(ids, predictions, labels or what the teacher answers) as they are kept, or None."""
+    load = run.record.get(beside)
+    found: Sequence[np.ndarray] | None = load() if load else None
+    return found

@@ -67,8 +67,9 @@ class Entry:
     status: complete; partial (progress says how far: "1/2"); waiting (no run yet); failed; impossible; unrecorded (the
     runs do not tell this metric); undefined (a correlation of constant predictions); absent (not part of the plan, or
     an average that lacks a task). note is the number of the reason under the table, 0 without one. runs are the
-    finished runs, by seed. signed: the value is the difference of two rows, written with its sign. tested: it is of the
-    official test set, as its server said.
+    finished runs, by seed. collapsed: how many of them answer all dev examples alike; then the entry is never best.
+    signed: the value is the difference of two rows, written with its sign. tested: it is of the official test set, as
+    its server said.
     """
 
     status: str
@@ -83,6 +84,7 @@ class Entry:
     tied: bool = False
     cell: str = ""
     runs: tuple[RunResult, ...] = ()
+    collapsed: int = 0
     signed: bool = False
     tested: bool = False
 

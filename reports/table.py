@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.reports.improvement import STATUSES, by_seed, improvements
-from harness.reports.quantities import RELATIVE
-from harness.reports.ranking import standings
+from harness.reports.quantities import RELATIVE, is_score
+from harness.reports.ranking import collapsed, standings
 from harness.reports.shapes import Block, Column, Entry, Line, Provenance, Table
 from harness.reports.statistics import Score, mean_std
 
@@ -79,8 +79,13 @@ def build(
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
 
+    said: dict[str, dict[str, None]] = {}  # row -> what its cells are marked with
+    for made in cells:
+        said.setdefault(made.row.name, {}).update({made.mark: None} if made.mark and not made.refused else {})
+
     def mark(row: TableRow) -> str:
-        return marks.setdefault(row.mark, _symbol(len(marks))) if row.mark else ""
+        sentence = "; ".join(filter(None, (row.mark, *said.get(row.name, ()))))
+        return marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
 
     for (student, init, name), found in grid.items():
         noted = tuple(
@@ -160,9 +165,9 @@ def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
 
 
 def _place(cell: CellResult, rows: Mapping[str, TableRow]) -> tuple[str, str]:
-    """What of student and initialisation the cell's row leaves free: nothing where it is a checkpoint or a teacher."""
+    """What of student and initialisation the cell's row leaves free: nothing where it is no student of ours."""
     row = rows[cell.row.name]
-    whole = row.checkpoint or row.teacher
+    whole = row.checkpoint or row.teacher or row.baseline
     return "" if row.student or whole else cell.student, "" if row.init or whole else cell.init
 
 
@@ -197,11 +202,14 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
         reason = f"{len(cell.failures)} of this cell's runs failed; the value is that of the others"
     elif len(cell.trials) < cell.wanted_trials:
         progress = f"{len(cell.trials)}/{cell.wanted_trials} trials"
+    alike = sum(map(collapsed, runs)) if is_score(metric) and not cell.row.baseline else 0
+    if alike:
+        which = "" if alike == n else f"in {alike} of {n} runs "
+        reason += "; " * bool(reason) + f"collapsed, so never best: {which}every dev example gets the same answer"
     if math.isnan(value):
         return Entry("undefined", n=n, wanted=wanted, progress=progress, reason=reason, cell=cell.cell, runs=runs)
-    return Entry(
-        "partial" if progress else "complete", value, std, n, wanted, progress, reason, cell=cell.cell, runs=runs
-    )
+    made = Entry("partial" if progress else "complete", value, std, n, wanted, progress, reason)
+    return replace(made, cell=cell.cell, runs=runs, collapsed=alike)
 
 
 def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
@@ -214,7 +222,9 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
     seeds = by_seed(entries, metrics)
     std = mean_std(list(seeds.values()))[1] if seeds else None
     value = sum(e.value or 0.0 for e in entries) / len(entries)
-    return Entry("complete", value, std, min(e.n for e in entries), max(e.wanted for e in entries))
+    made = Entry("complete", value, std, min(e.n for e in entries), max(e.wanted for e in entries))
+    worst = max(entries, key=lambda e: e.collapsed)
+    return replace(made, collapsed=worst.collapsed, reason=worst.reason) if worst.collapsed else made
 
 
 def _teacher(columns: Sequence[Column], provenance: Provenance) -> tuple[Entry, ...]:

@@ -34,7 +34,7 @@ from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
 from harness.modeling.bases import Teacher, in_own_memory, sha256_of
 from harness.modeling.signals import check_encoder
-from harness.registry import teacher
+from harness.registry import TASKS, teacher
 
 EMITS = frozenset(Signal)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -96,10 +96,12 @@ class HuggingFaceTeacher(Teacher):
 
         That is: `finetuning_task` naming the task ("rte" or "glue:rte") and
         as many labels. Label names prove nothing (RTE and QNLI share theirs), but where they are the task's in another
-        order the head is not used. Without such a record the teacher is fine-tuned with a fresh head.
+        order the head is not used. Without such a record the teacher is fine-tuned with a fresh head; but where the
+        task has no labels to do that with, any head of as many outputs answers that is not recorded as another task's.
         """
         recorded = str(getattr(self.config, "finetuning_task", None) or "").lower().rsplit(":")[-1]
-        if recorded != task.name or self.config.num_labels != task.outputs:
+        of_this = recorded == task.name or not (task.labelled or recorded in TASKS.names())
+        if not of_this or self.config.num_labels != task.outputs:
             return False
         if not self._holds(AutoModelForSequenceClassification, "ForSequenceClassification"):
             return False

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from harness.errors import UserError
 from harness.planning.planned import First, Plan
 from harness.runs import (
+    BaselineRun,
     BaseTeacher,
     CheckpointRun,
     CorpusDistillationRun,
@@ -58,6 +59,7 @@ RUNS: list[tuple[Run, tuple[str, ...]]] = [
     (PretrainingRun(teacher=replace(PRETRAINED, pretrained=None), settings={}), ()),
     (MaskedTeacherRun(**CORPUS, teacher=PRETRAINED, objective="mlm"), ("f" * 16,)),
     (CorpusDistillationRun(**CORPUS, **STARTED, teacher=TEACHER), (TEACHER, STUDENT)),
+    (BaselineRun(**OF_TASK, baseline="majority"), ()),
     (CountRun(**MEASURED, settings={}), ()),
     (SpeedRun(**MEASURED, settings={}, reference={"model_type": "bert"}), ()),
     (Impossible(metric="f1", settings={}), ()),

@@ -133,10 +133,12 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     cells = results.cell_results(plan, ledger, replays)
-    tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks_of(plan).items()}
+    shown = results.shown(study, tasks_of(plan), cells)
+    tasks = {name: dataclasses.replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = dataclasses.replace(
         study,
+        metrics={**study.metrics, **shown},
         students=tuple(plan.students),
         profiles={
             **study.profiles,
@@ -156,6 +158,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
             *results.coverage(plan, replays),
             *results.pruned(replays),
             *results.other_weights(replays, ledger),
+            *results.unlabelled(plan),
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -21,12 +22,16 @@ from harness.errors import UserError
 from harness.registry import SOURCES, TASKS
 
 Example = tuple[str, Sequence[str | None], str | float | None]  # where it stands, its text or both, its label
+UNLABELLED = -1  # in place of a class that is not known; of a score NaN
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Examples in the order of their source. labels: (N,) int64 class indices, or float32 scores for regression."""
+    """Examples in the order of their source. labels: (N,) int64 class indices, or float32 scores for regression.
+
+    Of a task without labels they may be `blank`.
+    """
 
     name: str
     text_a: list[str]
@@ -203,12 +208,16 @@ def default(tasks: Sequence[Task]) -> str:
 def _split(task: Task, name: str, found: Iterable[Example]) -> Split:
     texts: list[Sequence[Any]] = []
     labels: list[float] = []
+    bare = ""  # where an example without a label stands
     for where, row, label in found:
         if len(row) != 1 + task.pair or not all(isinstance(text, str) for text in row):
             wanted = "two texts" if task.pair else "one text"
             raise UserError(f"{where}: an example of task {task.name} is {wanted}, not {list(row)!r}")
         texts.append(row)
         labels.append(_parse(task, label, where))
+        bare = where if label is None else bare
+        if bare and label is not None:
+            raise UserError(f"{where} has a label, but {bare} has none: a part has one for each example, or for none")
     if not texts:
         raise UserError(f"task {task.name} has no examples in {name}")
     return _made(task, name, texts, labels)
@@ -219,8 +228,23 @@ def _made(task: Task, name: str, texts: Sequence[Sequence[Any]], labels: Sequenc
     return Split(name, [row[0] for row in texts], second, np.array(labels, kind))
 
 
+def told(labels: np.ndarray) -> bool:
+    """Whether there are labels, (N,) as in `Split`."""
+    return not (np.isnan(labels) if labels.dtype.kind == "f" else labels == UNLABELLED).any()
+
+
+def blank(labels: np.ndarray) -> np.ndarray:
+    """What stands where there are none: no class, which no loss takes, or no score, of which a loss makes NaN."""
+    return np.full_like(labels, np.nan if labels.dtype.kind == "f" else UNLABELLED)
+
+
 def _parse(task: Task, label: Any, where: str) -> float:
-    """The index of a class's name; a score, or the index of its nearest bin (of two equally near, the even one)."""
+    """The index of a class's name; a score, or the index of its nearest bin (of two equally near, the even one).
+
+    What is missing is refused, or blank where the task needs no labels.
+    """
+    if label is None and not task.labelled:
+        return UNLABELLED if task.classification else math.nan
     if task.labels:
         if label not in task.labels:
             raise UserError(f"{where}: label {label!r} is not one of {', '.join(task.labels)}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from harness.contracts import Task
 from harness.registry import TASKS
 
@@ -15,3 +18,8 @@ MEASURED = {task.name: task for task in (SPEED, SPEED_PAIRS)}
 def get_task(name: str) -> Task:
     """The task called `name`. Raises UserError with near names."""
     return MEASURED.get(name) or TASKS.get(name)
+
+
+def as_asked(task: Task, settings: Mapping[str, object]) -> Task:
+    """The task as a run with these settings has it: without its labels where they say so."""
+    return replace(task, labelled=False) if settings["labels"] == "none" else task

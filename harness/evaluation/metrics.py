@@ -28,6 +28,21 @@ def predictions_of(task: Task, logits: np.ndarray) -> np.ndarray:
     return np.array(task.bins)[classes] if task.bins else classes
 
 
+def graded(task: Task, logits: np.ndarray) -> dict[str, np.ndarray]:
+    """What `predictions_of` is made of, as it is kept. logits: (N, C).
+
+    "probabilities", (N, C) float32: of classes, those of a score's bins too. "scores", (N,) float32: of candidates that
+    are ranked. Nothing for a score, which is the prediction itself. Half precision would round whatever is surer than
+    0.9998 to certainty, of which no calibration can tell anything.
+    """
+    if task.ranking:
+        return {"scores": logits[:, 0].astype(np.float32)}
+    if not task.classification:
+        return {}
+    shifted = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    return {"probabilities": (shifted / shifted.sum(1, keepdims=True)).astype(np.float32)}
+
+
 def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
     """Every metric of task.metrics, as a fraction or correlation.
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -27,13 +28,15 @@ from harness.training.workspace import Workspace, teacher_fingerprint, teacher_s
 class Examples:
     """Encoded splits of one task: train, what epochs are selected on, and the dev splits that are reported.
 
-    imitated: the training examples as the teacher reads them, in the same order.
+    imitated: the training examples as the teacher reads them, in the same order. answers: of a task without labels,
+    what the teacher answers of the selection examples and of each dev split, (N,) each as `predictions_of` gives it.
     """
 
     train: Encoded
     imitated: Encoded
     selection: Encoded
     dev: tuple[Encoded, ...]
+    answers: tuple[np.ndarray, ...] = ()
 
 
 def own_settings(run: Run) -> Values:
@@ -91,6 +94,14 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
     return Examples(chosen, imitated, selection, tuple(dev))
 
 
+def read_by_teacher(run: TaskRun, workspace: Workspace) -> tuple[Encoded, ...]:
+    """(what epochs and settings are chosen on, *the dev splits) as the teacher reads them."""
+    length = run.settings["max_length"]
+    train, *dev = _read_by_teacher(get_task(run.task), workspace, run.data, "joint", length)
+    held_out = _indices(run, run.data, len(train), train.groups)[1]
+    return (dev[0] if held_out is None else train.subset(held_out), *dev)
+
+
 def encoding_of(run: TaskRun) -> str:
     """How the run's model reads a pair."""
     own = own_settings(run) if run.student_name else {}
@@ -121,6 +132,15 @@ def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:
         part = _part(whole, _indices(run, content, len(whole.text_a), groups)[0])
         yield from part.text_a
         yield from part.text_b or ()
+
+
+def texts_of(run: TaskRun, workspace: Workspace) -> tuple[Split, Split, tuple[Split, ...]]:
+    """(what a run trains on, what epochs and settings are chosen on, the dev splits), as they are."""
+    data, task = _loaded(run.task, workspace.source, run.data), get_task(run.task)
+    groups = groups_of(data.train) if task.ranking else None
+    index, held_out = _indices(run, run.data, len(data.train.text_a), groups)
+    selection = data.dev[0] if held_out is None else _part(data.train, held_out)
+    return _part(data.train, index), selection, data.dev
 
 
 def _part(whole: Split, index: torch.Tensor) -> Split:

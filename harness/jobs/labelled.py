@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from harness import combine, registry
-from harness.contracts import LayerMap, ModelInfo, Outputs, Want
+from harness.contracts import AGREEMENT, LayerMap, ModelInfo, Outputs, Want
 from harness.data.encoding import Encoded
-from harness.data.tasks import get_task
+from harness.data.tasks import as_asked, get_task
 from harness.evaluation.parameters import count
 from harness.jobs.examples import examples_of, own_settings, reader_of
 from harness.jobs.scoring import evaluate, further, selector
 from harness.jobs.starting import start
+from harness.jobs.unlabelled import answered
 from harness.runs import CheckpointRun, StudentRun, TeacherRun
 from harness.runs.settings import LABELS
 from harness.runs.told import Performed, Record
@@ -33,7 +34,7 @@ from harness.training.workspace import teacher_source, teacher_tokenizer
 
 def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     """Fine-tune a model on the labels, or only score it, if its weights answer the task; a teacher's are kept."""
-    task, settings, workspace = get_task(run.task), run.settings, work.workspace
+    task, settings, workspace = as_asked(get_task(run.task), run.settings), run.settings, work.workspace
     reader = reader_of(run, workspace)
     examples = examples_of(run, workspace, reader)
     source = teacher_source(workspace.teacher, workspace.argument)
@@ -52,6 +53,8 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     scores, predictions = evaluate(encoder, task, settings, examples, work.clock)
     more, others = further(run, workspace, encoder, reader, task, work.clock)
     scores, predictions = scores | more, predictions | others
+    if not task.labelled:
+        scores["metrics"][AGREEMENT] = 1.0  # with itself
     if isinstance(run, CheckpointRun):  # a row of the table: nothing starts from it
         if workspace.keep:
             save(model, workspace.run / "weights", durable=False)
@@ -70,9 +73,11 @@ class Imitated:
 
 def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: bool = False) -> Performed:
     """Train a student in the stages of its procedure. keep: its weights, for other runs."""
-    task, settings, workspace = get_task(run.task), run.settings, work.workspace
+    task, settings, workspace = as_asked(get_task(run.task), run.settings), run.settings, work.workspace
     reader = reader_of(run, workspace)
     examples = examples_of(run, workspace, reader)
+    if not task.labelled:
+        examples = answered(examples, run, workspace)
     teacher = teacher_of(run, workspace, examples.imitated, machine.device())
     plugin = registry.STUDENTS.get(run.student)
     info = teacher_source(workspace.teacher, workspace.argument).info(task)

@@ -23,7 +23,7 @@ from harness.training.workspace import Workspace
 
 
 def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
-    """Do one run. Returns (record, predictions: ids, predictions and labels of the dev split, (N,) each, or None).
+    """Do one run. Returns what it leaves: see `Performed`.
 
     Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.
     """

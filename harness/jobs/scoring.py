@@ -8,13 +8,13 @@ import numpy as np
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Task
+from harness.contracts import AGREEMENT, Task
 from harness.data import sources
 from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.evaluation import masked_words
-from harness.evaluation.metrics import predictions_of, score
+from harness.evaluation.metrics import graded, predictions_of, score
 from harness.jobs.examples import Examples, encoding_of
 from harness.runs import TaskRun
 from harness.runs.settings import Settings
@@ -30,34 +30,44 @@ Predictions = dict[str, np.ndarray]
 def selector(task: Task, run: TaskRun, examples: Examples, clock: Clock) -> Callable[[nn.Module], float]:
     """What epochs are chosen by: the metric on the selection examples."""
     settings, metric = run.settings, run.metric
+    theirs = examples.answers[0] if examples.answers else None
 
     def select(model: nn.Module) -> float:
         logits = predict(model, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
-        return scores(task, logits, examples.selection)[metric]
+        return scores(task, logits, examples.selection, theirs)[metric]
 
     return select
 
 
-def scores(task: Task, logits: Tensor, data: Encoded) -> dict[str, float]:
-    return score(task, predictions_of(task, logits.numpy()), data.labels.numpy())
+def scores(task: Task, logits: Tensor, data: Encoded, theirs: np.ndarray | None = None) -> dict[str, float]:
+    """The task's metrics, where there are labels, and the agreement with `theirs`, (N,), where that is given."""
+    predictions, labels = predictions_of(task, logits.numpy()), data.labels.numpy()
+    found = score(task, predictions, labels) if sources.told(labels) else {}
+    if theirs is not None:
+        imitated = task.imitated
+        found[AGREEMENT] = score(imitated, predictions, theirs)[imitated.metric]
+    return found
 
 
 def evaluate(
     model: nn.Module, task: Task, settings: Settings, examples: Examples, clock: Clock
 ) -> tuple[Record, Predictions]:
-    """Metrics on every dev split, the speed of encoding the first, and its predictions."""
+    """Metrics on every dev split, the speed of encoding the first, and its predictions with what they rest on."""
     metrics: dict[str, float] = {}
-    for name, data in reversed(list(zip(task.dev_splits, examples.dev, strict=True))):
+    theirs = examples.answers[1:] or (None,) * len(examples.dev)
+    for name, data, answers in reversed(list(zip(task.dev_splits, examples.dev, theirs, strict=True))):
         own = Clock()
         logits = predict(model, data, EVALUATION_BATCH, settings, machine.device(), own)
         clock.seconds += own.seconds
         prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
-        metrics |= {prefix + metric: value for metric, value in scores(task, logits, data).items()}
+        metrics |= {prefix + metric: value for metric, value in scores(task, logits, data, answers).items()}
     first = examples.dev[0]
     predictions = {
         "ids": first.ids.numpy(),
         "predictions": np.asarray(predictions_of(task, logits.numpy())),
         "labels": first.labels.numpy(),
+        **graded(task, logits.numpy()),
+        **({} if answers is None else {"teacher": answers}),
     }
     return {"metrics": metrics, "examples_per_second": len(first) / own.seconds}, predictions
 

@@ -174,6 +174,7 @@ def untuned(run: UntunedRun, work: Work) -> Performed:
     found = predict(judge, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
     selection = scores(task, found, examples.selection)[run.metric]
     scored, predictions = evaluate(judge, task, settings, examples, clock)
+    del predictions["probabilities"]  # a cosine tells none
     more, others = further(alone, workspace, judge, reader, task, clock)
     record["best"]["selection"] = selection
     return record | scored | more | {

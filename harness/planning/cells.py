@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from harness import combine, pairing, registry
 from harness.code_versions import identified
-from harness.contracts import LayerMap, TableRow, Task, Want
-from harness.data.tasks import CORPUS
+from harness.contracts import AGREEMENT, LayerMap, TableRow, Task, Want
+from harness.data.tasks import CORPUS, as_asked
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.files import digest
@@ -67,7 +67,9 @@ class Cells:
         if row.improves or (row.tasks and task.name not in row.tasks):
             return
         procedure = self.asked.procedure_of(row)
-        if not procedure.trains:
+        if row.baseline:
+            procedure.cell(self.choices.choose(row, None, "", task, procedure), task, self)
+        elif not procedure.trains:
             for student in [None] if row.checkpoint else self.asked.students_of(row):
                 procedure.cell(self.choices.choose(row, student, "", task, procedure), task, self)
         elif row.checkpoint:
@@ -86,6 +88,9 @@ class Cells:
             return  # two spellings of one initialisation
         self._taken.add(place)
         procedure.check_init(row, init, choice.kind)
+        task = as_asked(task, choice.settings)
+        if not task.labelled and (procedure.joint or choice.kind == MULTI_TASK):
+            choice.refused = choice.refused or "the teacher of several tasks is refined on their labels"
         if not choice.refused:
             try:
                 choice.describe(task)
@@ -103,6 +108,7 @@ class Cells:
         who = BaseTeacher(name=source.name, content=self.asked.contents.teacher(source))
         self.sources[who.content] = [source.name, source.argument]
         choice = self.choices.choose(row, None, "", task, registry.PROCEDURES.get(ONE_STAGE))
+        labelled = as_asked(task, choice.settings).labelled
         run = CheckpointRun(
             task=task.name,
             data=self.asked.contents.data(task),
@@ -110,14 +116,15 @@ class Cells:
             metric=self.metric(task),
             settings=choice.settings,
         )
-        self.add(choice, task, run, size=size_of(self.asked.examined(source, task)))
+        refused = "" if labelled else f"{row.name} is fine-tuned on labels, and is to do without"
+        self.add(choice, task, run, refused, size=size_of(self.asked.examined(source, task)))
         self.used |= set(choice.fixed) - merging.idle(choice.settings)
 
     # ------------------------------------------------------------ what procedures ask
 
     def metric(self, task: Task) -> str:
         """What epochs and settings are chosen by."""
-        return self.asked.study.shown(task)[0]
+        return self.asked.study.shown(task)[0] if task.labelled else AGREEMENT
 
     def model(self, checkpoint: str) -> Any:
         """The teacher plugin of a model that a row names."""
@@ -186,7 +193,19 @@ class Cells:
     def teachers_of(self, task: Task, metric: str, settings: Settings) -> list[RunId]:
         """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""
         self.used.add("teacher.seeds")
-        return self.prerequisites.of_task(task, metric, {"train_fraction": settings["train_fraction"]})
+        return self.prerequisites.of_task(task, metric, {name: settings[name] for name in ("train_fraction", "labels")})
+
+    def lose_labels(self, choice: Choice, task: Task, expressions: Sequence[str]) -> tuple[set[str], str]:
+        """Fix the settings with which no objective reads a label, where the task is to be trained without.
+
+        Returns (those settings, what the table says of it).
+        """
+        terms = [term for expression in expressions for term in combine.parse(expression)]
+        found = {} if task.labelled else combine.without_labels(tuple(dict.fromkeys(terms)))
+        choice.settings.update(found)
+        choice.fixed = {**choice.fixed, **found}
+        names = ", ".join(dict.fromkeys(name for _, name in terms if registry.OBJECTIVES.get(name).without_labels))
+        return set(found), f"trained without labels: {names} has lost the term that reads them" if found else ""
 
     def settings_on_task(self, choice: Choice, objective: str, on_corpus: str) -> Settings:
         """The settings that act on the task: those of an objective on the corpus do not."""

@@ -38,7 +38,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     rows = asked.rows(checkpoints)
     for name in request.students or ():
         registry.STUDENTS.get(name)
-    trained = [row for row in rows if not (row.checkpoint or row.teacher or row.improves)]
+    trained = [row for row in rows if not (row.checkpoint or row.teacher or row.improves or row.baseline)]
     students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
     known = _check_settings(asked, rows, students)
     defaults = {name: h.default for name, h in known.items()}

@@ -26,7 +26,7 @@ class Cell:
     their proposals; cells of one joint run share it. refused: why it cannot exist, or "". space: setting -> the values
     or the range that is searched. after: the runs that it waits for. starts, teachers: by seed, the run that its own
     starts from, and the one that it learns from; none where every seed has the same. layers: (student's, teacher's)
-    pairs. trials, seeds: the budget.
+    pairs. trials, seeds: the budget. mark: what the table says of it beside its row's own mark.
     """
 
     id: str
@@ -47,11 +47,13 @@ class Cell:
     size: Mapping[str, int] = field(default_factory=lambda: {"layers": 0, "width": 0})
     trials: int = 1
     seeds: int = 1
+    mark: str = ""
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items() if name != "run"}
-        if not self.teachers:
-            del told["teachers"]
+        for name in ("teachers", "mark"):
+            if not told[name]:
+                del told[name]
         return {**told, "specification": self.run.specification()}
 
     @classmethod

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from harness import combine
 from harness.code_versions import identified
-from harness.contracts import Hyperparameter, Profile, Task
-from harness.data.tasks import CORPUS
+from harness.contracts import AGREEMENT, Hyperparameter, Profile, Task
+from harness.data.tasks import CORPUS, as_asked
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
@@ -84,8 +84,12 @@ class Prerequisites:
     def teacher_run(self, task: Task, metric: str, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
         """(`of_task`'s run without its seed, the runs that it waits for)."""
         base, after = self.base_teacher()
-        answers = self._ask(lambda: self.teacher.answers(task), otherwise=False)
         shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
+        task = as_asked(task, Settings(shared))
+        if refused := self.refused_answers(task):
+            raise UserError(refused)
+        metric = metric if task.labelled else AGREEMENT
+        answers = self._answers(task)
         run = TeacherRun(
             task=task.name,
             teacher=base,
@@ -95,6 +99,20 @@ class Prerequisites:
             evaluate_only=answers,
         )
         return run, after
+
+    def refused_answers(self, task: Task) -> str:
+        """Why the teacher's answers cannot stand for the labels of a task that is to be trained without, or ""."""
+        if task.labelled or self._answers(task):
+            return ""
+        who = self.teacher.argument or self.teacher.name
+        return (
+            f"without labels the teacher's answers stand for them, but {who} has "
+            f"no head of {task.outputs} output{'s' * (task.outputs > 1)} that answers {task.name}: give a model that "
+            "was fine-tuned for it, by folder or hub name"
+        )
+
+    def _answers(self, task: Task) -> bool:
+        return self._ask(lambda: bool(self.teacher.answers(task)), otherwise=not task.labelled)
 
     def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters) -> RunId:
         """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""

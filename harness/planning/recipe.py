@@ -68,13 +68,15 @@ def recipe(plan: Plan) -> str:
                 values.setdefault(name, []).append((where_of(cell), value))
     shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
     differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
-    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values())
+    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values() if not row.baseline)
     return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
 
 
 def saying_nothing(settings: Values) -> set[str]:
     """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
-    return merging.idle(settings) | ({"augmentation"} if Settings(settings)["augmentation"] == "none" else set())
+    told = Settings(settings)
+    usual = {"augmentation"} if told["augmentation"] == "none" else set()
+    return merging.idle(settings) | usual | ({"labels"} if told["labels"] == "given" else set())
 
 
 def _constant(found: Sequence[tuple[Any, Any]]) -> bool:
@@ -160,7 +162,9 @@ def _measures(plan: Plan) -> bool:
 
 
 def _cells(plan: Plan) -> list[Cell]:
-    return [cell for cell in plan.cells if not cell.refused] or list(plan.cells)
+    """Those that are told of: what is measured beside students has neither a search nor a training."""
+    alike = [cell for cell in plan.cells if cell.run.trains == plan.trains]
+    return [cell for cell in alike if not cell.refused] or alike
 
 
 def _settings(plan: Plan) -> Settings:

@@ -14,6 +14,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.planning import merging
 from harness.planning.contents import Contents
+from harness.rows import BASELINES
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import TEACHER_TRAINING
 
@@ -38,12 +39,13 @@ class Request:
     checkpoints: Sequence[str] = ()
     overrides: Sequence[str] = ()
     plugins: Sequence[str] = ()
+    baselines: bool = False
 
     @classmethod
     def of(cls, options: Namespace) -> Request:
         """What the flags of a command that plans ask for."""
         same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
-        asked = {name: getattr(options, name) for name in (*same, "corpus", "checkpoints")}
+        asked = {name: getattr(options, name) for name in (*same, "corpus", "checkpoints", "baselines")}
         return cls(**asked, overrides=options.set, plugins=options.plugin)
 
 
@@ -179,6 +181,12 @@ class ResolvedRequest:
         return given
 
     def rows(self, checkpoints: dict[str, str]) -> list[TableRow]:
+        """Those of the study that are asked for, then what the command line adds."""
+        if self.request.baselines and not self.procedure.trains:
+            raise UserError(f"--baselines has no effect: study {self.study.name} reads no examples")
+        return [*self._declared(checkpoints), *(BASELINES if self.request.baselines else ())]
+
+    def _declared(self, checkpoints: dict[str, str]) -> list[TableRow]:
         declared = [
             replace(row, settings=combine.recorded(row.settings)) if row.settings else row  # type: ignore[type-var]
             for row in self.study.rows

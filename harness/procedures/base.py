@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
 from harness.contracts import Hyperparameter, LayerMap, TableRow, Task
+from harness.data.tasks import as_asked
 from harness.errors import UserError
 from harness.registry import PROCEDURES, file_of
 from harness.runs.settings import TRAINING
@@ -83,6 +84,7 @@ class Procedure(ABC):
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         """Add the cell of a row that is the teacher itself."""
         choice = cells.choices.choose(row, None, "", task, self)
+        task = as_asked(task, choice.settings)
         refused = choice.refused or cells.refused_analysis(task)
         run, after = cells.prerequisites.teacher_run(task, cells.metric(task), cells.own_of(choice))
         cells.add_teacher(choice, task, cells.analysed(run), after, refused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from harness.contracts import TableRow, Task
+from harness.data.tasks import as_asked
 from harness.errors import UserError
 from harness.planning.planned import size_of
 from harness.procedures.base import Procedure, procedure
@@ -42,7 +43,8 @@ class MultiTask(Procedure):
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         choice = cells.choices.choose(row, None, "", task, self)
         run, after, refused = cells.joint_runs.teacher(row, cells.own_of(choice))
-        if run is None:
+        refused = refused if as_asked(task, choice.settings).labelled else "it is refined on the labels of all tasks"
+        if run is None or refused:
             cells.refused(choice, task, refused)
         else:
             cells.add_teacher(choice, task, run, after, "")

@@ -53,9 +53,10 @@ class Labelled(Procedure):
         objective, on_corpus = self.expressions(choice, asked.study.general)
         refused = self.refuse_choice(choice, task, cells)
         refused = refused or pairing.refusal(objective, self.on_task.name, described, teacher, task)
-        refused = refused or cells.refused_analysis(task)
+        refused = refused or cells.refused_analysis(task) or cells.prerequisites.refused_answers(task)
         stages = self.on_task.stages(objective, layers)
         self.lengthen(choice, stages)
+        unread, mark = cells.lose_labels(choice, task, self.on_task.objectives(objective))
         want = Want()
         for stage in stages:
             want |= combine.wants(combine.parse(stage.objective), described, teacher, stage.layers)[1]
@@ -64,7 +65,8 @@ class Labelled(Procedure):
         metric = cells.metric(task)
         settings = cells.settings_on_task(choice, objective, on_corpus if distilled else "")
         alone = start.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
-        teachers = [] if alone else cells.teachers_of(task, metric, choice.settings)
+        untaught = alone or (refused and not task.labelled)
+        teachers = [] if untaught else cells.teachers_of(task, metric, choice.settings)
         run = StudentRun(
             task=task.name,
             data=asked.contents.data(task),
@@ -91,9 +93,12 @@ class Labelled(Procedure):
             size=size_of(described),
             starts=starts,
             teachers=teachers if len(teachers) > 1 else (),
+            mark=mark,
         )
         if not refused:
-            idle = {setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)}
+            idle = unread | {
+                setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)
+            }
             idle |= cells.only_general(objective) - (combine.settings_of(on_corpus) if distilled else set())
             cells.use(choice, task, idle)
             self.ask(want, task, cells)

@@ -23,7 +23,7 @@ from harness.runs.labelled import (
     TeacherRun,
     UntunedRun,
 )
-from harness.runs.measured import CountRun, MeasuredRun, SpeedRun
+from harness.runs.measured import BaselineRun, CountRun, MeasuredRun, SpeedRun
 
 OfStudent = StudentRun | UntunedRun | CorpusDistillationRun  # those that start a student and keep it whole
 
@@ -32,6 +32,7 @@ __all__ = [
     "ONE_STAGE",
     "PRETRAINED",
     "BaseTeacher",
+    "BaselineRun",
     "CheckpointRun",
     "CorpusRun",
     "CountRun",

@@ -1,4 +1,4 @@
-"""Runs that train nothing."""
+"""Runs that train no network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from harness.files import JSON
 from harness.runs.base import Run
+from harness.runs.labelled import TaskRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,3 +43,19 @@ class SpeedRun(MeasuredRun):
     performed_by: ClassVar[str] = "measuring:measure_speed"
 
     reference: JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineRun(TaskRun):
+    """What the examples that students learn from tell of dev without any model; see `harness.rows.BaselineRow`."""
+
+    kind: ClassVar[str] = "baseline"
+    performed_by: ClassVar[str] = "baselines:measure"
+    trains: ClassVar[bool] = False
+    predicts: ClassVar[bool] = False
+
+    baseline: str
+
+    @property
+    def title(self) -> str:
+        return f"baseline {self.baseline} on {self.task}"

@@ -36,6 +36,7 @@ TRAINING: dict[str, Hyperparameter] = {
     "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
     "train_fraction": Hyperparameter(1.0, low=0.001, high=1.0),  # of the training data, for teacher and student alike
     "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher
+    "labels": Hyperparameter("given", choices=("given", "none")),  # none: the teacher's answers stand for them
     "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
     "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
     "pruner": Hyperparameter("none", choices=("none", *PRUNERS)),
@@ -60,11 +61,20 @@ def refused_rate(settings: Values) -> str:
 
 
 # Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is, and there is one trial.
-TEACHER_TRAINING = {n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "pruner"))}
+TEACHER_TRAINING = {
+    n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "labels", "pruner"))
+}
 TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1)  # teachers of a task: one for all, or one for each seed of a cell
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
-SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction")  # as a teacher with its students
+SHARED = (
+    "max_length",
+    "protocol",
+    "threads",
+    "precision",
+    "train_fraction",
+    "labels",
+)  # as a teacher with its students
 JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*SHARED, "pruner")}
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
@@ -80,7 +90,7 @@ MASKING: dict[str, Hyperparameter] = {
     "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
 }
 ON_MASKED_TEXT = frozenset({"mask_probability", "pack", "stored_top_k"})  # without effect on sentences
-_NOT_GENERAL = ("train_", "patience", "protocol", "pruner", "cache_gib", "augmentation")
+_NOT_GENERAL = ("train_", "labels", "patience", "protocol", "pruner", "cache_gib", "augmentation")
 GENERAL_TRAINING = MASKING | {
     name: declared for name, declared in TRAINING.items() if not name.startswith(_NOT_GENERAL)
 }
@@ -95,7 +105,7 @@ SPEED_SETTINGS: dict[str, Hyperparameter] = {
 
 # Of the teacher where vectors that no task has tuned are compared (wu2020, section 5.5): its first token, or the mean.
 ON_UNTUNED = ("max_length", "protocol", "threads", "precision", "train_fraction", "train_examples")  # without training
-NEVER_UNTUNED = ("augmentation", "patience", "pruner", "cache_gib")
+NEVER_UNTUNED = ("augmentation", "labels", "patience", "pruner", "cache_gib")
 UNTUNED: dict[str, Hyperparameter] = {"untuned.pooling": Hyperparameter("first", choices=("first", "mean"))}
 _DECLARED = MASKING | UNTUNED | TRAINING
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 Record = dict[str, Any]  # as JSON: status, specification, curve, metrics, and what else runs of its kind leave
-Performed = tuple[Record, Mapping[str, Any] | None]  # the record; the dev predictions: ids, predictions, labels (N,)
+# The record; the dev predictions: ids, predictions, labels (N,), and what `harness.evaluation.metrics.graded` gives; of
+# a student that was trained without labels "teacher", (N,), which its teacher answers.
+Performed = tuple[Record, Mapping[str, Any] | None]
 State = dict[str, Any]  # of a checkpoint: tensors, numbers and what holds them
 
 

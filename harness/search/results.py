@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.code_versions import changed, engine
-from harness.contracts import CellResult, RunResult
+from harness.contracts import AGREEMENT, CellResult, RunResult, Study, Task
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
@@ -47,6 +47,7 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
     for cell, found in zip(plan.cells, replayed(plan, ledger) if replays is None else replays, strict=True):
         row = rows[cell.row]
         made = CellResult(cell.id, row, cell.student, cell.init, cell.task, metric=cell.metric, refused=cell.refused)
+        made = replace(made, mark=cell.mark)
         if cell.refused:
             results.append(made)
             continue
@@ -70,6 +71,32 @@ def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None 
     return results
 
 
+def shown(study: Study, tasks: Mapping[str, Task], cells: Sequence[CellResult]) -> dict[str, tuple[str, ...]]:
+    """The metrics that each task's columns show: the study's; where no cell is chosen by a label, agreement before.
+
+    Of a task that has no labels at all it stands alone.
+    """
+    found = {}
+    for name, task in tasks.items():
+        metrics, of_task = study.shown(task), [cell for cell in cells if cell.task == name and not cell.refused]
+        if of_task and all(cell.metric == AGREEMENT for cell in of_task):
+            runs = [run for cell in of_task for run in cell.seeds]
+            metrics = (AGREEMENT, *(m for m in metrics if not runs or any(m in run.metrics for run in runs)))
+        found[name] = metrics
+    return found
+
+
+def unlabelled(plan: Plan) -> tuple[str, ...]:
+    """What a table says of cells that are trained without labels."""
+    if not any(cell.metric == AGREEMENT for cell in plan.cells if not cell.refused):
+        return ()
+    return (
+        "Without labels, none is trained or chosen by: the teacher's answers stand for them. Agreement is the share of "
+        "examples that are answered as the teacher does, or Spearman's correlation with its scores; other metrics are "
+        "of the labels of dev.",
+    )
+
+
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
     """What the corpus distillation among these runs scored on held-out text."""
     for run in runs:
@@ -80,7 +107,8 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
 
 
 def _result(plan: Plan, finished: Finished, task: str, distilled: Mapping[str, float], ledger: Ledger) -> RunResult:
-    record = {**finished.record, "predictions": _Predictions(ledger, finished.run, task)}
+    kept = _Predictions(ledger, finished.run, task)
+    record = {**finished.record, "predictions": kept.beside_labels, "teacher": kept.beside_teacher}
     return RunResult(
         finished.run,
         finished.made.seed or 0,
@@ -106,22 +134,28 @@ def _derived(record: Record, settings: Settings) -> dict[str, float]:
 
 @dataclass
 class _Predictions:
-    """The (ids, predictions, labels) of a run on a task, (N,) each, or None; read when they are asked for."""
+    """What is kept of a run's answers on a task; read when it is asked for."""
 
     ledger: Ledger
     run: str
     task: str
 
-    def __call__(self) -> Any:
-        return self._found
+    def beside_labels(self) -> Any:
+        """(ids, predictions, labels), (N,) each, or None."""
+        return self._beside("labels")
+
+    def beside_teacher(self) -> Any:
+        """(ids, predictions, what the teacher answers), (N,) each, or None."""
+        return self._beside("teacher")
+
+    def _beside(self, what: str) -> Any:
+        part = "" if "ids" in self._found else f"{self.task}/"  # a run on several tasks keeps those of each
+        names = [f"{part}{name}" for name in ("ids", "predictions", what)]
+        return tuple(self._found[name] for name in names) if {*names} <= self._found.keys() else None
 
     @functools.cached_property
     def _found(self) -> Any:
-        found = self.ledger.predictions(self.run)
-        if found is None:
-            return None
-        part = "" if "ids" in found else f"{self.task}/"  # a run on several tasks keeps those of each
-        return tuple(found[f"{part}{name}"] for name in ("ids", "predictions", "labels"))
+        return self.ledger.predictions(self.run) or {}
 
 
 def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from harness import pairing
 from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Signal, Task
+from harness.data.sources import blank
 from harness.data.tasks import CORPUS
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
@@ -150,6 +151,24 @@ def test_gradient_reaches_the_student_and_never_the_teacher(case: Case) -> None:
     assert all(reached.values()), "a signal is asked of the student that no gradient comes back to"
     assert all(t.grad.isfinite().all() for t in tensors(student).values() if t.grad is not None)
     assert not any(t.grad is not None and t.grad.any() for t in tensors(teacher).values())
+
+
+@each_case
+def test_reads_labels_only_where_it_says_so(case: Case) -> None:
+    """Whoever trains without them gives none: see `labels` of the decorator."""
+    kind = OBJECTIVES.get(case.objective)
+    unlabelled = replace(case, task=replace(case.task, labelled=False))
+    if case.task.corpus or (refused := unlabelled.refusal()):
+        assert case.task.corpus or "label" in refused
+        return
+    batch = case.batch()
+    without = replace(batch, labels=torch.from_numpy(blank(batch.labels.numpy())))
+    expected, found = (
+        loss_of(make(case.objective, case.student, case.teacher, **kind.without_labels), *case.outputs(), given)
+        for given in (batch, without)
+        if torch.manual_seed(0)
+    )
+    assert found.isfinite() and torch.equal(found, expected)
 
 
 @each_case

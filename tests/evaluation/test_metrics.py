@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.data.tasks import get_task
 from harness.evaluation import metrics
-from harness.evaluation.metrics import majority_score, predictions_of, score
+from harness.evaluation.metrics import graded, majority_score, predictions_of, score
 from harness.registry import TASKS
 
 
@@ -148,3 +148,15 @@ def test_evaluate_module_refuses_an_unknown_task():
 
     with pytest.raises(UserError, match="unknown task 'mrcp': did you mean mrpc"):
         GlueMetric(config_name="mrcp", keep_in_memory=True)
+
+
+def test_what_predictions_rest_on_is_kept_in_single_precision():
+    logits = np.array([[0.0, np.log(3.0)], [1000.0, -1000.0], [20.0, 0.0]], np.float32)
+    found = graded(get_task("sst2"), logits)["probabilities"]
+    assert found.dtype == np.float32
+    assert found[:2] == pytest.approx(np.array([[0.25, 0.75], [1.0, 0.0]]))
+    assert found[2, 1] == pytest.approx(2.0612e-9, rel=1e-4)  # which half precision has not
+    assert graded(get_task("stsb_classes"), np.zeros((2, 21)))["probabilities"].shape == (2, 21)
+    scores = graded(get_task("qnli_ranking"), np.array([[0.5], [-2.0]]))
+    assert scores.keys() == {"scores"} and scores["scores"].tolist() == [0.5, -2.0]
+    assert graded(get_task("similarity"), np.array([[0.5]])) == {}, "a score is the prediction itself"

@@ -77,7 +77,8 @@ def check(found: Found) -> None:
         assert [len(array) for array in arrays] == [40, 40, 40]
         accuracy = float(np.mean(arrays[1] == arrays[2]))
         assert record["by_task"][task]["metrics"]["accuracy"] == pytest.approx(accuracy)
-    assert len(predictions) == 9
+        assert predictions[f"{task}/probabilities"].argmax(1).tolist() == arrays[1].tolist()
+    assert len(predictions) == 12
     assert record["curve"][1]["loss"] < record["curve"][0]["loss"]
 
 
