@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from harness import registry, reports
 from harness.contracts import Study, Task
+from harness.data import own
 from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, plain, sentence, unknown
 from harness.evaluation import server_scores
@@ -142,6 +143,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         budget=recipe.budget(plan),
         recipe=recipe.recipe(plan),
         notes=(
+            *(told["told"] for told in plan.declared.values()),
             *recipe.corpus_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
@@ -164,6 +166,7 @@ def tasks_of(plan: Plan) -> dict[str, Task]:
     """The tasks of a plan, by name; those of its plugin files are found there again."""
     for path in plan.plugins if {*plan.tasks} - {*MEASURED, *registry.TASKS.names()} else ():
         registry.load_file(path)
+    own.recall(plan.declared)
     return {name: get_task(name) for name in plan.tasks}
 
 

@@ -75,7 +75,8 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
         data = _loaded(task.name, workspace.source, content)
         splits = (data.train, *data.dev)
         train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
-    index, held_out = _indices(run, content, len(train), train.groups)
+    together = train.groups if task.ranking else _together(task, workspace.source)
+    index, held_out = _indices(run, content, len(train), together)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
     if settings["augmentation"] != "none":
@@ -100,7 +101,7 @@ def encoding_of(run: TaskRun) -> str:
 def _indices(
     run: Run, content: str, size: int, groups: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(positions to train on, positions held out; None where dev chooses). groups: of examples that are ranked."""
+    """(positions to train on, positions held out; None where dev chooses). groups: of examples that stay together."""
     settings, held_out = run.settings, None
     if settings["protocol"] == "published":
         index = torch.arange(size)
@@ -113,11 +114,18 @@ def _indices(
     return index, held_out
 
 
+def _together(task: Task, source: str) -> torch.Tensor | None:
+    """(N,) the groups that the task's source keeps together, of the training examples; None where there are none."""
+    groups = sources.source_of(task, source).groups(task)
+    return None if groups is None else torch.from_numpy(groups.copy())
+
+
 def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:
     """The texts that a run is trained on, of all its tasks."""
     for task, content in sorted(run.data_of.items()):
         whole = _loaded(task, workspace.source, content).train
-        groups = groups_of(whole) if get_task(task).ranking else None
+        ranking = get_task(task).ranking
+        groups = groups_of(whole) if ranking else _together(get_task(task), workspace.source)
         part = _part(whole, _indices(run, content, len(whole.text_a), groups)[0])
         yield from part.text_a
         yield from part.text_b or ()

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness import combine, registry
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
+from harness.data import own
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.planning import merging
@@ -52,8 +53,10 @@ def check_early(request: Request) -> None:
     if request.plugins and request.study not in registry.STUDIES.names():
         return  # a plugin file may bring the study; it is loaded next
     registry.STUDIES.get(request.study).profile(request.profile)
-    for task in request.tasks or () if not request.plugins else ():
-        get_task(task)
+    tasks, declared, overrides = own.told_apart(request.tasks, request.overrides)
+    for task in tasks or () if not request.plugins else ():
+        if task not in declared:
+            get_task(task)
     for name, count in (("--seeds", request.seeds), ("--trials", request.trials)):
         if count is not None and not 1 <= count <= MOST:
             raise UserError(f"{name} must be between 1 and {MOST}, not {count}")
@@ -61,10 +64,10 @@ def check_early(request: Request) -> None:
         if getattr(request, name) is not None and not getattr(request, name).strip():
             raise UserError(f"--{name} is empty: name something, or leave it out")
     for name in ("objectives", "students", "inits", "tasks"):
-        words = list(getattr(request, name) or ())
+        words = list(tasks or ()) if name == "tasks" else list(getattr(request, name) or ())
         for twice in (word for word in words if words.count(word) > 1):
             raise UserError(f"--{name} names {twice} twice: give it once")
-    merging.check_plain(merging.parse_set(request.overrides))
+    merging.check_plain(merging.parse_set(overrides))
 
 
 class ResolvedRequest:
@@ -78,7 +81,10 @@ class ResolvedRequest:
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
-        self.request = request
+        own.KNOWN.clear()
+        names, declared, overrides = own.told_apart(request.tasks, request.overrides)
+        self.request = request = replace(request, tasks=names, overrides=overrides)
+        self.declared = own.know(declared.values())
         self.study: Study = registry.STUDIES.get(request.study)
         self.profile = _recorded(self.study.profile(request.profile))
         self.procedure = registry.PROCEDURES.get(self.study.procedure)

@@ -231,4 +231,5 @@ def workspace_of(plan: Plan, out: Path, run: RunId, what: Run) -> Any:
         argument=argument,
         plugins=tuple(plan.plugins),
         outputs=plan.outputs,
+        declared=plan.declared,
     )

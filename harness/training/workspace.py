@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness import registry
 from harness.data.store import Store, alone
+from harness.files import JSON
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,7 +34,7 @@ class Exchange(Protocol):
 class Workspace:
     """run: the run's own folder; runs: the folder of all runs; files: hash -> path of the files that a specification
     names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass;
-    exchange: None where all workers see the same `cache`.
+    exchange: None where all workers see the same `cache`; declared: a task of the user's own -> what it is, and where.
     """
 
     run: Path
@@ -47,6 +48,7 @@ class Workspace:
     plugins: tuple[str, ...]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
     exchange: Exchange | None = None
+    declared: Mapping[str, JSON] = field(default_factory=dict)
 
     @contextmanager
     def once(self, folder: Path) -> Iterator[None]:
