@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import old_names
-from harness.contracts import Hyperparameter, Signal, Study, Task
+from harness.contracts import Hyperparameter, Signal, Study
 from harness.errors import UserError, unknown
 from harness.files import digest
 

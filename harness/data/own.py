@@ -94,7 +94,8 @@ class Known:
     @classmethod
     def from_json(cls, name: str, told: JSON) -> Known:
         place = told["place"] or _of_plugin(name).place
-        task = {key: tuple(value) if isinstance(value, list) else value for key, value in told["task"].items()}
+        fields = told["task"].items()
+        task: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields}
         return cls(Declaration(name, place, told["settings"], told["folder"]), Task(**task), told["told"])
 
 
@@ -165,13 +166,16 @@ def told_apart(
         if not place:
             raise UserError(f"--tasks {word} names no data: {name}=PATH, or {name}=hub:DATASET")
         declared[name] = _from_files(name, place)
-    rest = []
+    rest, given = [], set()
     for word in overrides:
-        name, dot, setting = word.partition("=")[0].partition(".")
+        key, _, value = word.partition("=")
+        name, dot, setting = key.partition(".")
         if dot and name in declared:
-            value = word.partition("=")[2]
             if not value:
                 raise UserError(f"--set takes KEY=VALUE, not {word!r}")
+            if key in given:
+                raise UserError(f"--set gives {key} twice")
+            given.add(key)
             declared[name] = declared[name].given(_checked(name, {setting: value}))
         else:
             rest.append(word)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -127,9 +128,7 @@ def _object(where: str, found: Any) -> Mapping[str, Any]:
 
 def _parquet(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
     def load() -> Any:
-        import datasets
-
-        return datasets.load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+        return library().load_dataset("parquet", data_files=str(path), split="train", streaming=True)
 
     yield from dataset_rows(str(path), load)
 
@@ -147,6 +146,14 @@ _READERS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[Row]]] = {
 # ---------------------------------------------------------------- of the library `datasets`
 
 
+def library() -> Any:
+    """The library, which is heavy. What it would log is raised and told."""
+    import datasets
+
+    datasets.utils.logging.set_verbosity(logging.CRITICAL)
+    return datasets
+
+
 def dataset_rows(where: str, load: Callable[[], Any]) -> Iterator[Row]:
     """The rows of what `load` gives, a Dataset or IterableDataset; a class of a ClassLabel by its name.
 
@@ -160,17 +167,17 @@ def dataset_rows(where: str, load: Callable[[], Any]) -> Iterator[Row]:
         if row is None:
             return
         named = {c: names[c][row[c]] for c in names if row[c] is not None and 0 <= row[c] < len(names[c])}
-        yield f"{where}, row {number}", {**row, **{c: None for c in names}, **named}
+        yield f"{where}, row {number}", {**row, **dict.fromkeys(names), **named}
 
 
 def told_of(where: str, work: Callable[[], Any]) -> Any:
-    """What `work` returns. Raises UserError for whatever goes wrong in `datasets`, which raises errors of many libraries."""
+    """What `work` returns. Raises UserError for whatever `datasets` raises, of many libraries."""
     try:
         return work()
     except UserError:
         raise
     except Exception as error:
-        told = " ".join(str(error).split()) or type(error).__name__
+        told = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise UserError(f"{where} cannot be read: {told}") from error
 
 
@@ -178,7 +185,7 @@ def told_of(where: str, work: Callable[[], Any]) -> Any:
 
 
 def files_of(folder: Path) -> dict[str, list[Path]]:
-    """The files that hold examples, by split: the name of the file, without the number of a part as train-00000-of-00002.
+    """The files that hold examples, by split: the file's name, without the number of a part as train-00000-of-00002.
 
     Raises UserError for one split in files of several kinds.
     """

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.contracts import Task
-from harness.errors import UserError, near
+from harness.data.metric_names import MEANS
 
 
 def predictions_of(task: Task, logits: np.ndarray) -> np.ndarray:
@@ -123,49 +123,17 @@ def _correlation(function: Any, predictions: np.ndarray, labels: np.ndarray) -> 
     return float(function(predictions, labels).statistic)
 
 
-# By what they are of: two classes (the second is the one that F1 is of), any classes, scores.
-BINARY = {"f1": _f1}
-CLASSES = {
+METRICS = {
     "accuracy": _accuracy,
+    "f1": _f1,
     "macro_f1": _averaged("f1_score", average="macro", zero_division=0),
     "weighted_f1": _averaged("f1_score", average="weighted", zero_division=0),
     "macro_precision": _averaged("precision_score", average="macro", zero_division=0),
     "balanced_accuracy": _averaged("balanced_accuracy_score"),
     "matthews": _matthews,
     "kappa": _averaged("cohen_kappa_score"),
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+    "r2": _r2,
 }
-SCORES = {"pearson": _pearson, "spearman": _spearman, "kendall": _kendall, "r2": _r2}
-METRICS = BINARY | CLASSES | SCORES
-MEANS = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}
-# As scikit-learn, SciPy and `evaluate` call them.
-ALIASES = {
-    "f1_macro": "macro_f1", "f1_weighted": "weighted_f1", "precision_macro": "macro_precision",
-    "macro_recall": "balanced_accuracy", "recall_macro": "balanced_accuracy", "balanced_accuracy_score": "balanced_accuracy",
-    "matthews_corrcoef": "matthews", "matthews_correlation": "matthews", "mcc": "matthews",
-    "cohen_kappa": "kappa", "cohen_kappa_score": "kappa", "accuracy_score": "accuracy", "f1_score": "f1",
-    "pearsonr": "pearson", "spearmanr": "spearman", "kendalltau": "kendall", "r2_score": "r2", "r_squared": "r2",
-}  # fmt: skip
-LESS = ("mse", "rmse", "mae", "mean_squared_error", "mean_absolute_error", "log_loss", "hamming_loss", "brier_score")
-
-
-def usual(classes: int) -> tuple[str, ...]:
-    """The metrics that are recorded of a user's own task, the default first. classes: 0 for a score."""
-    found = ("accuracy", "macro_f1", "balanced_accuracy", "matthews") if classes else ("spearman", "pearson")
-    return (*found, "f1") if classes == 2 else found
-
-
-def chosen(name: str | None, task: str, classes: int) -> str:
-    """The metric that a user's own task is asked to have. Raises UserError for one that is not of its kind."""
-    if name is None:
-        return usual(classes)[0]
-    name = ALIASES.get(name, name)
-    fitting = {**CLASSES, **(BINARY if classes == 2 else {})} if classes else SCORES
-    means = [mean for mean, parts in MEANS.items() if fitting.keys() >= {*parts}]
-    if name in (*fitting, *means):
-        return name
-    if name in LESS:
-        raise UserError(f"of {name} the least is best, but tables take the greatest: use {', '.join(fitting)}")
-    if name in (*METRICS, *MEANS):
-        what = f"{classes} classes" if classes else "a score"
-        raise UserError(f"task {task} has {what}, of which {name} is not told: {near('', (*fitting, *means), 20)}")
-    raise UserError(f"unknown metric {name!r} of task {task}: {near(name, (*fitting, *means, *ALIASES), 30)}")

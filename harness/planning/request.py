@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import combine, registry
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
-from harness.data import own
+from harness.data import metric_names, own
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.planning import merging
@@ -76,7 +76,6 @@ class ResolvedRequest:
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
         from harness.data import sources
-        from harness.evaluation.metrics import MEANS, METRICS
 
         for path in request.plugins:
             registry.load_file(path)
@@ -104,9 +103,9 @@ class ResolvedRequest:
         if request.data and having and not any(source.given for source in having):
             raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
         for task in tasks if having else ():
-            if not {task.metric} <= {*task.metrics} <= (known := {*METRICS, *MEANS}):
+            if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL}:
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
-                raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(sorted(known))}")
+                raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(metric_names.ALL)}")
         source = request.data or self.teacher.data or sources.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on

@@ -50,8 +50,7 @@ class OwnFiles(OwnSource):
         """What `save_to_disk` wrote, by split; None where it did not."""
         if not any((self.path / name).is_file() for name in SAVED):
             return None
-        import datasets
-
+        datasets = tables.library()
         found = tables.told_of(str(self.path), lambda: datasets.load_from_disk(str(self.path)))
         return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
 

@@ -41,8 +41,7 @@ class OwnHub(OwnSource):
 
     @cached_property
     def _found(self) -> Any:
-        import datasets
-
+        datasets = tables.library()
         name, _, configuration = self.data.removeprefix(PREFIX).partition(":")
         found = tables.told_of(self.data, lambda: datasets.load_dataset(name, configuration or None))
         if not isinstance(found, dict):
