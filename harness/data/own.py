@@ -81,7 +81,10 @@ class Known:
     def source(self) -> OwnSource:
         from harness.data.own_source import opened  # loads numpy
 
-        return opened(self.declaration)
+        declaration = self.declaration
+        if not declaration.place:  # of a plugin, which a plan does not hold
+            declaration = dataclasses.replace(_of_plugin(declaration.name), settings=declaration.settings)
+        return opened(declaration)
 
     def to_json(self) -> JSON:
         """Without the function of a plugin, which whoever reads it finds there again."""
@@ -93,10 +96,9 @@ class Known:
 
     @classmethod
     def from_json(cls, name: str, told: JSON) -> Known:
-        place = told["place"] or _of_plugin(name).place
         fields = told["task"].items()
         task: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields}
-        return cls(Declaration(name, place, told["settings"], told["folder"]), Task(**task), told["told"])
+        return cls(Declaration(name, told["place"], told["settings"], told["folder"]), Task(**task), told["told"])
 
 
 KNOWN: dict[str, Known] = {}  # those of the plan that is worked on: what a task is called by there

@@ -24,7 +24,7 @@ from harness.registry import SOURCES
 class OwnSource(TaskSource):
     """A kind of place that users keep data in; `declaration` says which and how. It may have any splits and columns."""
 
-    hint = "it is where --tasks says"
+    title, hint = "your own data", "it is where --tasks says"
 
     def __init__(self, declaration: Declaration):
         super().__init__(declaration.where)

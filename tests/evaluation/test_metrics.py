@@ -31,6 +31,32 @@ def test_three_classes_by_hand():
     assert score(get_task("mnli"), [0, 1, 2, 2], [0, 1, 2, 1]) == {"accuracy": 0.75}
 
 
+def test_several_classes_by_hand():
+    """Of classes 0, 1, 2: right 1 of 1, 1 of 2, 1 of 1; predicted once, once and twice."""
+    task = dataclasses.replace(get_task("mnli"), metrics=(*metric_names.CLASSES,))
+    f1 = (1, 2 / 3, 2 / 3)
+    assert score(task, [0, 1, 2, 2], [0, 1, 2, 1]) == pytest.approx(
+        {
+            "accuracy": 3 / 4,
+            "macro_f1": sum(f1) / 3,
+            "weighted_f1": (f1[0] + 2 * f1[1] + f1[2]) / 4,
+            "macro_precision": (1 + 1 + 1 / 2) / 3,
+            "balanced_accuracy": (1 + 1 / 2 + 1) / 3,
+            "matthews": (3 * 4 - (1 + 2 + 2)) / math.sqrt((16 - 6) * (16 - 6)),
+            "kappa": (3 / 4 - 5 / 16) / (1 - 5 / 16),
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(math.isfinite(value) for value in score(task, [1, 1], [0, 0]).values())
+
+
+def test_scores_of_own_tasks_by_hand():
+    task = dataclasses.replace(get_task("stsb"), metrics=("kendall", "r2"))
+    assert score(task, [1.0, 2.0, 4.0, 3.0], [1.0, 2.0, 3.0, 4.0]) == pytest.approx({"kendall": 4 / 6, "r2": 1 - 2 / 5})
+    assert score(task, [1.0, 2.0], [1.0, 1.0]) == {"kendall": 0.0, "r2": 0.0}
+
+
 def test_scores_by_hand():
     """Deviations (-1.5, -.5, .5, 1.5) and (-2, -1, 0, 3): Pearson 8/sqrt(5 * 14); the order is the same."""
     found = score(
