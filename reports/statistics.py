@@ -43,8 +43,8 @@ def resampled_scores(
 ) -> np.ndarray:
     """(R,) task.metric on every resample. predictions, labels: (N,); counts: (R, N), how often each example is drawn.
 
-    Accuracy, F1, what follows from the classes' counts, the correlations and their means depend on few sums and are taken for all resamples at once; any
-    other metric asks `score` once a resample.
+    Accuracy, F1, what follows from the classes' counts, the correlations and their means depend on few sums and are
+    taken for all resamples at once; any other metric asks `score` once a resample.
     """
     import numpy as np
 

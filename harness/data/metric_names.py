@@ -21,7 +21,7 @@ SCORES = {
     "r2": "the share of the variance that is explained; below 0 where the mean would be closer",
 }
 MEANS = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}
-ALL = (*BINARY, *CLASSES, *SCORES, *MEANS)
+ALL = (*CLASSES, *BINARY, *SCORES, *MEANS)
 # As scikit-learn, SciPy and `evaluate` call them.
 ALIASES = {
     "f1_macro": "macro_f1",
@@ -52,9 +52,9 @@ def usual(classes: int) -> tuple[str, ...]:
     return (*found, "f1") if classes == 2 else found
 
 
-def chosen(name: str | None, task: str, classes: int) -> str:
-    """The metric that a user's own task is asked to have. Raises UserError for one that is not of its kind."""
-    if name is None:
+def chosen(name: str, task: str, classes: int) -> str:
+    """The metric that a task is asked to have, "" for the default. Raises UserError for one that is not of its kind."""
+    if not name:
         return usual(classes)[0]
     name = ALIASES.get(name, name)
     fitting = {**CLASSES, **(BINARY if classes == 2 else {})} if classes else SCORES

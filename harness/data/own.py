@@ -38,12 +38,13 @@ SETTINGS = {
     "metric": "what epochs and settings are chosen by, and what tables show (harness list metrics)",
     "train": "the file or split that is trained on (default: train)",
     "dev": "the file or split that is reported (default: validation or dev; test where there is neither)",
-    "held_out": "the part of train that is reported where there is no other split (default: 0.2)",
-    "split_seed": "another draw of that part (default: 0)",
+    "held_out": "the part of train that is reported where there is no other split",
+    "split_seed": "another draw of that part",
     "group": "a column: examples that are alike in it are never parted",
     "group_until": "only what stands before this counts in the column of the group, as in 12_3 by _",
     "title": "its heading in tables (default: its name)",
 }
+DEFAULTS = {"held_out": "0.2", "split_seed": "0"}
 PATH = "path"  # where the examples are, in a YAML file
 TAKEN = ("teacher", "general", "student", "multi_task", "untuned")  # other settings are called so: "teacher.epochs"
 
@@ -65,6 +66,10 @@ class Declaration:
     def where(self) -> str:
         """What sentences call its place."""
         return self.place if isinstance(self.place, str) else f"task {self.name}"
+
+    def said(self, setting: str) -> str:
+        """What a setting says, or its default, which is mostly ""."""
+        return self.settings.get(setting) or DEFAULTS.get(setting, "")
 
     def given(self, settings: Mapping[str, str]) -> Declaration:
         """With these settings too, which go before its own."""

@@ -32,7 +32,8 @@ class OwnExamples:
     """
 
     def __init__(self, source: OwnSource):
-        self.source, self.settings, self.name = source, source.settings, source.declaration.name
+        self.source, self.name = source, source.declaration.name
+        self.settings, self.said = source.settings, source.declaration.said
         names = list(source.names())
         self.train_name = self._named("train", TRAIN, names)
         if not self.train_name:
@@ -78,7 +79,7 @@ class OwnExamples:
     # ------------------------------------------------------------ splits and columns
 
     def _named(self, setting: str, usual: Sequence[str], names: Sequence[str]) -> str:
-        if named := self.settings.get(setting, ""):
+        if named := self.said(setting):
             if named not in names:
                 raise UserError(f"{self.source.data} has no split {named!r}: {near(named, names)}")
             return named
@@ -153,7 +154,7 @@ class OwnExamples:
             if "group_until" in self.settings:
                 raise UserError(f"{self.name}.group_until has no effect without {self.name}.group")
             return []
-        until, found = self.settings.get("group_until", ""), []
+        until, found = self.said("group_until"), []
         for where, row in rows:
             if row.get(self.group) in (None, ""):
                 raise UserError(f"{where}: there is no {self.group}, by which examples are kept together")
@@ -167,7 +168,7 @@ class OwnExamples:
 
     def _is_score(self, examples: Sequence[Example]) -> bool:
         """Whether the labels are numbers to be predicted. Raises UserError where some are no numbers."""
-        kind = self.settings.get("kind", "")
+        kind = self.said("kind")
         if kind not in ("", "classes", "score"):
             raise UserError(f"{self.name}.kind is classes or score, not {kind!r}")
         if kind == "classes" or "classes" in self.settings or (not kind and self.source.classes(self.label)):
@@ -235,7 +236,7 @@ class OwnExamples:
 
         Equal texts and groups stay together, and no class loses its last examples.
         """
-        share, seed = self._share(), self.settings.get("split_seed", "0")
+        share, seed = self._share(), self.said("split_seed")
         keys = self.groups or ["\x1f".join(texts) for _, texts, _ in examples]
         members: dict[str, list[int]] = {}
         for number, key in enumerate(keys):
@@ -260,7 +261,7 @@ class OwnExamples:
         return parts[0], parts[1]
 
     def _share(self) -> float:
-        share = _number(self.settings.get("held_out", "0.2"))
+        share = _number(self.said("held_out"))
         if share is None or not 0 < share < 1:
             raise UserError(
                 f"{self.name}.held_out is a part of train between 0 and 1, not {self.settings['held_out']!r}"

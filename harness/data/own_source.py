@@ -130,10 +130,10 @@ def read(declaration: Declaration) -> Known:
     source = opened(declaration)
     found = source.read
     classes = len(found.labels)
-    chosen = metric_names.chosen(declaration.settings.get("metric"), declaration.name, classes)
+    chosen = metric_names.chosen(declaration.said("metric"), declaration.name, classes)
     task = Task(
         declaration.name,
-        declaration.settings.get("title", declaration.name),
+        declaration.said("title") or declaration.name,
         chosen,
         tuple(dict.fromkeys((*metric_names.usual(classes), *metric_names.MEANS.get(chosen, ()), chosen))),
         labels=tuple(found.labels),

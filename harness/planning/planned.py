@@ -118,7 +118,8 @@ class Plan:
         return any(cell.run.trains for cell in self.cells)
 
     def to_json(self) -> JSON:
-        return {name: _plain(value) for name, value in vars(self).items()}
+        told = {name: _plain(value) for name, value in vars(self).items()}
+        return told if self.declared else _without(told, "declared")
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:

@@ -1,4 +1,4 @@
-"""What a user's data can be wrong in: each mistake gets one sentence with the file and, where there is one, the line."""
+"""What a user's data can be wrong in: each mistake gets one sentence with the file and, where it has one, the line."""
 
 from __future__ import annotations
 
@@ -54,164 +54,247 @@ Case = tuple[Callable[[Path], Any], Iterable[str], str]  # what is written, and 
 HOSTILE: dict[str, Case] = {
     "nothing there": (lambda f: f / "tain.csv", (), r"tain\.csv does not exist$"),
     "a name beside it": (
-        lambda f: written(f, train_csv=GOOD) / "tran.csv", (), r"does not exist: did you mean train\.csv\?"
+        lambda f: written(f, train_csv=GOOD) / "tran.csv",
+        (),
+        r"does not exist: did you mean train\.csv\?",
     ),
     "an empty folder": (lambda f: f, (), "holds no data of its own: it is empty"),
     "an unknown kind of file": (lambda f: written(f, a_docx="x") / "a.docx", (), r"a\.docx: data are read from \.csv,"),
     "an empty file": (lambda f: written(f, a_csv="") / "a.csv", (), r"a\.csv is empty"),
     "a header alone": (lambda f: written(f, a_csv="text,label\n") / "a.csv", (), r"a\.csv has no examples in train"),
     "no UTF-8": (
-        lambda f: written(f, a_csv=b"text,label\nfine,yes\n\xff\xfe,no\n") / "a.csv", (), r"a\.csv, line 3: not UTF-8"
+        lambda f: written(f, a_csv=b"text,label\nfine,yes\n\xff\xfe,no\n") / "a.csv",
+        (),
+        r"a\.csv, line 3: not UTF-8",
     ),
     "no column of text": (
-        lambda f: written(f, a_csv="body,label\nfine,yes\n") / "a.csv", (),
+        lambda f: written(f, a_csv="body,label\nfine,yes\n") / "a.csv",
+        (),
         r"no column of text: it has body, label, and text, sentence, .* mine\.text=COLUMN names it",
     ),
     "no column of labels": (
-        lambda f: written(f, a_csv="text,class\nfine,yes\n") / "a.csv", (), r"no column of labels.* mine\.label=COLUMN"
+        lambda f: written(f, a_csv="text,class\nfine,yes\n") / "a.csv",
+        (),
+        r"no column of labels.* mine\.label=COLUMN",
     ),
     "a doubled column": (
-        lambda f: written(f, a_csv="text,label,text\na,b,c\n") / "a.csv", (), r"a\.csv, line 1: .* 'text' 2 times"
+        lambda f: written(f, a_csv="text,label,text\na,b,c\n") / "a.csv",
+        (),
+        r"a\.csv, line 1: .* 'text' 2 times",
     ),
     "two columns of text": (
-        lambda f: written(f, a_csv="text,sentence,label\na,b,c\n") / "a.csv", (), "columns text and sentence: mine.text="
+        lambda f: written(f, a_csv="text,sentence,label\na,b,c\n") / "a.csv",
+        (),
+        "columns text and sentence: mine.text=",
     ),
     "two columns of labels": (
-        lambda f: written(f, a_csv="text,label,score\na,b,1\n") / "a.csv", (), "columns label and score; mine.label="
+        lambda f: written(f, a_csv="text,label,score\na,b,1\n") / "a.csv",
+        (),
+        "columns label and score; mine.label=",
     ),
     "a misspelt column": (
-        lambda f: written(f, a_csv=GOOD) / "a.csv", ("text=txt",), r"no column 'txt': did you mean text\?"
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("text=txt",),
+        r"no column 'txt': did you mean text\?",
     ),
     "the text as its label": (lambda f: written(f, a_csv=GOOD) / "a.csv", ("label=text",), "would be its text: text"),
     "a ragged line": (
-        lambda f: written(f, a_csv=GOOD + "oh, well,no\n") / "a.csv", (), r"line 6: 3 columns between commas, but .* 2"
+        lambda f: written(f, a_csv=GOOD + "oh, well,no\n") / "a.csv",
+        (),
+        r"line 6: 3 columns between commas, but .* 2",
     ),
     "half a line": (lambda f: written(f, a_csv=GOOD + "and the") / "a.csv", (), r"a\.csv, line 6: 1 column between"),
     "a quote that does not end": (
-        lambda f: written(f, a_csv='text,label\nfine,yes\n"poor,no\nso,no\n') / "a.csv", (),
+        lambda f: written(f, a_csv='text,label\nfine,yes\n"poor,no\nso,no\n') / "a.csv",
+        (),
         r"line 3: a quoted field begins that does not end",
     ),
     "semicolons": (
-        lambda f: written(f, a_csv="text;label\nfine, so;yes\n") / "a.csv", (), r"line 2: 2 columns between commas, but"
+        lambda f: written(f, a_csv="text;label\nfine, so;yes\n") / "a.csv",
+        (),
+        r"line 2: 2 columns between commas, but",
     ),
     "an unknown delimiter": (
-        lambda f: written(f, a_csv=GOOD) / "a.csv", ("delimiter=colon",), "'colon' is none of comma, tab, semicolon, bar"
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("delimiter=colon",),
+        "'colon' is none of comma, tab, semicolon, bar",
     ),
     "a tsv without its header": (
-        lambda f: written(f, a_tsv="1\t0.5\tfine\n2\t0.7\tgood\n") / "a.tsv", (), "no column of text: it has 1, 0.5, fine"
+        lambda f: written(f, a_tsv="1\t0.5\tfine\n2\t0.7\tgood\n") / "a.tsv",
+        (),
+        "no column of text: it has 1, 0.5, fine",
     ),
     "too few names of columns": (
-        lambda f: written(f, a_tsv="1\t0.5\tfine\n") / "a.tsv", ("columns=id,score",),
+        lambda f: written(f, a_tsv="1\t0.5\tfine\n") / "a.tsv",
+        ("columns=id,score",),
         "line 1: 3 columns between tabs, but the setting columns has 2",
     ),
     "columns of a file that names them": (
-        lambda f: written(f, a_jsonl=rows("a", "b")) / "a.jsonl", ("columns=text,label",), "names its columns itself"
+        lambda f: written(f, a_jsonl=rows("a", "b")) / "a.jsonl",
+        ("columns=text,label",),
+        "names its columns itself",
     ),
-    "a NUL": (
-        lambda f: written(f, a_csv="text,label\nfine,yes\npo\0or,no\n") / "a.csv", (), r"a\.csv, line 3: .*NUL"
-    ),
+    "a NUL": (lambda f: written(f, a_csv="text,label\nfine,yes\npo\0or,no\n") / "a.csv", (), r"a\.csv, line 3: .*NUL"),
     "an empty text": (lambda f: written(f, a_csv=GOOD + "  ,no\n") / "a.csv", (), r"a\.csv, line 6: text is empty"),
     "no label": (lambda f: written(f, a_csv=GOOD + "fine,\n") / "a.csv", (), r"a\.csv, line 6: there is no label"),
     "broken JSON": (
-        lambda f: written(f, a_jsonl=rows("a", "b") + '{"text": "half') / "a.jsonl", (), r"a\.jsonl, line 3: not JSON"
+        lambda f: written(f, a_jsonl=rows("a", "b") + '{"text": "half') / "a.jsonl",
+        (),
+        r"a\.jsonl, line 3: not JSON",
     ),
     "JSON that is no object": (
-        lambda f: written(f, a_jsonl=rows("a", "b") + '["c"]') / "a.jsonl", (), r"line 3: an example must be an object"
+        lambda f: written(f, a_jsonl=rows("a", "b") + '["c"]') / "a.jsonl",
+        (),
+        r"line 3: an example must be an object",
     ),
     "a doubled key": (
-        lambda f: written(f, a_jsonl='{"text": "a", "text": "b", "label": 1}') / "a.jsonl", (), r"line 1: .*'text' stands 2"
+        lambda f: written(f, a_jsonl='{"text": "a", "text": "b", "label": 1}') / "a.jsonl",
+        (),
+        r"line 1: .*'text' stands 2",
     ),
     "a text that is none": (
-        lambda f: written(f, a_jsonl=rows("a", "b") + '{"text": 5, "label": "a"}') / "a.jsonl", (),
+        lambda f: written(f, a_jsonl=rows("a", "b") + '{"text": 5, "label": "a"}') / "a.jsonl",
+        (),
         r"line 3: text is not text but 5",
     ),
     "a text that lacks": (
-        lambda f: written(f, a_jsonl=rows("a", "b") + '{"txt": "c", "label": "a"}') / "a.jsonl", (),
+        lambda f: written(f, a_jsonl=rows("a", "b") + '{"txt": "c", "label": "a"}') / "a.jsonl",
+        (),
         r"line 3: there is no text, which others have: did you mean txt\?",
     ),
     "several labels of one": (
-        lambda f: written(f, a_jsonl=rows("a", ["a", "b"])) / "a.jsonl", (), r"line 2: a label is a class or a number, not"
+        lambda f: written(f, a_jsonl=rows("a", ["a", "b"])) / "a.jsonl",
+        (),
+        r"line 2: a label is a class or a number, not",
     ),
     "JSON that holds no list": (
-        lambda f: written(f, a_json='{"text": "a"}') / "a.json", (), r"a\.json must be a list of objects"
+        lambda f: written(f, a_json='{"text": "a"}') / "a.json",
+        (),
+        r"a\.json must be a list of objects",
     ),
     "mixed labels": (
-        lambda f: written(f, a_jsonl=rows(0.5, 1.5, "n/a", 2)) / "a.jsonl", (),
+        lambda f: written(f, a_jsonl=rows(0.5, 1.5, "n/a", 2)) / "a.jsonl",
+        (),
         r"line 3: label 'n/a' is not a number, but 3 of 4 are; mine\.kind=classes",
     ),
-    "a score without end": (lambda f: written(f, a_csv="text,score\na,1.5\nb,inf\n") / "a.csv", (), "line 3: .*not finite"),
+    "a score without end": (
+        lambda f: written(f, a_csv="text,score\na,1.5\nb,inf\n") / "a.csv",
+        (),
+        "line 3: .*not finite",
+    ),
     "a score that is none": (
-        lambda f: written(f, a_csv=GOOD) / "a.csv", ("kind=score",), r"line 2: label 'yes' is not a number$"
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("kind=score",),
+        r"line 2: label 'yes' is not a number$",
     ),
     "one class": (lambda f: written(f, a_csv="text,label\na,x\nb,x\n") / "a.csv", (), "of train have one label, x"),
     "a label outside the classes": (
-        lambda f: written(f, a_csv=GOOD + "so so,maybe\n") / "a.csv", ("classes=no,yes",), "line 6: label 'maybe' is not"
+        lambda f: written(f, a_csv=GOOD + "so so,maybe\n") / "a.csv",
+        ("classes=no,yes",),
+        "line 6: label 'maybe' is not",
     ),
     "the text taken for the label": (
-        lambda f: written(f, a_jsonl=rows(*(f"remark {n}" for n in range(80)))) / "a.jsonl", (),
+        lambda f: written(f, a_jsonl=rows(*(f"remark {n}" for n in range(80)))) / "a.jsonl",
+        (),
         "80 classes in 80 examples: is it the label",
     ),
     "a class in dev alone": (
-        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD + "so so,maybe\n"), (), r"dev\.csv, line 6: .*is in dev alone"
+        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD + "so so,maybe\n"),
+        (),
+        r"dev\.csv, line 6: .*is in dev alone",
     ),
     "a class of which train has none": (
-        lambda f: written(f, train_csv=GOOD, dev_csv="text,label\nso so,maybe\n"), ("classes=no,yes,maybe",),
+        lambda f: written(f, train_csv=GOOD, dev_csv="text,label\nso so,maybe\n"),
+        ("classes=no,yes,maybe",),
         r"dev\.csv, line 2: class maybe is in dev alone",
     ),
     "one class in dev": (
-        lambda f: written(f, train_csv=GOOD, dev_csv="text,label\nso,no\noh,no\n"), (), "all examples of dev have one"
+        lambda f: written(f, train_csv=GOOD, dev_csv="text,label\nso,no\noh,no\n"),
+        (),
+        "all examples of dev have one",
     ),
     "a test split used as train": (
-        lambda f: written(f, train_csv=GOOD, test_csv=GOOD), (), "test and train hold the same examples"
+        lambda f: written(f, train_csv=GOOD, test_csv=GOOD),
+        (),
+        "test and train hold the same examples",
     ),
     "train named as dev": (
-        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD), ("dev=train",), "reported on what it is trained on: train"
+        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD),
+        ("dev=train",),
+        "reported on what it is trained on: train",
     ),
     "no train": (lambda f: written(f, test_csv=GOOD), (), "has no split train"),
     "two dev splits": (
-        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD, validation_csv=GOOD), (), "both validation and dev: mine.dev="
+        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD, validation_csv=GOOD),
+        (),
+        "both validation and dev: mine.dev=",
     ),
     "a split in two files": (
-        lambda f: written(f, train_csv=GOOD, train_tsv=GOOD), (), r"holds train twice: train\.csv and train\.tsv"
+        lambda f: written(f, train_csv=GOOD, train_tsv=GOOD),
+        (),
+        r"holds train twice: train\.csv and train\.tsv",
     ),
-    "an unknown split": (
-        lambda f: written(f, train_csv=GOOD), ("dev=eval",), "has no split 'eval'"
-    ),
+    "an unknown split": (lambda f: written(f, train_csv=GOOD), ("dev=eval",), "has no split 'eval'"),
     "too few to hold some out": (
-        lambda f: written(f, a_csv="text,label\na,x\nb,y\n") / "a.csv", (), "2 examples are too few to hold some out"
+        lambda f: written(f, a_csv="text,label\na,x\nb,y\n") / "a.csv",
+        (),
+        "2 examples are too few to hold some out",
     ),
     "groups without an end": (
-        lambda f: written(f, a_csv="id,text,label\n1_1,a,x\n12,b,y\n") / "a.csv", ("group=id", "group_until=_"),
+        lambda f: written(f, a_csv="id,text,label\n1_1,a,x\n12,b,y\n") / "a.csv",
+        ("group=id", "group_until=_"),
         r"line 3: id '12' does not hold '_'",
     ),
     "one group": (
-        lambda f: written(f, a_csv="id,text,label\n1,a,x\n1,b,y\n") / "a.csv", ("group=id",), "id is the same in all"
+        lambda f: written(f, a_csv="id,text,label\n1,a,x\n1,b,y\n") / "a.csv",
+        ("group=id",),
+        "id is the same in all",
     ),
     "a share that is none": (
-        lambda f: written(f, a_csv=GOOD) / "a.csv", ("held_out=2",), "held_out is a part of train between 0 and 1"
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("held_out=2",),
+        "held_out is a part of train between 0 and 1",
     ),
     "half a parquet file": (lambda f: parquet(f, 0.5), (), r"data\.parquet cannot be read"),
     "no label in a data set": (saved, (), "saved, train, row 5: there is no label in label"),
     "a damaged data set": (
-        lambda f: [path.unlink() for path in saved(f).glob("*.arrow")] and f / "saved", (), "saved cannot be read"
+        lambda f: [path.unlink() for path in saved(f).glob("*.arrow")] and f / "saved",
+        (),
+        "saved cannot be read",
     ),
-    "an unknown setting": (lambda f: written(f, a_csv=GOOD) / "a.csv", ("labels=text",), "'mine.labels' .*did you mean"),
+    "an unknown setting": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("labels=text",),
+        "'mine.labels' .*did you mean",
+    ),
     "an unknown metric": (
-        lambda f: written(f, a_csv=GOOD) / "a.csv", ("metric=acuracy",), "unknown metric 'acuracy' .*did you mean accuracy"
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("metric=acuracy",),
+        "unknown metric 'acuracy' .*did you mean accuracy",
     ),
-    "a metric of scores": (lambda f: written(f, a_csv=GOOD) / "a.csv", ("metric=pearson",), "has 2 classes, which pears"),
+    "a metric of scores": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("metric=pearson",),
+        "has 2 classes, which pears",
+    ),
     "a metric to make small": (lambda f: written(f, a_csv=GOOD) / "a.csv", ("metric=mse",), "the least is best"),
     "YAML that is none": (
-        lambda f: written(f, a_csv=GOOD, mine_yaml="text: [\n") / "a.csv", (), r"mine\.yaml is not YAML"
+        lambda f: written(f, a_csv=GOOD, mine_yaml="text: [\n") / "a.csv",
+        (),
+        r"mine\.yaml is not YAML",
     ),
     "YAML of something else": (
-        lambda f: written(f, a_csv=GOOD, mine_yaml="txt: text\n") / "a.csv", (), "unknown setting 'txt'"
+        lambda f: written(f, a_csv=GOOD, mine_yaml="txt: text\n") / "a.csv",
+        (),
+        "unknown setting 'txt'",
     ),
     "YAML without a path": (
-        lambda f: written(f, mine_yaml="text: text\n") / "mine.yaml", (), "does not say where the data are: path:"
+        lambda f: written(f, mine_yaml="text: text\n") / "mine.yaml",
+        (),
+        "does not say where the data are: path:",
     ),
     "a hub name that is empty": (lambda f: "hub:", (), "names no data set"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE)

@@ -28,8 +28,8 @@ from tests.data.test_new_source import forget as forget
 DATA = Path(os.environ.get("HARNESS_DATA_DIR", Path(__file__).parents[2].parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(not (DATA / "vader").is_dir(), reason="no data: set HARNESS_DATA_DIR")
 
-STUDY = ("--study", "objectives_vs_init", "--objectives", "vanilla_kd", "--inits", "random", "--trials", "1", "--seeds", "1")  # fmt: skip
-QUICK = (*STUDY, "--set", "epochs=1", "teacher.epochs=1")
+STUDY = ("--study", "objectives_vs_init", "--objectives", "vanilla_kd", "--inits", "random")
+QUICK = (*STUDY, "--trials", "1", "--seeds", "1", "--set", "epochs=1", "teacher.epochs=1")
 ROWS = [{"text": f"text {n}", "label": ("no", "yes", "so")[n % 3], "id": n} for n in range(60)]
 
 
@@ -154,7 +154,7 @@ def test_classes_or_a_score_are_told_from_the_labels(tmp_path: Path, case: str) 
 
 
 def test_what_is_reported(tmp_path: Path) -> None:
-    """dev where there is one; test where there is none; otherwise a part of train. A test split beside dev is not read."""
+    """dev where there is one; test where there is none; otherwise a part of train. Test beside dev is not read."""
     table(tmp_path / "train.csv", ROWS)
     assert "48 to train on, 12 reported (held out of train)" in reads(tmp_path).told
     table(tmp_path / "test.csv", ROWS[30:])
@@ -229,7 +229,7 @@ GIVEN = '{"train": [{"body": f"text {n}", "label": ("no", "yes")[n % 2]} for n i
 
 
 def test_a_plugin_says_it_in_a_few_lines(tmp_path: Path, call: Harness) -> None:
-    """By rows, or by a path beside it; either is the same data, and the code that gives them is part of what a run is."""
+    """By rows, or by a path beside it: the same data, and the code that gives them is part of what a run is."""
     rows = [{"body": f"text {n}", "label": ("no", "yes")[n % 2]} for n in range(40)]
     table(tmp_path / "rows.csv", rows)
     contents = set()
