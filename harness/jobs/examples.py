@@ -75,8 +75,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
         data = _loaded(task.name, workspace.source, content)
         splits = (data.train, *data.dev)
         train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
-    together = train.groups if task.ranking else _together(task, workspace.source)
-    index, held_out = _indices(run, content, len(train), together)
+    index, held_out = _indices(run, task, workspace.source, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
     if settings["augmentation"] != "none":
@@ -99,10 +98,15 @@ def encoding_of(run: TaskRun) -> str:
 
 
 def _indices(
-    run: Run, content: str, size: int, groups: torch.Tensor | None
+    run: Run, task: Task, source: str, size: int, groups: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(positions to train on, positions held out; None where dev chooses). groups: of examples that stay together."""
-    settings, held_out = run.settings, None
+    """(positions to train on, positions held out; None where dev chooses) of one of the run's tasks.
+
+    groups: of examples that are ranked, which stay together as those do that the source keeps so.
+    """
+    settings, content, held_out = run.settings, run.data_of[task.name], None
+    together = sources.source_of(task, source).groups(task)
+    groups = groups if together is None else torch.from_numpy(together.copy())
     if settings["protocol"] == "published":
         index = torch.arange(size)
     else:
@@ -114,19 +118,12 @@ def _indices(
     return index, held_out
 
 
-def _together(task: Task, source: str) -> torch.Tensor | None:
-    """(N,) the groups that the task's source keeps together, of the training examples; None where there are none."""
-    groups = sources.source_of(task, source).groups(task)
-    return None if groups is None else torch.from_numpy(groups.copy())
-
-
 def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:
     """The texts that a run is trained on, of all its tasks."""
-    for task, content in sorted(run.data_of.items()):
-        whole = _loaded(task, workspace.source, content).train
-        ranking = get_task(task).ranking
-        groups = groups_of(whole) if ranking else _together(get_task(task), workspace.source)
-        part = _part(whole, _indices(run, content, len(whole.text_a), groups)[0])
+    for name, content in sorted(run.data_of.items()):
+        task, whole = get_task(name), _loaded(name, workspace.source, content).train
+        groups = groups_of(whole) if task.ranking else None
+        part = _part(whole, _indices(run, task, workspace.source, len(whole.text_a), groups)[0])
         yield from part.text_a
         yield from part.text_b or ()
 

@@ -20,10 +20,12 @@ from harness.jobs import examples
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.runs import TeacherRun
 from harness.search.driver import workspace_of
 from tests.conftest import Harness
 from tests.data.test_hostile_data import reads
 from tests.data.test_new_source import forget as forget
+from tests.training.builders import BASE, a_run, settings
 
 DATA = Path(os.environ.get("HARNESS_DATA_DIR", Path(__file__).parents[2].parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(not (DATA / "vader").is_dir(), reason="no data: set HARNESS_DATA_DIR")
@@ -192,14 +194,13 @@ def test_groups_are_never_parted(tmp_path: Path) -> None:
     train, dev = held_out(place, "group=id", "group_until=_")
     group = {text: text.split()[0] for text in train | dev}
     assert {group[text] for text in train}.isdisjoint(group[text] for text in dev) and dev
-    together = examples._together(get_task("mine"), "")
-    assert together is not None and len(set(together.tolist())) == len({group[text] for text in train})
-    texts = own.KNOWN["mine"].source.splits(get_task("mine"))[0].text_a
-    index, held = examples.hold_out(len(texts), "content", fraction=0.3, groups=together)
-    assert {group[texts[i]] for i in index}.isdisjoint(group[texts[i]] for i in held) and len(held) > 1
-    assert examples._together(get_task("sentiment"), "embedded") is None
-    content = own.KNOWN["mine"].source.content(get_task("mine"))
-    assert reads(place, "group=id").source.content(get_task("mine")) != content
+    known = own.KNOWN["mine"]
+    texts, data = known.source.splits(known.task)[0].text_a, known.source.content(known.task)
+    run = a_run(TeacherRun, task="mine", data=data, settings=settings(protocol="held_out"), teacher=BASE)
+    index, held = examples._indices(run, known.task, "", len(texts), None)
+    assert held is not None and len(held) > 1
+    assert {group[texts[i]] for i in index.tolist()}.isdisjoint(group[texts[i]] for i in held.tolist())
+    assert reads(place, "group=id").source.content(known.task) != data
 
 
 def test_a_yaml_file_says_it_for_good(tmp_path: Path) -> None:
