@@ -30,7 +30,7 @@ Place = str | Callable[[], str | Mapping[str, Rows]]
 SETTINGS = {
     "text": "the column of the text, or of the first of a pair (default: text, sentence, sentence1 or premise)",
     "text2": "the column of the second text (default: sentence2 or hypothesis)",
-    "label": "the column of the class or score (default: label, labels or score)",
+    "label": "the column of the class or score (default: label, labels or score); none: there is none to train on",
     "columns": "the names of the columns of a file without a header",
     "delimiter": "what stands between the columns: comma, tab, semicolon or bar (default: by the file's name)",
     "kind": "classes or score (default: a score where labels have fractions, or more than 50 whole numbers)",

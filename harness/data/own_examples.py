@@ -20,6 +20,7 @@ DEV = ("validation", "dev", "valid", "val")
 TEST = ("test",)
 SINGLE, PAIRS = ("text", "sentence"), (("sentence1", "sentence2"), ("premise", "hypothesis"))
 LABEL = ("label", "labels", "score")
+NONE = "none"  # in place of the column of the label: the teacher's answers stand for it
 MOST_CLASSES = 50  # as many different whole numbers are classes; more are a score
 MOST_HELD_OUT = 2000  # examples
 SHOWN = 5  # classes that are printed by name
@@ -49,10 +50,14 @@ class OwnExamples:
         self._columns(rows[0][1])
         self.pair = len(self.texts) == 2
         train, self.groups = self._examples(rows), self._groups(rows)
-        dev = self._examples(self._rows(self.dev_name)) if self.dev_name else []
+        reported = self._rows(self.dev_name) if self.dev_name else []
+        if not self.label and reported:  # dev may have labels that train has not
+            self.label = next((name for name in LABEL if name in reported[0][1]), "")
+        dev = self._examples(reported)
         self.score = self._is_score([*train, *dev])
-        self.labels = [] if self.score else self._classes(train)
-        self._check(train, "train")
+        self.labels = [] if self.score else self._classes(dev if self.unlabelled else train)
+        if not self.unlabelled:
+            self._check(train, "train")
         if dev:
             self._check_dev(train, dev)
         else:
@@ -65,8 +70,9 @@ class OwnExamples:
         named = ", ".join(self.labels[:SHOWN]) + (", ..." if len(self.labels) > SHOWN else "")
         what = f"{len(self.labels)} classes ({named})"
         if self.score:
-            numbers = [float(label) for _, _, label in (*self.train, *self.dev)]
-            what = f"a score from {min(numbers):g} to {max(numbers):g}"
+            numbers = [float(label) for _, _, label in (*self.train, *self.dev) if label is not None]
+            what = f"a score from {min(numbers):g} to {max(numbers):g}" if numbers else "a score"
+        what += ", but no labels to train on" if self.unlabelled else ""
         kept = f", alike in {self.settings['group']} together" if self.groups else ""
         where = self.dev_name or f"held out of {self.train_name}{kept}"
         if self.dev_name in TEST and "dev" not in self.settings:
@@ -99,7 +105,7 @@ class OwnExamples:
         """Find the columns of text, label and group in what the first row has."""
         names, where = list(first), f"{self.source.data}, {self.train_name},"
         given = {key: column(self.settings[key], names, where) for key in ("text", "text2", "label", "group")
-                 if key in self.settings}  # fmt: skip
+                 if key in self.settings and (key, self.settings[key]) != ("label", NONE)}  # fmt: skip
         usual = [(name,) for name in SINGLE if name in names] + [pair for pair in PAIRS if {*pair} <= {*names}]
         if "text" in given:
             self.texts: tuple[str, ...] = tuple(given[key] for key in ("text", "text2") if key in given)
@@ -112,11 +118,17 @@ class OwnExamples:
                             f"{self.name}.text=COLUMN says which is the text")  # fmt: skip
         else:
             self.texts = usual[0]
+        self.group, self.label = given.get("group", ""), ""
+        self.unlabelled = self.said("label") == NONE
+        if self.unlabelled:
+            return
         labels = [given["label"]] if "label" in given else [name for name in LABEL if name in names]
         if len(labels) != 1:
             has = f"the columns {' and '.join(labels)}" if labels else f"no column of labels: it has {_listed(names)}"
-            raise UserError(f"{where} has {has}; {self.name}.label=COLUMN says which it is")
-        self.label, self.group = labels[0], given.get("group", "")
+            raise UserError(
+                f"{where} has {has}; {self.name}.label=COLUMN says which it is, or {NONE} that there is none"
+            )
+        self.label = labels[0]
         if len({*self.texts, self.label}) <= len(self.texts):
             raise UserError(f"the label of task {self.name} would be its text: {self.label}")
 
@@ -139,7 +151,9 @@ class OwnExamples:
         return text
 
     def _label(self, where: str, row: Mapping[str, Any]) -> Any:
-        """The label as text, a number as it is written."""
+        """The label as text, a number as it is written; None where the data have none."""
+        if not self.label:
+            return None
         label = row.get(self.label)
         if label is None or (isinstance(label, str) and not label.strip()):
             raise UserError(f"{where}: there is no label in {self.label}")
@@ -175,6 +189,7 @@ class OwnExamples:
             if kind == "score":
                 raise UserError(f"{self.name}.kind is score, but {self.name}.classes names classes")
             return False
+        examples = [one for one in examples if one[2] is not None]
         numbers = [_number(str(label)) for _, _, label in examples]
         known = sum(number is not None for number in numbers)
         if not known and kind != "score":
@@ -191,7 +206,7 @@ class OwnExamples:
         return bool(kind) or not whole or len(set(numbers)) > MOST_CLASSES
 
     def _classes(self, train: Sequence[Example]) -> list[str]:
-        there = list(dict.fromkeys(str(label) for _, _, label in train))
+        there = list(dict.fromkeys(str(label) for _, _, label in train if label is not None))
         if "classes" in self.settings:
             named = [name.strip() for name in self.settings["classes"].split(",")]
             if len(set(named)) < max(len(named), 2):
@@ -199,6 +214,11 @@ class OwnExamples:
             return named
         if declared := self.source.classes(self.label):
             return list(declared)
+        if not there:
+            raise UserError(
+                f"{self.source.data} has no labels, which would tell what is asked: {self.name}.classes=A,B or "
+                f"{self.name}.kind=score says it"
+            )
         if len(there) > MOST_CLASSES and 2 * len(there) > len(train):
             raise UserError(
                 f"{self.source.data}: column {self.label} holds {len(there):,} classes in {len(train):,} examples: is "
@@ -218,7 +238,11 @@ class OwnExamples:
             )
 
     def _check_dev(self, train: Sequence[Example], dev: Sequence[Example]) -> None:
-        known = {label for _, _, label in train}
+        if Counter((texts, label) for _, texts, label in train) == Counter((texts, label) for _, texts, label in dev):
+            raise UserError(f"{self.source.data}: {self.dev_name} and {self.train_name} hold the same examples")
+        if not self.label:
+            return
+        known = {*self.labels} if self.unlabelled else {label for _, _, label in train}
         for where, _, label in dev if not self.score else ():
             if label not in self.labels:
                 raise UserError(f"{where}: label {_short(label)} is in {self.dev_name} alone; train has "
@@ -226,8 +250,6 @@ class OwnExamples:
             if label not in known:
                 raise UserError(f"{where}: class {label} is in {self.dev_name} alone: no example of train has it")
         self._check(dev, self.dev_name)
-        if Counter((texts, label) for _, texts, label in train) == Counter((texts, label) for _, texts, label in dev):
-            raise UserError(f"{self.source.data}: {self.dev_name} and {self.train_name} hold the same examples")
 
     # ------------------------------------------------------------ a held-out part
 

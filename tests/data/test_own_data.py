@@ -170,6 +170,28 @@ def test_what_is_reported(tmp_path: Path) -> None:
     assert "20 reported (odd)" in reads(table(tmp_path / "odd.csv", ROWS[:20]).parent, "dev=odd").told
 
 
+def test_data_without_labels_say_what_is_asked(tmp_path: Path) -> None:
+    """By the classes or the kind; or by a dev split that has labels, though train has none."""
+    bare = [{"text": row["text"]} for row in ROWS]
+    place = table(tmp_path / "a.csv", bare)
+    for said, message in (
+        ((), "no column of labels.* or none that there is none"),
+        (("label=none",), "no labels, wh"),
+    ):
+        with pytest.raises(UserError, match=message):
+            reads(place, *said)
+    known = reads(place, "label=none", "classes=no,yes")
+    assert known.task.labels == ("no", "yes") and "2 classes (no, yes), but no labels to train on; 48 to" in known.told
+    assert {label for _, _, label in (*known.source.read.train, *known.source.read.dev)} == {None}
+    assert reads(place, "label=none", "kind=score").task.labels == ()
+    (tmp_path / "split").mkdir()
+    table(tmp_path / "split/train.csv", bare[:40])
+    table(tmp_path / "split/dev.csv", ROWS[40:])
+    known = reads(tmp_path / "split", "label=none")
+    assert known.task.labels == ("no", "so", "yes") and {label for _, _, label in known.source.read.train} == {None}
+    assert [label for _, _, label in known.source.read.dev] == [row["label"] for row in ROWS[40:]]
+
+
 def held_out(path: Path, *settings: str) -> tuple[set[str], set[str]]:
     train, dev = reads(path, *settings).source.splits(get_task("mine"))
     return set(train.text_a), set(dev.text_a)
