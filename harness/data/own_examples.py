@@ -32,6 +32,11 @@ class OwnExamples:
     groups: of train, what each is never parted by, or empty. Raises UserError for whatever is wrong with them.
     """
 
+    texts: tuple[str, ...]  # the columns, as `_columns` finds them
+    label: str
+    group: str
+    unlabelled: bool
+
     def __init__(self, source: OwnSource):
         self.source, self.name = source, source.declaration.name
         self.settings, self.said = source.settings, source.declaration.said
@@ -108,7 +113,7 @@ class OwnExamples:
                  if key in self.settings and (key, self.settings[key]) != ("label", NONE)}  # fmt: skip
         usual = [(name,) for name in SINGLE if name in names] + [pair for pair in PAIRS if {*pair} <= {*names}]
         if "text" in given:
-            self.texts: tuple[str, ...] = tuple(given[key] for key in ("text", "text2") if key in given)
+            self.texts = tuple(given[key] for key in ("text", "text2") if key in given)
         elif "text2" in given or not usual:
             asked = ", ".join((*SINGLE, *(" with ".join(pair) for pair in PAIRS)))
             raise UserError(f"{where} has no column of text: it has {_listed(names)}, and {asked} are looked for; "
