@@ -77,8 +77,10 @@ def _selection() -> Parser:
         help="also two references: the commonest class or mean score, and a regression on tf-idf",
     )
     add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
-    for flag in ("objectives", "students", "inits", "tasks"):
+    for flag in ("objectives", "students", "inits"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
+    tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
+    add("--tasks", nargs="+", metavar="A", help=tasks)
     add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
     add("--trials", type=int, metavar="N", help="settings tried in each cell")
     add(

@@ -127,7 +127,8 @@ def plugins(run: Run) -> list[tuple[Registry[Any], str]]:
     if run.by_procedure:
         found.append((PROCEDURES, run.by_procedure))
     names = (name for expression in run.expressions() for _, name in combine.parse(expression))
-    tasks = [name for name in run.data_of if not TASKS.ships(name)]  # ours are a part of the engine, harness.data
+    # Ours are a part of the engine, harness.data; what --tasks names is data alone.
+    tasks = [name for name in run.data_of if name in TASKS.names() and not TASKS.ships(name)]
     return [*found, *((OBJECTIVES, name) for name in names), *((TASKS, name) for name in tasks)]
 
 

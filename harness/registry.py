@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import old_names
-from harness.contracts import Hyperparameter, Signal, Study, Task
+from harness.contracts import Hyperparameter, Signal, Study
 from harness.errors import UserError, unknown
 from harness.files import digest
 
@@ -86,7 +86,7 @@ STUDENTS: Registry[type[Student]] = Registry("student", "harness.students")
 TEACHERS: Registry[type[Teacher]] = Registry("teacher", "harness.teachers")
 STUDIES: Registry[Study] = Registry("study", "harness.studies")
 PROCEDURES: Registry[Any] = Registry("procedure", "harness.procedures")
-TASKS: Registry[Task] = Registry("task", "harness.data.task_sources")
+TASKS: Registry[Any] = Registry("task", "harness.data.task_sources")
 SOURCES: Registry[Any] = Registry("task source", "harness.data.task_sources")
 _EVERY = (OBJECTIVES, STUDENTS, TEACHERS, STUDIES, PROCEDURES)
 ALL: dict[str, Registry[Any]] = {r.folder.rpartition(".")[2]: r for r in _EVERY} | {"tasks": TASKS, "sources": SOURCES}

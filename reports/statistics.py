@@ -43,8 +43,8 @@ def resampled_scores(
 ) -> np.ndarray:
     """(R,) task.metric on every resample. predictions, labels: (N,); counts: (R, N), how often each example is drawn.
 
-    Accuracy, F1, the correlations and their means depend on few sums and are taken for all resamples at once; any
-    other metric asks `score` once a resample.
+    Accuracy, F1, what follows from the classes' counts, the correlations and their means depend on few sums and are
+    taken for all resamples at once; any other metric asks `score` once a resample.
     """
     import numpy as np
 
@@ -58,6 +58,8 @@ def resampled_scores(
         else:
             above, below = tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
         return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    if task.metric in CONFUSED and task.labels:
+        return _confused(task, predictions, labels, counts)
     if task.metric in ("pearson", "spearman"):
         x, y = (v.astype(np.float64) for v in (predictions, np.array(task.bins)[labels] if task.bins else labels))
         weights = counts.astype(np.float64)
@@ -69,6 +71,35 @@ def resampled_scores(
     numbers = np.arange(len(labels))
     drawn = (np.repeat(numbers, row.astype(np.int64)) for row in counts)
     return np.array([score(task, predictions[i], labels[i]) for i in drawn])
+
+
+CONFUSED = ("macro_f1", "weighted_f1", "balanced_accuracy", "matthews", "kappa")
+
+
+def _confused(task: Task, predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(R,) a metric of how often each class is taken for each, as scikit-learn defines it."""
+    import numpy as np
+
+    classes, numbers = len(task.labels), np.arange(len(task.labels) ** 2)
+    place = labels.astype(np.int64) * classes + predictions.astype(np.int64)
+    table = (counts @ (place[:, None] == numbers).astype(np.float32)).astype(np.float64).reshape(-1, classes, classes)
+    right, of, as_ = np.diagonal(table, axis1=1, axis2=2), table.sum(2), table.sum(1)  # (R, C) each
+    size = of.sum(1)
+
+    def share(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+        return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+    if task.metric == "macro_f1":  # of the classes that are there, or are predicted
+        return share(share(2 * right, of + as_).sum(1), ((of + as_) > 0).sum(1).astype(np.float64))
+    if task.metric == "weighted_f1":
+        return (share(2 * right, of + as_) * of).sum(1) / size
+    if task.metric == "balanced_accuracy":  # of the classes that are there
+        return share(share(right, of).sum(1), (of > 0).sum(1).astype(np.float64))
+    chance = (of * as_).sum(1)
+    above = right.sum(1) * size - chance
+    if task.metric == "kappa":
+        return share(above, size**2 - chance)
+    return share(above, np.sqrt((size**2 - (of**2).sum(1)) * (size**2 - (as_**2).sum(1))))
 
 
 def _ranks(counts: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -85,7 +85,7 @@ class FairseqTeacher(Teacher):
                 f"{self.checkpoint.folder} cannot be converted: its dict.txt lacks pieces of encoder.json, which "
                 f"Hugging Face's tokenizers cannot leave out; --teacher fairseq:{self.argument} can be used"
             )
-        tasks = [task for task in map(TASKS.get, TASKS.names()) if self.answers(task)]
+        tasks = [task for task in map(TASKS.get, TASKS.names()) if isinstance(task, Task) and self.answers(task)]
         if len(tasks) > 1:
             raise UserError(
                 f"{self.checkpoint.folder} answers {' and '.join(task.name for task in tasks)}, but a Hugging Face "

@@ -98,12 +98,18 @@ class HuggingFaceTeacher(Teacher):
         as many labels. Label names prove nothing (RTE and QNLI share theirs), but where they are the task's in another
         order the head is not used. Without such a record the teacher is fine-tuned with a fresh head; but where the
         task has no labels to do that with, any head of as many outputs answers that is not recorded as another task's.
+        Raises UserError for one that was trained for the task with fewer classes.
         """
         recorded = str(getattr(self.config, "finetuning_task", None) or "").lower().rsplit(":")[-1]
         of_this = recorded == task.name or not (task.labelled or recorded in TASKS.names())
-        if not of_this or self.config.num_labels != task.outputs:
+        if not of_this or not self._holds(AutoModelForSequenceClassification, "ForSequenceClassification"):
             return False
-        if not self._holds(AutoModelForSequenceClassification, "ForSequenceClassification"):
+        if 1 < (classes := self.config.num_labels or 0) < len(task.labels):
+            raise UserError(
+                f"teacher {self.argument} was trained for {task.name} with {classes} classes, but its "
+                f"data have {len(task.labels)}: {', '.join(task.labels)}"
+            )
+        if classes != task.outputs:
             return False
         names = tuple(str(name).lower() for _, name in sorted(dict(self.config.id2label or {}).items()))
         expected = tuple(label.lower() for label in task.labels)

@@ -111,9 +111,96 @@ def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wron
     )
 
 
+SOURCES = """
+from harness.contracts import Task
+from harness.data.own import task
+from harness.data.sources import TaskSource, task_source
+
+
+@task("right_rows", kind="classes")
+def right_rows():
+    return {"train": [{"text": f"text {n}", "label": n % 2} for n in range(40)]}
+
+
+def declared(name):
+    return (Task(name, name, "accuracy", ("accuracy",), labels=("a", "b")),)
+
+
+class Rows(TaskSource):
+    def examples(self, task, split):
+        for number in range(8):
+            yield f"{split} {number}", [f"{split} text {number}"], "ab"[number % 2]
+
+
+@task_source("right", tasks=declared("right_source"))
+class Right(Rows):
+    pass
+
+
+@task_source("same", tasks=declared("same_splits"))
+class Same(Rows):
+    def examples(self, task, split):
+        return super().examples(task, "any")
+
+
+@task_source("one", tasks=declared("one_label"))
+class One(Rows):
+    def examples(self, task, split):
+        return ((where, texts, "a") for where, texts, _ in super().examples(task, split))
+
+
+@task_source("empty", tasks=declared("empty_text"))
+class Empty(Rows):
+    def examples(self, task, split):
+        yield from super().examples(task, split)
+        yield "last", [" "], "a"
+
+
+@task_source("odd", tasks=declared("odd_again"))
+class Odd(Rows):
+    opened = 0
+
+    def __init__(self, data):
+        super().__init__(data)
+        Odd.opened += 1
+
+    def examples(self, task, split):
+        yield from super().examples(task, split)
+        yield "last", [f"opened {self.opened} times"], "a"
+
+
+@task_source("parts", tasks=declared("no_groups"))
+class Parts(Rows):
+    def groups(self, task):
+        import numpy
+        return numpy.zeros(3, numpy.int64)
+"""
+WRONG = {
+    "same_splits": "test_what_is_reported_is_not_what_is_trained_on",
+    "one_label": "test_there_is_something_to_learn",
+    "empty_text": "test_no_text_is_empty",
+    "odd_again": "test_it_reads_the_same_again",
+    "no_groups": "test_its_groups_stay_together",
+}
+
+
+def test_tasks_of_a_plugin_are_tested_and_each_wrong_one_fails(tmp_path: Path) -> None:
+    (tmp_path / "sources.py").write_text(SOURCES)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.testing", "sources.py", "-rfp", "--tb=no"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    failed, passed = (
+        set(re.findall(outcome + r" \S+::(\w+)\[(\w+)\]", done.stdout)) for outcome in ("FAILED", "PASSED")
+    )
+    assert failed == {(test, name) for name, test in WRONG.items()}, done.stdout + done.stderr
+    every = {test for test, _ in passed}
+    assert {test for test, name in passed if name == "right_rows"} == every >= {*WRONG.values()}
+
+
 def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("")
-    told = {"": "takes plugin files", "empty.py": "no objective and no student", "gone.py": "does not exist"}
+    told = {"": "takes plugin files", "empty.py": "no objective, no student and no task", "gone.py": "does not exist"}
     for given, sentence in told.items():
         done = subprocess.run(
             [sys.executable, "-m", "harness.testing", *given.split()],

@@ -13,6 +13,7 @@ from typing import Any
 from harness import registry, reports
 from harness.commands.view import chosen_on, plan_file, say, table_of, tell
 from harness.contracts import Study, Task
+from harness.data.own import Declaration
 from harness.data.tasks import get_task
 from harness.errors import UserError, near, unknown
 from harness.executors import choosing, environment
@@ -51,6 +52,8 @@ def run(options: Namespace) -> int:
     with ledger.lock(), closing(start(out)) as executor:
         plan = planning.resolve(request, cache=out / "cache")
         _check_pretrained(plan, ledger)
+        for told in plan.declared.values():
+            say(told["told"])
         if options.executor == "local":
             _say_if_slow(plan)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
@@ -94,6 +97,8 @@ def plan(options: Namespace) -> int:
         epochs = cell.run.settings.get("epochs")
         trains = f"{cell.stages} x {epochs} epochs, " if epochs else ""
         tell(f"{label}  {trains}runs {done} of {wanted} done")
+    for told in worked_out.declared.values():
+        tell(f"\n{told['told']}")
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
     tell(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
@@ -137,6 +142,7 @@ def list_names(options: Namespace) -> int:
         text = (plugin.__doc__ or "").strip().split("\n")[0]
         text = plugin.question if isinstance(plugin, Study) else text
         text = f"{plugin.label}, {plugin.metric}" if isinstance(plugin, Task) else text
+        text = plugin.doc or "your own data" if isinstance(plugin, Declaration) else text
         extra = ""
         if hyperparameters := getattr(plugin, "hyperparameters", None):
             extra = f" [{', '.join(f'{name}.{k}={h.default}' for k, h in hyperparameters.items())}]"

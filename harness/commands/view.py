@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from harness import registry, reports
 from harness.contracts import Study, Task
+from harness.data import own
 from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, plain, sentence, unknown
 from harness.evaluation import server_scores
@@ -154,6 +155,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         budget=recipe.budget(plan),
         recipe=recipe.recipe(plan),
         notes=(
+            *(told["told"] for told in plan.declared.values()),
             *recipe.corpus_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
@@ -175,8 +177,10 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
 
 def tasks_of(plan: Plan) -> dict[str, Task]:
     """The tasks of a plan, by name; those of its plugin files are found there again."""
-    for path in plan.plugins if {*plan.tasks} - {*MEASURED, *registry.TASKS.names()} else ():
+    known = {*MEASURED, *registry.TASKS.names(), *plan.declared}
+    for path in plan.plugins if {*plan.tasks} - known else ():
         registry.load_file(path)
+    own.recall(plan.declared)
     return {name: get_task(name) for name in plan.tasks}
 
 
@@ -220,7 +224,9 @@ def recorded(options: Namespace) -> tuple[Plan, Ledger]:
     ledger = Ledger(Path(options.out))
     path = plan_file(ledger.out, options.study, options.profile)
     with suppress(FileNotFoundError):
-        return _read_plan(path), ledger
+        plan = _read_plan(path)
+        own.recall(plan.declared)
+        return plan, ledger
     raise UserError(
         f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
         f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}"

@@ -161,12 +161,15 @@ def hold_out(
 ) -> tuple[Tensor, Tensor]:
     """(positions to train on, positions held out): the same for every run on the same data.
 
-    No two examples with one of `groups` (size,) are parted, but where the first alone is more than is held out.
+    No two examples with one of `groups` (size,) are parted: where the first group alone is more, all of it is held out,
+    unless there is no other.
     """
     order = _permutation(size, content, groups)
     held = min(max(int(size * fraction), 1), most)
     while groups is not None and held > 1 and groups[order[held]] == groups[order[held - 1]]:
         held -= 1
+    if groups is not None and held < size and groups[order[held]] == groups[order[0]] != groups[order[-1]]:
+        held = int((groups == groups[order[0]]).sum())
     return order[held:].sort().values, order[:held].sort().values
 
 

@@ -1,4 +1,4 @@
-"""The tasks by name: those that sources of examples declare, and those that have no labelled examples."""
+"""The tasks by name: those that sources of examples declare, a user's own, and those without labelled examples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from harness.contracts import Task
+from harness.data import own
 from harness.registry import TASKS
 
 CORPUS = Task("corpus", "Corpus", "masked_cross_entropy", ("masked_cross_entropy",), corpus=True)  # never a column
@@ -16,8 +17,16 @@ MEASURED = {task.name: task for task in (SPEED, SPEED_PAIRS)}
 
 
 def get_task(name: str) -> Task:
-    """The task called `name`. Raises UserError with near names."""
-    return MEASURED.get(name) or TASKS.get(name)
+    """The task called `name`; one of the user's own, where the data were not read yet, is read now.
+
+    Raises UserError with near names.
+    """
+    if name in MEASURED:
+        return MEASURED[name]
+    if name in own.KNOWN:
+        return own.KNOWN[name].task
+    found = TASKS.get(name)
+    return found if isinstance(found, Task) else own.know([found])[name].task
 
 
 def as_asked(task: Task, settings: Mapping[str, object]) -> Task:

@@ -11,11 +11,15 @@ another (Wang et al., 2019, GLUE, note 3).
 
 from __future__ import annotations
 
+import math
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from harness.contracts import Task
+from harness.data.metric_names import MEANS
 
 
 def predictions_of(task: Task, logits: np.ndarray) -> np.ndarray:
@@ -81,6 +85,20 @@ def _f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float(f1_score(labels, predictions, pos_label=1, zero_division=0))
 
 
+def _averaged(function: str, **keywords: Any) -> Callable[[np.ndarray, np.ndarray], float]:
+    """A metric of scikit-learn's, 0 where it is undefined."""
+
+    def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
+        import sklearn.metrics
+
+        with warnings.catch_warnings():  # it warns of classes that are not there, and of none predicted
+            warnings.simplefilter("ignore")
+            value = float(getattr(sklearn.metrics, function)(labels, predictions, **keywords))
+        return value if math.isfinite(value) else 0.0
+
+    return metric
+
+
 def _matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     from sklearn.metrics import matthews_corrcoef
 
@@ -101,6 +119,18 @@ def _spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     return _correlation(spearmanr, predictions, labels)
 
 
+def _kendall(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from scipy.stats import kendalltau
+
+    return _correlation(kendalltau, predictions, labels)
+
+
+def _r2(predictions: np.ndarray, labels: np.ndarray) -> float:
+    from sklearn.metrics import r2_score
+
+    return 0.0 if np.ptp(labels) == 0 else float(r2_score(labels, predictions))
+
+
 def _correlation(function: Any, predictions: np.ndarray, labels: np.ndarray) -> float:
     predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
     if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
@@ -108,5 +138,17 @@ def _correlation(function: Any, predictions: np.ndarray, labels: np.ndarray) -> 
     return float(function(predictions, labels).statistic)
 
 
-METRICS = {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews, "pearson": _pearson, "spearman": _spearman}
-MEANS = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}
+METRICS = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "macro_f1": _averaged("f1_score", average="macro", zero_division=0),
+    "weighted_f1": _averaged("f1_score", average="weighted", zero_division=0),
+    "macro_precision": _averaged("precision_score", average="macro", zero_division=0),
+    "balanced_accuracy": _averaged("balanced_accuracy_score"),
+    "matthews": _matthews,
+    "kappa": _averaged("cohen_kappa_score"),
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+    "r2": _r2,
+}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import code_versions
+from harness.data import own
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.executors import temporary
@@ -320,7 +321,8 @@ def _absolute(workspace: Any) -> Any:
     source = whole(workspace.source, *sources.named_sources())
     corpus = whole(workspace.corpus, "", *corpora.NAMED)
     argument = whole(workspace.argument, "")
-    return replace(workspace, **folders, source=source, corpus=corpus, argument=argument)
+    declared = {name: own.absolute(told) for name, told in workspace.declared.items()}
+    return replace(workspace, **folders, source=source, corpus=corpus, argument=argument, declared=declared)
 
 
 def _parts(run: Run, workspace: Any) -> list[str]:

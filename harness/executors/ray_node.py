@@ -153,6 +153,10 @@ class Node:
             files={name: known.get(path, path) for name, path in workspace.files.items()},
             argument=known.get(workspace.argument, workspace.argument),
             plugins=tuple(known.get(path, path) for path in workspace.plugins),
+            declared={
+                name: {**told, "place": known.get(told["place"], told["place"])}
+                for name, told in workspace.declared.items()
+            },
             exchange=self,
         )
 

@@ -78,7 +78,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
         data = _loaded(task.name, workspace.source, content)
         splits = (data.train, *data.dev)
         train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
-    index, held_out = _indices(run, content, len(train), train.groups)
+    index, held_out = _indices(run, task, workspace.source, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
     alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
     if settings["augmentation"] != "none":
@@ -96,9 +96,9 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
 
 def read_by_teacher(run: TaskRun, workspace: Workspace) -> tuple[Encoded, ...]:
     """(what epochs and settings are chosen on, *the dev splits) as the teacher reads them."""
-    length = run.settings["max_length"]
-    train, *dev = _read_by_teacher(get_task(run.task), workspace, run.data, "joint", length)
-    held_out = _indices(run, run.data, len(train), train.groups)[1]
+    length, task = run.settings["max_length"], get_task(run.task)
+    train, *dev = _read_by_teacher(task, workspace, run.data, "joint", length)
+    held_out = _indices(run, task, workspace.source, len(train), train.groups)[1]
     return (dev[0] if held_out is None else train.subset(held_out), *dev)
 
 
@@ -109,10 +109,15 @@ def encoding_of(run: TaskRun) -> str:
 
 
 def _indices(
-    run: Run, content: str, size: int, groups: torch.Tensor | None
+    run: Run, task: Task, source: str, size: int, groups: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(positions to train on, positions held out; None where dev chooses). groups: of examples that are ranked."""
-    settings, held_out = run.settings, None
+    """(positions to train on, positions held out; None where dev chooses) of one of the run's tasks.
+
+    groups: of examples that are ranked, which stay together as those do that the source keeps so.
+    """
+    settings, content, held_out = run.settings, run.data_of[task.name], None
+    together = sources.source_of(task, source).groups(task)
+    groups = groups if together is None else torch.from_numpy(together.copy())
     if settings["protocol"] == "published":
         index = torch.arange(size)
     else:
@@ -126,10 +131,10 @@ def _indices(
 
 def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:
     """The texts that a run is trained on, of all its tasks."""
-    for task, content in sorted(run.data_of.items()):
-        whole = _loaded(task, workspace.source, content).train
-        groups = groups_of(whole) if get_task(task).ranking else None
-        part = _part(whole, _indices(run, content, len(whole.text_a), groups)[0])
+    for name, content in sorted(run.data_of.items()):
+        task, whole = get_task(name), _loaded(name, workspace.source, content).train
+        groups = groups_of(whole) if task.ranking else None
+        part = _part(whole, _indices(run, task, workspace.source, len(whole.text_a), groups)[0])
         yield from part.text_a
         yield from part.text_b or ()
 
@@ -138,7 +143,7 @@ def texts_of(run: TaskRun, workspace: Workspace) -> tuple[Split, Split, tuple[Sp
     """(what a run trains on, what epochs and settings are chosen on, the dev splits), as they are."""
     data, task = _loaded(run.task, workspace.source, run.data), get_task(run.task)
     groups = groups_of(data.train) if task.ranking else None
-    index, held_out = _indices(run, run.data, len(data.train.text_a), groups)
+    index, held_out = _indices(run, task, workspace.source, len(data.train.text_a), groups)
     selection = data.dev[0] if held_out is None else _part(data.train, held_out)
     return _part(data.train, index), selection, data.dev
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from harness import code_versions, registry
+from harness.data import own
 from harness.files import JSON, checksums, note_checksums, remove
 from harness.jobs import inputs
 from harness.ledger import KNOWN
@@ -31,6 +32,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     note_checksums(workspace.cache / KNOWN)
     for path in workspace.plugins:
         registry.load_file(path)
+    own.recall(workspace.declared)
     run = Run.read(specification)
     code_versions.check_plugins(run)
     torch.set_num_threads(run.settings["threads"])

@@ -33,7 +33,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     from harness.planning.cells import Cells  # loads torch, which the refusals above must not wait for
 
     asked = ResolvedRequest(request, lenient, cache)
-    tasks = [get_task(name) for name in request.tasks or asked.profile.tasks]
+    tasks = [get_task(name) for name in asked.tasks]
     checkpoints = asked.checkpoints()
     rows = asked.rows(checkpoints)
     for name in request.students or ():
@@ -75,6 +75,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         outputs=_outputs(cells.wants, cells.joint_runs.wants),
         cells=cells.found,
         notices=asked.contents.notices,
+        declared={name: known.to_json() for name, known in asked.declared.items()},
         origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
     )
 

@@ -83,7 +83,8 @@ class Plan:
     label: the teacher as tables call it; checkpoints: content -> the teacher and argument of a checkpoint that is
     fine-tuned as it is; files: content -> path; shown: setting -> the name that people know it by, and whether that
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
-    stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file.
+    stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
+    declared: a task of the user's own -> what it is, as `harness.data.own` tells it.
     """
 
     study: str
@@ -110,6 +111,7 @@ class Plan:
     notices: Sequence[str]
     shown: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, JSON] = field(default_factory=dict)
     format: int = FORMAT
 
     @property
@@ -124,7 +126,8 @@ class Plan:
         return found | (self.needed(after) if after else {})
 
     def to_json(self) -> JSON:
-        return {name: _plain(value) for name, value in vars(self).items()}
+        told = {name: _plain(value) for name, value in vars(self).items()}
+        return told if self.declared else _without(told, "declared")
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness import combine, registry
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
+from harness.data import metric_names, own
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.planning import merging
@@ -54,8 +55,10 @@ def check_early(request: Request) -> None:
     if request.plugins and request.study not in registry.STUDIES.names():
         return  # a plugin file may bring the study; it is loaded next
     registry.STUDIES.get(request.study).profile(request.profile)
-    for task in request.tasks or () if not request.plugins else ():
-        get_task(task)
+    tasks, declared, overrides = own.told_apart(request.tasks, request.overrides)
+    for task in tasks or () if not request.plugins else ():
+        if task not in declared:
+            get_task(task)
     for name, count in (("--seeds", request.seeds), ("--trials", request.trials)):
         if count is not None and not 1 <= count <= MOST:
             raise UserError(f"{name} must be between 1 and {MOST}, not {count}")
@@ -63,10 +66,10 @@ def check_early(request: Request) -> None:
         if getattr(request, name) is not None and not getattr(request, name).strip():
             raise UserError(f"--{name} is empty: name something, or leave it out")
     for name in ("objectives", "students", "inits", "tasks"):
-        words = list(getattr(request, name) or ())
+        words = list(tasks or ()) if name == "tasks" else list(getattr(request, name) or ())
         for twice in (word for word in words if words.count(word) > 1):
             raise UserError(f"--{name} names {twice} twice: give it once")
-    merging.check_plain(merging.parse_set(request.overrides))
+    merging.check_plain(merging.parse_set(overrides))
 
 
 class ResolvedRequest:
@@ -75,12 +78,14 @@ class ResolvedRequest:
     def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
         """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
         from harness.data import sources
-        from harness.evaluation.metrics import MEANS, METRICS
 
         for path in request.plugins:
             registry.load_file(path)
         check_early(request)
-        self.request = request
+        own.KNOWN.clear()
+        names, declared, overrides = own.told_apart(request.tasks, request.overrides)
+        self.request = request = replace(request, tasks=names, overrides=overrides)
+        self.declared = own.know(declared.values())
         self.study: Study = registry.STUDIES.get(request.study)
         self.profile = _recorded(self.study.profile(request.profile))
         self.procedure = registry.PROCEDURES.get(self.study.procedure)
@@ -100,9 +105,9 @@ class ResolvedRequest:
         if request.data and having and not any(source.given for source in having):
             raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
         for task in tasks if having else ():
-            if not {task.metric} <= {*task.metrics} <= (known := {*METRICS, *MEANS}):
+            if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL}:
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
-                raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(sorted(known))}")
+                raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(metric_names.ALL)}")
         source = request.data or self.teacher.data or sources.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on

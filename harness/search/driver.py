@@ -241,4 +241,5 @@ def workspace_of(plan: Plan, out: Path, run: RunId, what: Run, keep: bool = Fals
         plugins=tuple(plan.plugins),
         outputs=plan.outputs,
         keep=keep,
+        declared=plan.declared,
     )

@@ -1,4 +1,4 @@
-"""What every objective and every student must hold to: `python -m harness.testing FILE` tries the plugins of a file."""
+"""What every objective, student and task must hold to: `python -m harness.testing FILE` tries the plugins of a file."""
 
 from __future__ import annotations
 

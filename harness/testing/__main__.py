@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.registry import OBJECTIVES, STUDENTS, Registry
+from harness.registry import OBJECTIVES, STUDENTS, TASKS, Registry
 from harness.testing import FILES, chosen
 
 TESTS: dict[str, tuple[Registry[Any], ...]] = {
     "test_objectives.py": (OBJECTIVES,),
     "test_students.py": (STUDENTS,),
     "test_pairs.py": (OBJECTIVES, STUDENTS),
+    "test_tasks.py": (TASKS,),
 }
 
 
@@ -30,7 +31,9 @@ def main(arguments: list[str]) -> int:
         os.environ[FILES] = os.pathsep.join(files)
         found = [str(Path(__file__).with_name(name)) for name, kinds in TESTS.items() if any(map(chosen, kinds))]
         if not found:
-            raise UserError(f"{' and '.join(files)} register no objective and no student, which are what is tested")
+            raise UserError(
+                f"{' and '.join(files)} register no objective, no student and no task, which are what is tested"
+            )
     except UserError as error:
         print(f"harness: {error}", file=sys.stderr)
         return 2

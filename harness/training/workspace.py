@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness import registry
 from harness.data.store import Store, alone
+from harness.files import JSON
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,8 +34,8 @@ class Exchange(Protocol):
 class Workspace:
     """run: the run's own folder; runs: the folder of all runs; files: hash -> path of the files that a specification
     names by their hash; outputs: for each task the teacher signals that the whole study asks for, stored in one pass;
-    exchange: None where all workers see the same `cache`; keep: the run's weights are wanted, though no run may start
-    from them.
+    exchange: None where all workers see the same `cache`; declared: a task of the user's own -> what it is, and where;
+    keep: the run's weights are wanted, though no run may start from them.
     """
 
     run: Path
@@ -48,6 +49,7 @@ class Workspace:
     plugins: tuple[str, ...]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
     exchange: Exchange | None = None
+    declared: Mapping[str, JSON] = field(default_factory=dict)
     keep: bool = False
 
     @contextmanager

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from harness.reports.statistics import RESAMPLES, mean_std, p_value, rank_correlation, resample, resampled_scores
+from harness.reports.statistics import (
+    CONFUSED,
+    RESAMPLES,
+    mean_std,
+    p_value,
+    rank_correlation,
+    resample,
+    resampled_scores,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +86,19 @@ def test_correlations_taken_at_once_equal_those_taken_one_by_one(pairs):
         expected = [all_scores(task, predictions[i], labels[i])[metric] for i in rows]
         at_once = resampled_scores(replace(task, metric=metric), predictions, labels, drawn, score)
         assert at_once == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
+def test_metrics_of_several_classes_taken_at_once_equal_those_taken_one_by_one(pairs):
+    predictions, labels = np.array(pairs).T
+    task = Task("four", "Four", "accuracy", CONFUSED, labels=("a", "b", "c", "d"))
+    drawn = resample(len(pairs), "x")[:10]
+    rows = [np.repeat(np.arange(len(pairs)), row.astype(int)) for row in drawn]
+    one_by_one = [all_scores(task, predictions[i], labels[i]) for i in rows]
+    for metric in CONFUSED:
+        at_once = resampled_scores(replace(task, metric=metric), predictions, labels, drawn, score)
+        assert at_once == pytest.approx([found[metric] for found in one_by_one], abs=1e-9), metric
 
 
 def test_binned_scores_are_resampled_by_the_value_of_their_bin():

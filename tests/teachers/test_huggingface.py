@@ -105,6 +105,11 @@ class TestAnswers:
         teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", CLASSIFIER, **changes)))
         assert teacher.answers(TWO) is answered
 
+    def test_more_classes_than_it_was_trained_for_are_refused(self, tmp_path: Path) -> None:
+        folder = checkpoint(tmp_path, "bert", CLASSIFIER, finetuning_task="three", num_labels=2)
+        with pytest.raises(UserError, match="was trained for three with 2 classes, but its data have 3"):
+            HuggingFaceTeacher(str(folder)).answers(THREE)
+
     def test_an_encoder_without_classifier_never_answers(self, tmp_path: Path) -> None:
         assert not HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", finetuning_task="two"))).answers(TWO)
 

@@ -1,0 +1,256 @@
+"""A user's own data as tasks: NAME=PATH or NAME=hub:DATASET of `--tasks`, NAME.yaml beside them, and `@task`.
+
+A declaration says where examples are, and whatever cannot be told from them; what they are is told by reading them
+(`harness.data.own_source`), once where a study is planned. Workers and tables take it from the plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.contracts import Task
+from harness.errors import UserError, near, unknown
+from harness.files import JSON
+from harness.registry import TASKS, file_of
+
+if TYPE_CHECKING:
+    from harness.data.own_source import OwnSource
+
+Rows = Iterable[Mapping[str, Any]]  # column -> value
+Place = str | Callable[[], str | Mapping[str, Rows]]
+
+# What is said of data, as `--set NAME.SETTING=VALUE`, in NAME.yaml and by `@task`; several names are joined by commas.
+SETTINGS = {
+    "text": "the column of the text, or of the first of a pair (default: text, sentence, sentence1 or premise)",
+    "text2": "the column of the second text (default: sentence2 or hypothesis)",
+    "label": "the column of the class or score (default: label, labels or score); none: there is none to train on",
+    "columns": "the names of the columns of a file without a header",
+    "delimiter": "what stands between the columns: comma, tab, semicolon or bar (default: by the file's name)",
+    "kind": "classes or score (default: a score where labels have fractions, or more than 50 whole numbers)",
+    "classes": "the names of the classes in order (default: those of train, sorted)",
+    "metric": "what epochs and settings are chosen by, and what tables show (harness list metrics)",
+    "train": "the file or split that is trained on (default: train)",
+    "dev": "the file or split that is reported (default: validation or dev; test where there is neither)",
+    "held_out": "the part of train that is reported where there is no other split",
+    "split_seed": "another draw of that part",
+    "group": "a column: examples that are alike in it are never parted",
+    "group_until": "only what stands before this counts in the column of the group, as in 12_3 by _",
+    "title": "its heading in tables (default: its name)",
+}
+DEFAULTS = {"held_out": "0.2", "split_seed": "0"}
+PATH = "path"  # where the examples are, in a YAML file
+TAKEN = ("teacher", "general", "student", "multi_task", "untuned")  # other settings are called so: "teacher.epochs"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A task of the user's own. place: a path, hub:DATASET[:CONFIG], or a function of a plugin that gives one or rows.
+
+    folder: where relative paths begin, "" for the current folder. settings: as `SETTINGS`, all as text.
+    """
+
+    name: str
+    place: Place
+    settings: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    doc: str = ""
+
+    @property
+    def where(self) -> str:
+        """What sentences call its place."""
+        return self.place if isinstance(self.place, str) else f"task {self.name}"
+
+    def said(self, setting: str) -> str:
+        """What a setting says, or its default, which is mostly ""."""
+        return self.settings.get(setting) or DEFAULTS.get(setting, "")
+
+    def given(self, settings: Mapping[str, str]) -> Declaration:
+        """With these settings too, which go before its own."""
+        return dataclasses.replace(self, settings={**self.settings, **settings})
+
+
+class Known:
+    """A declaration with what its examples are. told: what is printed of it."""
+
+    def __init__(self, declaration: Declaration, task: Task, told: str):
+        self.declaration, self.task, self.told = declaration, task, told
+
+    @cached_property
+    def source(self) -> OwnSource:
+        from harness.data.own_source import opened  # loads numpy
+
+        declaration = self.declaration
+        if not declaration.place:  # of a plugin, which a plan does not hold
+            declaration = dataclasses.replace(_of_plugin(declaration.name), settings=declaration.settings)
+        return opened(declaration)
+
+    def to_json(self) -> JSON:
+        """Without the function of a plugin, which whoever reads it finds there again."""
+        place = self.declaration.place if isinstance(self.declaration.place, str) else ""
+        fields = {f.name: getattr(self.task, f.name) for f in dataclasses.fields(Task)}
+        task = {f.name: fields[f.name] for f in dataclasses.fields(Task) if fields[f.name] != f.default}
+        where = {"place": place, "folder": self.declaration.folder, "settings": dict(self.declaration.settings)}
+        return {**where, "task": task, "told": self.told}
+
+    @classmethod
+    def from_json(cls, name: str, told: JSON) -> Known:
+        fields = told["task"].items()
+        task: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields}
+        return cls(Declaration(name, told["place"], told["settings"], told["folder"]), Task(**task), told["told"])
+
+
+KNOWN: dict[str, Known] = {}  # those of the plan that is worked on: what a task is called by there
+
+
+def know(declarations: Iterable[Declaration]) -> dict[str, Known]:
+    """Read what these declare, for `get_task` from now on. Raises UserError for data that cannot be used."""
+    from harness.data.own_source import read  # loads numpy
+
+    found = {declaration.name: read(declaration) for declaration in declarations}
+    KNOWN.update(found)
+    return found
+
+
+def recall(told: Mapping[str, JSON]) -> None:
+    """Know again what a plan tells of its tasks, without reading their data."""
+    KNOWN.update({name: Known.from_json(name, one) for name, one in told.items()})
+
+
+def absolute(told: JSON) -> JSON:
+    """What a plan tells of a task, with the whole path of its place, which has a meaning on other machines."""
+    path = Path(told["folder"]) / Path(told["place"]).expanduser()
+    return {**told, "place": os.path.abspath(path), "folder": ""} if told["place"] and path.exists() else told
+
+
+def task(name: str, **settings: object) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Register a task of the plugin's own: a function that says where its examples are, or gives them.
+
+    It takes nothing and returns a path, beside the plugin's file where it is relative, hub:DATASET[:CONFIG], or a
+    mapping from splits to rows, which are mappings from columns to values. settings: as `SETTINGS`; names in a list.
+    Raises UserError for a name that cannot be or is taken, and for an unknown setting.
+    """
+
+    def register(function: Callable[[], Any]) -> Callable[[], Any]:
+        origin = file_of(vars(sys.modules[function.__module__]))
+        _check_name(name)
+        said = _checked(name, {key: _text(value) for key, value in settings.items()})
+        doc = (function.__doc__ or "").strip().split("\n")[0]
+        TASKS.add(name, Declaration(name, function, said, str(Path(origin).parent), doc), origin)
+        return function
+
+    return register
+
+
+# ---------------------------------------------------------------- what the command line says
+
+
+def told_apart(
+    tasks: Sequence[str] | None, overrides: Sequence[str]
+) -> tuple[list[str] | None, dict[str, Declaration], list[str]]:
+    """(the names of the tasks, those declared here or by `@task`, the words of --set that are not of theirs).
+
+    Raises UserError for a name that cannot be or is taken, a path that does not exist, and an unknown setting.
+    """
+    if tasks is None:
+        return None, {}, list(overrides)
+    declared: dict[str, Declaration] = {}
+    for word in tasks:
+        name, equals, place = word.partition("=")
+        if not equals:
+            known = TASKS.get(name) if name in TASKS.names() else None
+            declared |= {name: known} if isinstance(known, Declaration) else {}
+            continue
+        _check_name(name)
+        if name in TASKS.names():
+            raise UserError(f"there is a task {name} already, in {TASKS.origin(name)}: call your own data otherwise")
+        if not place:
+            raise UserError(f"--tasks {word} names no data: {name}=PATH, or {name}=hub:DATASET")
+        declared[name] = _from_files(name, place)
+    rest, given = [], set()
+    for word in overrides:
+        key, _, value = word.partition("=")
+        name, dot, setting = key.partition(".")
+        if dot and name in declared:
+            if not value:
+                raise UserError(f"--set takes KEY=VALUE, not {word!r}")
+            if key in given:
+                raise UserError(f"--set gives {key} twice")
+            given.add(key)
+            declared[name] = declared[name].given(_checked(name, {setting: value}))
+        else:
+            rest.append(word)
+    return [word.partition("=")[0] for word in tasks], declared, rest
+
+
+def _from_files(name: str, place: str) -> Declaration:
+    """What is said of a place: by its own YAML file, or by NAME.yaml in it or beside it."""
+    from harness.data.own_source import kind_of  # loads numpy
+
+    path = Path(place).expanduser()
+    if path.suffix in (".yaml", ".yml"):
+        said = _yaml(name, path)
+        if PATH not in said:
+            raise UserError(f"{path} does not say where the data are: {PATH}: FILE, FOLDER or hub:DATASET")
+        made = Declaration(name, said.pop(PATH), _checked(str(path), said), str(path.parent))
+        kind_of(made)
+        return made
+    made = Declaration(name, place)
+    kind_of(made)
+    beside = [folder / f"{name}.yaml" for folder in ([path] if path.is_dir() else []) + [path.parent]]
+    for file in beside if path.exists() else ():
+        if file.is_file():
+            said = _yaml(name, file)
+            said.pop(PATH, None)
+            return made.given(_checked(str(file), said))
+    return made
+
+
+def _yaml(name: str, path: Path) -> dict[str, str]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise UserError(f"{path} must say what task {name} is, line by line, as in text: review")
+    return {key: _text(value) for key, value in found.items()}
+
+
+def _checked(who: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    for setting in settings:
+        if setting not in SETTINGS:
+            name = setting if "/" in who or who.endswith((".yaml", ".yml")) else f"{who}.{setting}"
+            raise UserError(f"unknown setting {name!r} of own data: {near(setting, SETTINGS, limit=len(SETTINGS))}")
+    return settings
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier():
+        raise UserError(f"task name {name!r} must be letters, digits and underscores, not a digit first")
+    if name in TAKEN:
+        raise UserError(
+            f"task name {name!r} begins the names of settings, as in {name}.epochs: call your data otherwise"
+        )
+
+
+def _of_plugin(name: str) -> Declaration:
+    found: Any = TASKS.get(name)
+    if not isinstance(found, Declaration):
+        raise unknown("task of a plugin", name, TASKS.names())
+    return found

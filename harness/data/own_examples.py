@@ -1,0 +1,312 @@
+"""What a user's own examples are, told by reading them: columns, classes or a score, and which split is reported."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.data.sources import Example
+from harness.data.tables import Row, column
+from harness.errors import UserError, near
+from harness.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from harness.data.own_source import OwnSource
+
+TRAIN = ("train", "training")
+DEV = ("validation", "dev", "valid", "val")
+TEST = ("test",)
+SINGLE, PAIRS = ("text", "sentence"), (("sentence1", "sentence2"), ("premise", "hypothesis"))
+LABEL = ("label", "labels", "score")
+NONE = "none"  # in place of the column of the label: the teacher's answers stand for it
+MOST_CLASSES = 50  # as many different whole numbers are classes; more are a score
+MOST_HELD_OUT = 2000  # examples
+SHOWN = 5  # classes that are printed by name
+
+
+class OwnExamples:
+    """The examples of a source. labels: the names of the classes, none where score; train, dev: (where, texts, label).
+
+    groups: of train, what each is never parted by, or empty. Raises UserError for whatever is wrong with them.
+    """
+
+    texts: tuple[str, ...]  # the columns, as `_columns` finds them
+    label: str
+    group: str
+    unlabelled: bool
+
+    def __init__(self, source: OwnSource):
+        self.source, self.name = source, source.declaration.name
+        self.settings, self.said = source.settings, source.declaration.said
+        names = list(source.names())
+        self.train_name = self._named("train", TRAIN, names)
+        if not self.train_name:
+            raise UserError(
+                f"{source.data} has no split train: {near('train', names)}; {self.name}.train=SPLIT names it"
+            )
+        self.dev_name = self._named("dev", DEV, names) or self._named("", TEST, names)
+        if self.dev_name == self.train_name:
+            raise UserError(f"task {self.name} would be reported on what it is trained on: {self.train_name}")
+        if self.dev_name and {"held_out", "split_seed"} & self.settings.keys():
+            raise UserError(f"nothing is held out of train of task {self.name}: {self.dev_name} is reported")
+        rows = self._rows(self.train_name)
+        self._columns(rows[0][1])
+        self.pair = len(self.texts) == 2
+        train, self.groups = self._examples(rows), self._groups(rows)
+        reported = self._rows(self.dev_name) if self.dev_name else []
+        if not self.label and reported:  # dev may have labels that train has not
+            self.label = next((name for name in LABEL if name in reported[0][1]), "")
+        dev = self._examples(reported)
+        self.score = self._is_score([*train, *dev])
+        self.labels = [] if self.score else self._classes(dev if self.unlabelled else train)
+        if not self.unlabelled:
+            self._check(train, "train")
+        if dev:
+            self._check_dev(train, dev)
+        else:
+            train, dev = self._part(train)
+        self.train, self.dev = train, dev
+
+    def told(self) -> str:
+        """What is printed of them."""
+        sizes = f"{len(self.train):,} to train on, {len(self.dev):,} reported"
+        named = ", ".join(self.labels[:SHOWN]) + (", ..." if len(self.labels) > SHOWN else "")
+        what = f"{len(self.labels)} classes ({named})"
+        if self.score:
+            numbers = [float(label) for _, _, label in (*self.train, *self.dev) if label is not None]
+            what = f"a score from {min(numbers):g} to {max(numbers):g}" if numbers else "a score"
+        what += ", but no labels to train on" if self.unlabelled else ""
+        kept = f", alike in {self.settings['group']} together" if self.groups else ""
+        where = self.dev_name or f"held out of {self.train_name}{kept}"
+        if self.dev_name in TEST and "dev" not in self.settings:
+            where += ", for there is no dev split"
+        seen = {texts for _, texts, _ in self.train}
+        shared = sum(texts in seen for _, texts, _ in self.dev)
+        leaks = f"; {shared:,} of them have a text that is trained on" if shared else ""
+        return f"{'pairs with ' if self.pair else ''}{what}; {sizes} ({where}){leaks}"
+
+    # ------------------------------------------------------------ splits and columns
+
+    def _named(self, setting: str, usual: Sequence[str], names: Sequence[str]) -> str:
+        if named := self.said(setting):
+            if named not in names:
+                raise UserError(f"{self.source.data} has no split {named!r}: {near(named, names)}")
+            return named
+        found = [name for name in usual if name in names]
+        if len(found) > 1:
+            which = setting or "dev"
+            raise UserError(f"{self.source.data} has both {found[0]} and {found[1]}: {self.name}.{which}= says which")
+        return found[0] if found else ""
+
+    def _rows(self, name: str) -> list[Row]:
+        rows = list(self.source.rows(name))
+        if not rows:
+            raise UserError(f"{self.source.data} has no examples in {name}")
+        return rows
+
+    def _columns(self, first: Mapping[str, Any]) -> None:
+        """Find the columns of text, label and group in what the first row has."""
+        names, where = list(first), f"{self.source.data}, {self.train_name},"
+        given = {key: column(self.settings[key], names, where) for key in ("text", "text2", "label", "group")
+                 if key in self.settings and (key, self.settings[key]) != ("label", NONE)}  # fmt: skip
+        usual = [(name,) for name in SINGLE if name in names] + [pair for pair in PAIRS if {*pair} <= {*names}]
+        if "text" in given:
+            self.texts = tuple(given[key] for key in ("text", "text2") if key in given)
+        elif "text2" in given or not usual:
+            asked = ", ".join((*SINGLE, *(" with ".join(pair) for pair in PAIRS)))
+            raise UserError(f"{where} has no column of text: it has {_listed(names)}, and {asked} are looked for; "
+                            f"{self.name}.text=COLUMN names it")  # fmt: skip
+        elif len(usual) > 1:
+            raise UserError(f"{where} has the columns {' and '.join('+'.join(one) for one in usual)}: "
+                            f"{self.name}.text=COLUMN says which is the text")  # fmt: skip
+        else:
+            self.texts = usual[0]
+        self.group, self.label = given.get("group", ""), ""
+        self.unlabelled = self.said("label") == NONE
+        if self.unlabelled:
+            return
+        labels = [given["label"]] if "label" in given else [name for name in LABEL if name in names]
+        if len(labels) != 1:
+            has = f"the columns {' and '.join(labels)}" if labels else f"no column of labels: it has {_listed(names)}"
+            raise UserError(
+                f"{where} has {has}; {self.name}.label=COLUMN says which it is, or {NONE} that there is none"
+            )
+        self.label = labels[0]
+        if len({*self.texts, self.label}) <= len(self.texts):
+            raise UserError(f"the label of task {self.name} would be its text: {self.label}")
+
+    # ------------------------------------------------------------ texts and labels
+
+    def _examples(self, rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], Any]]:
+        return [(where, tuple(self._text(where, row, name) for name in self.texts), self._label(where, row))
+                for where, row in rows]  # fmt: skip
+
+    def _text(self, where: str, row: Mapping[str, Any], name: str) -> str:
+        text = row.get(name)
+        if name not in row:
+            raise UserError(f"{where}: there is no {name}, which others have: {near(name, list(row))}")
+        if not isinstance(text, str):
+            raise UserError(f"{where}: {name} is not text but {_short(text)}")
+        if "\0" in text:
+            raise UserError(f"{where}: {name} holds a NUL character, so the file is damaged or no text")
+        if not text.strip():
+            raise UserError(f"{where}: {name} is empty")
+        return text
+
+    def _label(self, where: str, row: Mapping[str, Any]) -> Any:
+        """The label as text, a number as it is written; None where the data have none."""
+        if not self.label:
+            return None
+        label = row.get(self.label)
+        if label is None or (isinstance(label, str) and not label.strip()):
+            raise UserError(f"{where}: there is no label in {self.label}")
+        if not isinstance(label, (str, bool, int, float)):
+            raise UserError(f"{where}: a label is a class or a number, not {_short(label)}")
+        if isinstance(label, str) and "\0" in label:
+            raise UserError(f"{where}: {self.label} holds a NUL character, so the file is damaged or no text")
+        return (str(label).lower() if isinstance(label, bool) else str(label)).strip()
+
+    def _groups(self, rows: Sequence[Row]) -> list[str]:
+        if not self.group:
+            if "group_until" in self.settings:
+                raise UserError(f"{self.name}.group_until has no effect without {self.name}.group")
+            return []
+        until, found = self.said("group_until"), []
+        for where, row in rows:
+            if row.get(self.group) in (None, ""):
+                raise UserError(f"{where}: there is no {self.group}, by which examples are kept together")
+            group = str(row[self.group])
+            if until and until not in group:
+                raise UserError(f"{where}: {self.group} {group!r} does not hold {until!r}")
+            found.append(group.partition(until)[0] if until else group)
+        if len(set(found)) == 1:
+            raise UserError(f"{self.source.data}: {self.group} is the same in all examples, so none can be held out")
+        return found
+
+    def _is_score(self, examples: Sequence[Example]) -> bool:
+        """Whether the labels are numbers to be predicted. Raises UserError where some are no numbers."""
+        kind = self.said("kind")
+        if kind not in ("", "classes", "score"):
+            raise UserError(f"{self.name}.kind is classes or score, not {kind!r}")
+        if kind == "classes" or "classes" in self.settings or (not kind and self.source.classes(self.label)):
+            if kind == "score":
+                raise UserError(f"{self.name}.kind is score, but {self.name}.classes names classes")
+            return False
+        examples = [one for one in examples if one[2] is not None]
+        numbers = [_number(str(label)) for _, _, label in examples]
+        known = sum(number is not None for number in numbers)
+        if not known and kind != "score":
+            return False
+        for (where, _, label), number in zip(examples, numbers, strict=True):
+            if number is None:
+                rest = (
+                    "" if kind else f", but {known} of {len(numbers)} are; {self.name}.kind=classes takes all as names"
+                )
+                raise UserError(f"{where}: {self.label} {_short(label)} is not a number{rest}")
+            if not math.isfinite(number):
+                raise UserError(f"{where}: {self.label} {_short(label)} is not finite")
+        whole = all(number == int(number) for number in numbers if number is not None)
+        return bool(kind) or not whole or len(set(numbers)) > MOST_CLASSES
+
+    def _classes(self, train: Sequence[Example]) -> list[str]:
+        there = list(dict.fromkeys(str(label) for _, _, label in train if label is not None))
+        if "classes" in self.settings:
+            named = [name.strip() for name in self.settings["classes"].split(",")]
+            if len(set(named)) < max(len(named), 2):
+                raise UserError(f"{self.name}.classes must name several classes, all different")
+            return named
+        if declared := self.source.classes(self.label):
+            return list(declared)
+        if not there:
+            raise UserError(
+                f"{self.source.data} has no labels, which would tell what is asked: {self.name}.classes=A,B or "
+                f"{self.name}.kind=score says it"
+            )
+        if len(there) > MOST_CLASSES and 2 * len(there) > len(train):
+            raise UserError(
+                f"{self.source.data}: column {self.label} holds {len(there):,} classes in {len(train):,} examples: is "
+                f"it the label? {self.name}.label=COLUMN names another"
+            )
+        return sorted(there, key=lambda name: (_number(name) is None, _number(name) or 0.0, name))
+
+    def _check(self, examples: Sequence[Example], name: str) -> None:
+        """Refuse labels outside the classes, and examples with one label alone."""
+        for where, _, label in examples if not self.score else ():
+            if label not in self.labels:
+                raise UserError(f"{where}: label {_short(label)} is not one of {', '.join(self.labels)}")
+        first = examples[0][2]
+        if all(label == first for _, _, label in examples):
+            raise UserError(
+                f"{self.source.data}: all examples of {name} have one label, {first}: nothing can be learnt"
+            )
+
+    def _check_dev(self, train: Sequence[Example], dev: Sequence[Example]) -> None:
+        if Counter((texts, label) for _, texts, label in train) == Counter((texts, label) for _, texts, label in dev):
+            raise UserError(f"{self.source.data}: {self.dev_name} and {self.train_name} hold the same examples")
+        if not self.label:
+            return
+        known = {*self.labels} if self.unlabelled else {label for _, _, label in train}
+        for where, _, label in dev if not self.score else ():
+            if label not in self.labels:
+                raise UserError(f"{where}: label {_short(label)} is in {self.dev_name} alone; train has "
+                                f"{_listed(self.labels)}")  # fmt: skip
+            if label not in known:
+                raise UserError(f"{where}: class {label} is in {self.dev_name} alone: no example of train has it")
+        self._check(dev, self.dev_name)
+
+    # ------------------------------------------------------------ a held-out part
+
+    def _part(self, examples: list[Any]) -> tuple[list[Any], list[Any]]:
+        """(those to train on, those held out), drawn by text and seed, so the order of the file does not matter.
+
+        Equal texts and groups stay together, and no class loses its last examples.
+        """
+        share, seed = self._share(), self.said("split_seed")
+        keys = self.groups or ["\x1f".join(texts) for _, texts, _ in examples]
+        members: dict[str, list[int]] = {}
+        for number, key in enumerate(keys):
+            members.setdefault(key, []).append(number)
+        left = Counter(None if self.score else label for _, _, label in examples)
+        wanted = min(max(int(share * len(examples)), 1), MOST_HELD_OUT)
+        held: set[int] = set()
+        for key in sorted(members, key=lambda key: (derive_seed("own data", seed, key), key)):
+            takes = Counter(None if self.score else examples[number][2] for number in members[key])
+            fits = len(held) + len(members[key]) <= wanted
+            if fits and all(left[label] > count for label, count in takes.items()):
+                left -= takes
+                held |= set(members[key])
+        if not held:
+            raise UserError(
+                f"{self.source.data}: {len(examples)} examples are too few to hold some out: give a dev split"
+            )
+        self.groups = [group for number, group in enumerate(self.groups) if number not in held]
+        parts = [
+            [example for number, example in enumerate(examples) if (number in held) is out] for out in (False, True)
+        ]
+        return parts[0], parts[1]
+
+    def _share(self) -> float:
+        share = _number(self.said("held_out"))
+        if share is None or not 0 < share < 1:
+            raise UserError(
+                f"{self.name}.held_out is a part of train between 0 and 1, not {self.settings['held_out']!r}"
+            )
+        return share
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _short(value: object) -> str:
+    told = repr(value)
+    return told if len(told) <= 60 else f"{told[:57]}..."

@@ -1,0 +1,147 @@
+"""Where a user's own examples come from, as any source says it; what they are is told by `own_examples`."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.contracts import Task
+from harness.data import metric_names
+from harness.data.own import Declaration, Known, Rows
+from harness.data.own_examples import OwnExamples
+from harness.data.sources import Example, TaskSource
+from harness.data.tables import Row, dataset_rows
+from harness.errors import UserError, close
+from harness.registry import SOURCES
+
+
+class OwnSource(TaskSource):
+    """A kind of place that users keep data in; `declaration` says which and how. It may have any splits and columns."""
+
+    title, hint = "your own data", "it is where --tasks says"
+
+    def __init__(self, declaration: Declaration):
+        super().__init__(declaration.where)
+        self.declaration, self.settings = declaration, declaration.settings
+
+    @classmethod
+    @abstractmethod
+    def opens(cls, declaration: Declaration) -> bool:
+        """Whether the place is of this kind. Raises UserError where it is, and cannot be."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The splits that are there."""
+
+    @abstractmethod
+    def rows(self, name: str) -> Iterable[Row]:
+        """The rows of a split, each with the place where it stands."""
+
+    def classes(self, label: str) -> Sequence[str]:
+        """The names of the classes in order, where the place tells them."""
+        return ()
+
+    # ------------------------------------------------------------ as any source
+
+    def examples(self, task: Task, split: str) -> Iterable[Example]:
+        return self.read.train if split == "train" else self.read.dev
+
+    def content(self, task: Task) -> str:
+        """Of the examples as they are split, grouped and named: neither the file's format nor other columns count."""
+        groups = self.groups(task)
+        own = repr((super().content(task), task.labels)).encode()
+        return hashlib.sha256(own + (b"" if groups is None else groups.tobytes())).hexdigest()
+
+    def groups(self, task: Task) -> np.ndarray | None:
+        if not self.read.groups:
+            return None
+        digests = (hashlib.blake2b(group.encode(), digest_size=8).digest() for group in self.read.groups)
+        return np.frombuffer(b"".join(digests), np.int64)
+
+    @cached_property
+    def read(self) -> OwnExamples:
+        return OwnExamples(self)
+
+
+class PluginRows(OwnSource):
+    """What the function of a plugin gives: rows by split."""
+
+    def __init__(self, declaration: Declaration, given: Mapping[str, Rows]):
+        super().__init__(declaration)
+        self.splits_given = given
+
+    @classmethod
+    def opens(cls, declaration: Declaration) -> bool:
+        return False  # `opened` makes it
+
+    def names(self) -> Sequence[str]:
+        return list(self.splits_given)
+
+    def rows(self, name: str) -> Iterator[Row]:
+        found, where = self.splits_given[name], f"task {self.declaration.name}, {name}"
+        if hasattr(found, "features"):
+            yield from dataset_rows(where, lambda: found)
+            return
+        for number, row in enumerate(found, 1):
+            if not isinstance(row, Mapping):
+                raise UserError(f"{where} {number}: a row is a mapping from columns to values, not {row!r}")
+            yield f"{where} {number}", row
+
+
+def kind_of(declaration: Declaration) -> type[OwnSource]:
+    """The kind of source that opens a place. Raises UserError where there is none."""
+    for name in SOURCES.names():
+        found = SOURCES.get(name)
+        if issubclass(found, OwnSource) and found.opens(declaration):
+            return found
+    folder = Path(declaration.folder) / Path(str(declaration.place)).expanduser().parent
+    there = [path.name for path in folder.iterdir() if path.name[0] != "."] if folder.is_dir() else []
+    beside = (
+        f": {close(Path(str(declaration.place)).name, there)}"
+        if close(Path(str(declaration.place)).name, there)
+        else ""
+    )
+    raise UserError(f"data of task {declaration.name}: {declaration.where} does not exist{beside}")
+
+
+def opened(declaration: Declaration) -> OwnSource:
+    """The source of a declaration. Raises UserError for a place that does not exist."""
+    if isinstance(declaration.place, str):
+        return kind_of(declaration)(declaration)
+    given: Any = declaration.place()
+    if isinstance(given, str):
+        place = Declaration(declaration.name, given, declaration.settings, declaration.folder)
+        return kind_of(place)(place)
+    if not isinstance(given, Mapping):
+        raise UserError(
+            f"task {declaration.name} must give a path, hub:DATASET or a mapping from splits to rows, not {given!r}"
+        )
+    return PluginRows(declaration, given)
+
+
+def read(declaration: Declaration) -> Known:
+    """What the examples of a declaration are. Raises UserError for data that cannot be used."""
+    source = opened(declaration)
+    found = source.read
+    classes = len(found.labels)
+    chosen = metric_names.chosen(declaration.said("metric"), declaration.name, classes)
+    task = Task(
+        declaration.name,
+        declaration.said("title") or declaration.name,
+        chosen,
+        tuple(dict.fromkeys((*metric_names.usual(classes), *metric_names.MEANS.get(chosen, ()), chosen))),
+        labels=tuple(found.labels),
+        pair=found.pair,
+        dev_splits=("dev",),
+        examples=len(found.train),
+        labelled=not found.unlabelled,
+    )
+    known = Known(declaration, task, f"task {declaration.name}: {found.told()}; metric {chosen}")
+    known.__dict__["source"] = source  # which has read the data already
+    return known

@@ -1,0 +1,212 @@
+"""Tables of examples, row by row, each with the place where it stands: csv, tsv, jsonl, json, parquet, data sets.
+
+Text files are read here and not by `datasets`, which tells no line of what is wrong in them, takes "NA" and "null" for
+no text, and copies every file into its cache.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from harness.data.sources import lines
+from harness.errors import UserError, near
+
+Row = tuple[str, Mapping[str, Any]]  # ("FILE, line N", column -> value)
+DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "bar": "|"}
+TABBED = (".tsv", ".tab", ".txt")
+
+
+def readable(path: Path) -> bool:
+    return path.suffix.lower() in _READERS
+
+
+def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+    """The rows of a file. settings: `columns` and `delimiter` as `own.SETTINGS` has them.
+
+    Raises UserError, with the line where there is one, for a file that cannot be read, is broken, or whose rows differ
+    in their columns.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
+        raise UserError(f"{path}: data are read from {', '.join(sorted(_READERS))} files, not {suffix or 'others'}")
+    for name in ("columns", "delimiter"):
+        if name in settings and suffix not in (".csv", *TABBED):
+            raise UserError(f"{path} names its columns itself: {name} is of files with lines of columns")
+    return _READERS[suffix](path, settings)
+
+
+def _delimited(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+    """A header and lines; fields between commas may be quoted, those between tabs are as they stand."""
+    tabbed = path.suffix.lower() in TABBED
+    named = settings.get("delimiter", "tab" if tabbed else "comma")
+    if named not in DELIMITERS:
+        raise UserError(f"delimiter {named!r} is none of {', '.join(DELIMITERS)}")
+    found = _tabbed(path) if named == "tab" else _quoted(path, DELIMITERS[named])
+    header = settings["columns"].split(",") if "columns" in settings else []
+    at = "the setting columns" if header else f"{path}, line 1: the header"
+    if not header:
+        header = [name.strip() for name in next(found, (0, []))[1]]
+    for name in header:
+        if header.count(name) > 1:
+            raise UserError(f"{at} names the column {name!r} {header.count(name)} times")
+    for number, fields in found:
+        if len(fields) != len(header):
+            raise UserError(
+                f"{path}, line {number}: {len(fields)} column{'s' * (len(fields) != 1)} between {named}s, but {at} "
+                f"has {len(header)}"
+            )
+        yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
+
+
+def _tabbed(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines(path), 1):
+        if line:
+            yield number, line.split("\t")
+
+
+def _quoted(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((f"{line}\n" for line in lines(path)), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1  # a quoted field may go on over lines
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            what = "a quoted field begins that does not end" if "end of data" in str(error) else str(error)
+            raise UserError(f"{path}, line {number}: {what}") from error
+        if fields:
+            yield number, fields
+
+
+def _json_lines(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+    for number, line in enumerate(lines(path), 1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, _object(where, _parsed(where, line))
+
+
+def _json(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+    """A list of objects, or an object that holds one list, as `datasets` writes and reads them."""
+    found = _parsed(str(path), "\n".join(lines(path)))
+    if isinstance(found, dict):
+        lists = [value for value in found.values() if isinstance(value, list)]
+        found = lists[0] if len(lists) == 1 else found
+    if not isinstance(found, list):
+        raise UserError(f"{path} must be a list of objects, or hold one; one object a line is for .jsonl")
+    for number, one in enumerate(found, 1):
+        yield f"{path}, example {number}", _object(f"{path}, example {number}", one)
+
+
+def _parsed(where: str, text: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"{where}: the key {name!r} stands {names.count(name)} times in one object")
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON ({error})") from error
+
+
+def _object(where: str, found: Any) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise UserError(f'{where}: an example must be an object, as {{"text": ...}}, not {type(found).__name__}')
+    return found
+
+
+def _parquet(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+    def load() -> Any:
+        return library().load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+
+    yield from dataset_rows(str(path), load)
+
+
+_READERS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[Row]]] = {
+    ".csv": _delimited,
+    **dict.fromkeys(TABBED, _delimited),
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json,
+    ".parquet": _parquet,
+}
+
+
+# ---------------------------------------------------------------- of the library `datasets`
+
+
+def library() -> Any:
+    """The library, which is heavy. What it would log is raised and told."""
+    import datasets
+
+    datasets.utils.logging.set_verbosity(logging.CRITICAL)
+    return datasets
+
+
+def dataset_rows(where: str, load: Callable[[], Any]) -> Iterator[Row]:
+    """The rows of what `load` gives, a Dataset or IterableDataset; a class of a ClassLabel by its name.
+
+    Raises UserError for whatever the library finds wrong.
+    """
+    found = told_of(where, load)
+    names = {c: f.names for c, f in (found.features or {}).items() if type(f).__name__ == "ClassLabel"}
+    rows = iter(found)
+    for number in range(1, sys.maxsize):
+        row = told_of(where, lambda: next(rows, None))
+        if row is None:
+            return
+        named = {c: names[c][row[c]] for c in names if row[c] is not None and 0 <= row[c] < len(names[c])}
+        yield f"{where}, row {number}", {**row, **dict.fromkeys(names), **named}
+
+
+def told_of(where: str, work: Callable[[], Any]) -> Any:
+    """What `work` returns. Raises UserError for whatever `datasets` raises, of many libraries."""
+    try:
+        return work()
+    except UserError:
+        raise
+    except Exception as error:
+        told = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise UserError(f"{where} cannot be read: {told}") from error
+
+
+# ---------------------------------------------------------------- the files of a folder
+
+
+def files_of(folder: Path) -> dict[str, list[Path]]:
+    """The files that hold examples, by split: the file's name, without the number of a part as train-00000-of-00002.
+
+    Raises UserError for one split in files of several kinds.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in sorted(path for path in folder.iterdir() if path.is_file() and readable(path)):
+        name, _, part = path.stem.partition("-")
+        found.setdefault(name if part.replace("of", "").replace("-", "").isdigit() else path.stem, []).append(path)
+    for name, paths in found.items():
+        if len({path.suffix for path in paths}) > 1:
+            raise UserError(
+                f"{folder} holds {name} twice: {' and '.join(path.name for path in paths)}; leave one there"
+            )
+    return found
+
+
+def joined(paths: Sequence[Path], settings: Mapping[str, str]) -> Iterator[Row]:
+    return chain.from_iterable(rows_of(path, settings) for path in paths)
+
+
+def column(named: str, names: Sequence[str], where: str) -> str:
+    """The column that a setting names. Raises UserError with near ones."""
+    if named not in names:
+        raise UserError(f"{where} has no column {named!r}: {near(named, names)}")
+    return named

@@ -1,0 +1,74 @@
+"""A user's own data: a file, a folder with a file for each split, and a data set that `save_to_disk` wrote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.data import tables
+from harness.data.own import Declaration
+from harness.data.own_source import OwnSource
+from harness.data.sources import task_source
+from harness.data.tables import Row
+from harness.errors import UserError
+
+SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of one
+
+
+@task_source("own_files", tasks=())
+class OwnFiles(OwnSource):
+    """Your own csv, tsv, jsonl, json, parquet or save_to_disk data, by --tasks NAME=PATH."""
+
+    @classmethod
+    def opens(cls, declaration: Declaration) -> bool:
+        return _path(declaration).exists()
+
+    @property
+    def path(self) -> Path:
+        return _path(self.declaration)
+
+    def parts(self, task: Any) -> Sequence[Path]:
+        return [Path(os.path.abspath(self.path))]
+
+    def names(self) -> Sequence[str]:
+        return list(self._found) if self._saved is None else list(self._saved)
+
+    def rows(self, name: str) -> Iterable[Row]:
+        if self._saved is not None:
+            return tables.dataset_rows(f"{self.path}, {name}", lambda: self._saved[name])  # type: ignore[index]
+        return tables.joined(self._found[name], self.settings)
+
+    def classes(self, label: str) -> Sequence[str]:
+        features = next(iter(self._saved.values())).features if self._saved else {}
+        return list(getattr(features.get(label), "names", None) or ())
+
+    @cached_property
+    def _saved(self) -> dict[str, Any] | None:
+        """What `save_to_disk` wrote, by split; None where it did not."""
+        if not any((self.path / name).is_file() for name in SAVED):
+            return None
+        datasets = tables.library()
+        found = tables.told_of(str(self.path), lambda: datasets.load_from_disk(str(self.path)))
+        return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
+
+    @cached_property
+    def _found(self) -> dict[str, list[Path]]:
+        """The files of every split. A split may also be named as the file that it is."""
+        if self.path.is_file():
+            found = {"train": [self.path]}
+            beside = {name: self.settings[name] for name in ("train", "dev") if name in self.settings}
+            if beside:
+                raise UserError(f"{self.path} is one file: give its folder where {' and '.join(beside)} name others")
+            return found
+        found = tables.files_of(self.path)
+        if not found:
+            there = sorted(path.name for path in self.path.iterdir())
+            raise UserError(f"{self.path} holds no data of its own: {', '.join(there[:8]) or 'it is empty'}")
+        return found | {path.name: [path] for paths in found.values() for path in paths}
+
+
+def _path(declaration: Declaration) -> Path:
+    return Path(declaration.folder) / Path(str(declaration.place)).expanduser()

@@ -1,0 +1,337 @@
+"""What a user's data can be wrong in: each mistake gets one sentence with the file and, where it has one, the line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.data import own
+from harness.errors import UserError
+
+GOOD = "text,label\nfine,yes\npoor,no\nlovely,yes\ndull,no\n"
+
+
+def written(folder: Path, **files: str | bytes) -> Path:
+    """The folder with these files; "train_csv" is train.csv."""
+    for name, content in files.items():
+        path = folder / ".".join(name.rsplit("_", 1))
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def reads(place: object, *settings: str) -> own.Known:
+    names, declared, rest = own.told_apart([f"mine={place}"], [f"mine.{word}" for word in settings])
+    assert (names, rest) == (["mine"], [])
+    return own.know(declared.values())["mine"]
+
+
+def rows(*labels: object, text: str = "some words {}") -> str:
+    return "".join(json.dumps({"text": text.format(n), "label": label}) + "\n" for n, label in enumerate(labels))
+
+
+def parquet(folder: Path, keep: float = 1.0) -> Path:
+    datasets = pytest.importorskip("datasets")
+    path = folder / "data.parquet"
+    datasets.Dataset.from_dict({"text": [f"text {n}" for n in range(60)], "label": [0, 1] * 30}).to_parquet(str(path))
+    path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
+    return path
+
+
+def saved(folder: Path) -> Path:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["bad", "good"]))
+    texts = {"text": [f"text {n}" for n in range(6)], "label": [0, 1, 0, 1, -1, 0]}
+    datasets.Dataset.from_dict(texts, features=features).save_to_disk(str(folder / "saved"))
+    return folder / "saved"
+
+
+Case = tuple[Callable[[Path], Any], Iterable[str], str]  # what is written, and its place; settings; what is said
+HOSTILE: dict[str, Case] = {
+    "nothing there": (lambda f: f / "tain.csv", (), r"tain\.csv does not exist$"),
+    "a name beside it": (
+        lambda f: written(f, train_csv=GOOD) / "tran.csv",
+        (),
+        r"does not exist: did you mean train\.csv\?",
+    ),
+    "an empty folder": (lambda f: f, (), "holds no data of its own: it is empty"),
+    "an unknown kind of file": (lambda f: written(f, a_docx="x") / "a.docx", (), r"a\.docx: data are read from \.csv,"),
+    "an empty file": (lambda f: written(f, a_csv="") / "a.csv", (), r"a\.csv is empty"),
+    "a header alone": (lambda f: written(f, a_csv="text,label\n") / "a.csv", (), r"a\.csv has no examples in train"),
+    "no UTF-8": (
+        lambda f: written(f, a_csv=b"text,label\nfine,yes\n\xff\xfe,no\n") / "a.csv",
+        (),
+        r"a\.csv, line 3: not UTF-8",
+    ),
+    "no column of text": (
+        lambda f: written(f, a_csv="body,label\nfine,yes\n") / "a.csv",
+        (),
+        r"no column of text: it has body, label, and text, sentence, .* mine\.text=COLUMN names it",
+    ),
+    "no column of labels": (
+        lambda f: written(f, a_csv="text,class\nfine,yes\n") / "a.csv",
+        (),
+        r"no column of labels.* mine\.label=COLUMN",
+    ),
+    "a doubled column": (
+        lambda f: written(f, a_csv="text,label,text\na,b,c\n") / "a.csv",
+        (),
+        r"a\.csv, line 1: .* 'text' 2 times",
+    ),
+    "two columns of text": (
+        lambda f: written(f, a_csv="text,sentence,label\na,b,c\n") / "a.csv",
+        (),
+        "columns text and sentence: mine.text=",
+    ),
+    "two columns of labels": (
+        lambda f: written(f, a_csv="text,label,score\na,b,1\n") / "a.csv",
+        (),
+        "columns label and score; mine.label=",
+    ),
+    "a misspelt column": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("text=txt",),
+        r"no column 'txt': did you mean text\?",
+    ),
+    "the text as its label": (lambda f: written(f, a_csv=GOOD) / "a.csv", ("label=text",), "would be its text: text"),
+    "a ragged line": (
+        lambda f: written(f, a_csv=GOOD + "oh, well,no\n") / "a.csv",
+        (),
+        r"line 6: 3 columns between commas, but .* 2",
+    ),
+    "half a line": (lambda f: written(f, a_csv=GOOD + "and the") / "a.csv", (), r"a\.csv, line 6: 1 column between"),
+    "a quote that does not end": (
+        lambda f: written(f, a_csv='text,label\nfine,yes\n"poor,no\nso,no\n') / "a.csv",
+        (),
+        r"line 3: a quoted field begins that does not end",
+    ),
+    "semicolons": (
+        lambda f: written(f, a_csv="text;label\nfine, so;yes\n") / "a.csv",
+        (),
+        r"line 2: 2 columns between commas, but",
+    ),
+    "an unknown delimiter": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("delimiter=colon",),
+        "'colon' is none of comma, tab, semicolon, bar",
+    ),
+    "a tsv without its header": (
+        lambda f: written(f, a_tsv="1\t0.5\tfine\n2\t0.7\tgood\n") / "a.tsv",
+        (),
+        "no column of text: it has 1, 0.5, fine",
+    ),
+    "too few names of columns": (
+        lambda f: written(f, a_tsv="1\t0.5\tfine\n") / "a.tsv",
+        ("columns=id,score",),
+        "line 1: 3 columns between tabs, but the setting columns has 2",
+    ),
+    "columns of a file that names them": (
+        lambda f: written(f, a_jsonl=rows("a", "b")) / "a.jsonl",
+        ("columns=text,label",),
+        "names its columns itself",
+    ),
+    "a NUL": (lambda f: written(f, a_csv="text,label\nfine,yes\npo\0or,no\n") / "a.csv", (), r"a\.csv, line 3: .*NUL"),
+    "an empty text": (lambda f: written(f, a_csv=GOOD + "  ,no\n") / "a.csv", (), r"a\.csv, line 6: text is empty"),
+    "no label": (lambda f: written(f, a_csv=GOOD + "fine,\n") / "a.csv", (), r"a\.csv, line 6: there is no label"),
+    "broken JSON": (
+        lambda f: written(f, a_jsonl=rows("a", "b") + '{"text": "half') / "a.jsonl",
+        (),
+        r"a\.jsonl, line 3: not JSON",
+    ),
+    "JSON that is no object": (
+        lambda f: written(f, a_jsonl=rows("a", "b") + '["c"]') / "a.jsonl",
+        (),
+        r"line 3: an example must be an object",
+    ),
+    "a doubled key": (
+        lambda f: written(f, a_jsonl='{"text": "a", "text": "b", "label": 1}') / "a.jsonl",
+        (),
+        r"line 1: .*'text' stands 2",
+    ),
+    "a text that is none": (
+        lambda f: written(f, a_jsonl=rows("a", "b") + '{"text": 5, "label": "a"}') / "a.jsonl",
+        (),
+        r"line 3: text is not text but 5",
+    ),
+    "a text that lacks": (
+        lambda f: written(f, a_jsonl=rows("a", "b") + '{"txt": "c", "label": "a"}') / "a.jsonl",
+        (),
+        r"line 3: there is no text, which others have: did you mean txt\?",
+    ),
+    "several labels of one": (
+        lambda f: written(f, a_jsonl=rows("a", ["a", "b"])) / "a.jsonl",
+        (),
+        r"line 2: a label is a class or a number, not",
+    ),
+    "JSON that holds no list": (
+        lambda f: written(f, a_json='{"text": "a"}') / "a.json",
+        (),
+        r"a\.json must be a list of objects",
+    ),
+    "mixed labels": (
+        lambda f: written(f, a_jsonl=rows(0.5, 1.5, "n/a", 2)) / "a.jsonl",
+        (),
+        r"line 3: label 'n/a' is not a number, but 3 of 4 are; mine\.kind=classes",
+    ),
+    "a score without end": (
+        lambda f: written(f, a_csv="text,score\na,1.5\nb,inf\n") / "a.csv",
+        (),
+        "line 3: .*not finite",
+    ),
+    "a score that is none": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("kind=score",),
+        r"line 2: label 'yes' is not a number$",
+    ),
+    "one class": (lambda f: written(f, a_csv="text,label\na,x\nb,x\n") / "a.csv", (), "of train have one label, x"),
+    "a label outside the classes": (
+        lambda f: written(f, a_csv=GOOD + "so so,maybe\n") / "a.csv",
+        ("classes=no,yes",),
+        "line 6: label 'maybe' is not",
+    ),
+    "the text taken for the label": (
+        lambda f: written(f, a_jsonl=rows(*(f"remark {n}" for n in range(80)))) / "a.jsonl",
+        (),
+        "80 classes in 80 examples: is it the label",
+    ),
+    "a class in dev alone": (
+        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD + "so so,maybe\n"),
+        (),
+        r"dev\.csv, line 6: .*is in dev alone",
+    ),
+    "a class of which train has none": (
+        lambda f: written(f, train_csv=GOOD, dev_csv="text,label\nso so,maybe\n"),
+        ("classes=no,yes,maybe",),
+        r"dev\.csv, line 2: class maybe is in dev alone",
+    ),
+    "one class in dev": (
+        lambda f: written(f, train_csv=GOOD, dev_csv="text,label\nso,no\noh,no\n"),
+        (),
+        "all examples of dev have one",
+    ),
+    "a test split used as train": (
+        lambda f: written(f, train_csv=GOOD, test_csv=GOOD),
+        (),
+        "test and train hold the same examples",
+    ),
+    "train named as dev": (
+        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD),
+        ("dev=train",),
+        "reported on what it is trained on: train",
+    ),
+    "no train": (lambda f: written(f, test_csv=GOOD), (), "has no split train"),
+    "two dev splits": (
+        lambda f: written(f, train_csv=GOOD, dev_csv=GOOD, validation_csv=GOOD),
+        (),
+        "both validation and dev: mine.dev=",
+    ),
+    "a split in two files": (
+        lambda f: written(f, train_csv=GOOD, train_tsv=GOOD),
+        (),
+        r"holds train twice: train\.csv and train\.tsv",
+    ),
+    "an unknown split": (lambda f: written(f, train_csv=GOOD), ("dev=eval",), "has no split 'eval'"),
+    "too few to hold some out": (
+        lambda f: written(f, a_csv="text,label\na,x\nb,y\n") / "a.csv",
+        (),
+        "2 examples are too few to hold some out",
+    ),
+    "groups without an end": (
+        lambda f: written(f, a_csv="id,text,label\n1_1,a,x\n12,b,y\n") / "a.csv",
+        ("group=id", "group_until=_"),
+        r"line 3: id '12' does not hold '_'",
+    ),
+    "one group": (
+        lambda f: written(f, a_csv="id,text,label\n1,a,x\n1,b,y\n") / "a.csv",
+        ("group=id",),
+        "id is the same in all",
+    ),
+    "a share that is none": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("held_out=2",),
+        "held_out is a part of train between 0 and 1",
+    ),
+    "half a parquet file": (lambda f: parquet(f, 0.5), (), r"data\.parquet cannot be read"),
+    "no label in a data set": (saved, (), "saved, train, row 5: there is no label in label"),
+    "a damaged data set": (
+        lambda f: [path.unlink() for path in saved(f).glob("*.arrow")] and f / "saved",
+        (),
+        "saved cannot be read",
+    ),
+    "an unknown setting": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("labels=text",),
+        "'mine.labels' .*did you mean",
+    ),
+    "an unknown metric": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("metric=acuracy",),
+        "unknown metric 'acuracy' .*did you mean accuracy",
+    ),
+    "a metric of scores": (
+        lambda f: written(f, a_csv=GOOD) / "a.csv",
+        ("metric=pearson",),
+        "has 2 classes, which pears",
+    ),
+    "a metric to make small": (lambda f: written(f, a_csv=GOOD) / "a.csv", ("metric=mse",), "the least is best"),
+    "YAML that is none": (
+        lambda f: written(f, a_csv=GOOD, mine_yaml="text: [\n") / "a.csv",
+        (),
+        r"mine\.yaml is not YAML",
+    ),
+    "YAML of something else": (
+        lambda f: written(f, a_csv=GOOD, mine_yaml="txt: text\n") / "a.csv",
+        (),
+        "unknown setting 'txt'",
+    ),
+    "YAML without a path": (
+        lambda f: written(f, mine_yaml="text: text\n") / "mine.yaml",
+        (),
+        "does not say where the data are: path:",
+    ),
+    "a hub name that is empty": (lambda f: "hub:", (), "names no data set"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_it_gets_one_sentence(tmp_path: Path, case: str) -> None:
+    write, settings, message = HOSTILE[case]
+    with pytest.raises(UserError) as refused:
+        reads(write(tmp_path), *settings)
+    told = str(refused.value)
+    assert re.search(message, told) and "\n" not in told and not told.endswith("."), told
+
+
+def test_there_are_forty_at_least() -> None:
+    assert len(HOSTILE) >= 40
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sst2=a.csv"], "there is a task sst2 already"),
+        (["my-data=a.csv"], "'my-data' must be letters"),
+        (["teacher=a.csv"], "'teacher' begins the names of settings"),
+        (["mine="], "names no data"),
+    ],
+)
+def test_a_name_that_cannot_be(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        own.told_apart(words, [])
+
+
+def test_what_is_odd_but_no_mistake(tmp_path: Path) -> None:
+    """A byte-order mark, Windows line ends, blank lines, quoted commas and line breaks, NA, quotes between tabs."""
+    odd = '\ufefftext,label\r\n"a, b\r\nc",yes\r\n\r\nNA,no\r\nnull,no\r\nd,yes\r\n'
+    known = reads(written(tmp_path, a_csv=odd.encode()) / "a.csv", "held_out=0.3")
+    found = known.source.read
+    assert {texts[0] for _, texts, _ in (*found.train, *found.dev)} == {"a, b\nc", "NA", "null", "d"}
+    assert {where.rpartition(" ")[2] for where, _, _ in (*found.train, *found.dev)} == {"2", "5", "6", "7"}
+    quotes = 'text\tlabel\n"so" he said\tx\n"\ty\nmore\tx\nless\ty\n'
+    known = reads(written(tmp_path, b_tsv=quotes) / "b.tsv")
+    texts = [texts[0] for _, texts, _ in (*known.source.read.train, *known.source.read.dev)]
+    assert sorted(texts) == ['"', '"so" he said', "less", "more"]
