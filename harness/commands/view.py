@@ -25,8 +25,8 @@ from harness.planning.planned import FORMAT, Cell, Plan, distinct
 from harness.planning.recipe import as_known
 from harness.planning.request import Request
 from harness.runs import CountRun
-from harness.runs.told import Record
-from harness.search import results
+from harness.runs.told import Entry, Record
+from harness.search import results, terms
 from harness.search.index import Index
 from harness.search.progress import progress
 
@@ -145,6 +145,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
             *recipe.corpus_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
+            *terms.unequal(replays),
             *results.other_weights(replays, ledger),
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
@@ -297,9 +298,18 @@ def _show_record(run: str, record: Record) -> None:
     tell(f"  specification: {json.dumps(record.get('specification'), indent=2, sort_keys=True)}")
     for entry in record.get("curve", ()):
         chosen = "" if entry["selection"] is None else f", selection {entry['selection']:.4f}"
-        tell(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{chosen}")
+        tell(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{_terms(entry)}{chosen}")
     if "traceback" in record:
         tell(record["traceback"])
+
+
+def _terms(entry: Entry) -> str:
+    """The terms of a point's loss where there are several, each with its share of the gradient's norm."""
+    if len(found := entry.get("terms", {})) < 2:
+        return ""
+    shares = {name: "" if term["share"] is None else f", {100 * term['share']:.0f}%" for name, term in found.items()}
+    told = (f"{name} {term['value']:.5f}{shares[name]}" for name, term in found.items())
+    return f" ({'; '.join(told)} of the gradient)"
 
 
 def _is_locked(ledger: Ledger) -> bool | None:
