@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from harness.commands import convert, distil_corpus, run, submit, view
+from harness.commands import clean, convert, distil_corpus, merge, run, submit, view
 from harness.errors import UserError, near, sentence
 
 KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
@@ -51,6 +51,7 @@ def parser() -> Parser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     _add_working(commands)
     _add_looking(commands)
+    _add_keeping(commands)
     _add_others(commands)
     return top
 
@@ -173,6 +174,40 @@ def _add_looking(commands: Any) -> None:
     what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
 
 
+def _add_keeping(commands: Any) -> None:
+    """The commands that look after folders of results."""
+
+    def command(name: str, help: str, text: str = "") -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(
+            name, help=help, description=text or help, allow_abbrev=False
+        )
+        return parser
+
+    merge = command("merge", "Bring the runs and plans of folders of results into one.")
+    merge.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of results, which stay as they are")
+    merge.add_argument("--into", required=True, metavar="FOLDER", help="another, or a new one; what it has, stays")
+    pack = command(
+        "pack",
+        "A folder of results without its caches, for somebody else.",
+        "Write a folder of results without its caches: report and run go on from it on any machine, and train nothing "
+        "that was trained.",
+    )
+    pack.add_argument("--to", required=True, metavar="FOLDER|FILE", help="a new folder, or a .zip, .tar or .tar.gz")
+    clean = command(
+        "clean",
+        "Remove what a folder of results can do without.",
+        "Remove the cache of other versions of the code, cache and weights of runs in no plan, and what interrupted "
+        "runs left. Records, predictions and tables stay.",
+    )
+    clean.add_argument("--dry-run", action="store_true", help="only tell what would go")
+    remove = command("remove", "Remove a run, or those of a cell: the next harness run makes them again.")
+    remove.add_argument("what", metavar="RUN|CELL", help="an id or the start of one")
+    for parser in (pack, clean, remove):
+        parser.add_argument("--out", default="results", metavar="DIR", help="the folder of results (default: results)")
+    for parser in (clean, remove):
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
 def _add_others(commands: Any) -> None:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -208,6 +243,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "show": view.show,
             "submit": submit.submit,
             "convert": convert.convert,
+            "merge": merge.merge,
+            "pack": merge.pack,
+            "clean": clean.clean,
+            "remove": clean.remove,
         }[options.command]
         status: int = work(options)
         sys.stdout.flush()

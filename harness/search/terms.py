@@ -28,7 +28,8 @@ class Pair:
 def unequal(replays: Sequence[Progress]) -> tuple[str, ...]:
     """Sentences on sums of objectives of which one term is TIMES another, in value or in share of the gradient's norm.
 
-    Means over the epochs of all runs of a cell's chosen setting. One sentence a sum, with the figures of its worst cell.
+    Means over the epochs of all runs of a cell's chosen setting. One sentence a sum, with the figures of its worst
+    cell.
     """
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for replay in replays:

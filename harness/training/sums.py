@@ -78,7 +78,7 @@ class Told:
 
 
 def shares(parts: Mapping[str, Tensor], parameters: Iterable[Tensor]) -> dict[str, float | None]:
-    """Each term's part of the sum of the norms of all terms' gradients; 1 of a single one, for which nothing is computed.
+    """Each term's part of the sum of the norms of all terms' gradients; of a single one 1, without computing anything.
 
     parts: the weighted terms with their graph, which is kept. None where there is no gradient, or one that is not
     finite. One backward pass a term; gradients that parameters have, and random states, stay as they are.
