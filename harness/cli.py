@@ -10,10 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from harness.commands import clean, convert, distil_corpus, merge, run, submit, view
+from harness.commands import clean, completion, convert, declared, distil_corpus, listing, merge, run, submit, view
 from harness.errors import UserError, near, sentence
-
-KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,6 +39,19 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
 
 
+class Version(argparse.Action):
+    """Looked up only where it is asked for."""
+
+    def __call__(self, parser: Any, *_: Any) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"harness {version('distill-harness')}")
+        except PackageNotFoundError:  # a checkout on PYTHONPATH
+            print("harness, not installed")
+        parser.exit()
+
+
 def parser() -> Parser:
     """The whole command line."""
     top = Parser(
@@ -48,6 +59,7 @@ def parser() -> Parser:
         description="Compare distillation objectives fairly, and write the table down.",
         allow_abbrev=False,
     )
+    top.add_argument("--version", action=Version, nargs=0, help="print the version and stop")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     _add_working(commands)
     _add_looking(commands)
@@ -221,7 +233,7 @@ def _add_others(commands: Any) -> None:
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
     listing = command("list", "Every name of one kind.")
-    listing.add_argument("kind", metavar="|".join(KINDS))
+    listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(declared.KINDS)}")
     listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
     new = command("new", "Write a plugin file, ready to fill in.")
     new.add_argument("kind", choices=("objective",))
@@ -231,12 +243,18 @@ def _add_others(commands: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
     try:
-        options = parser().parse_args(arguments)
+        whole = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
+            import argcomplete
+
+            completion.add_to(whole)
+            argcomplete.autocomplete(whole)
+        options = whole.parse_args(arguments)
         work = {
             "run": run.run,
             **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
             "plan": run.plan,
-            "list": run.list_names,
+            "list": listing.list_names,
             "new": run.new,
             "report": view.report,
             "status": view.status,

@@ -12,9 +12,8 @@ from typing import Any
 
 from harness import registry, reports
 from harness.commands.view import chosen_on, plan_file, say, table_of, tell
-from harness.contracts import Study, Task
 from harness.data.tasks import get_task
-from harness.errors import UserError, near, unknown
+from harness.errors import UserError, near
 from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
@@ -122,25 +121,6 @@ def _explain(plan: Plan) -> int:
         for line in lines:
             place = f" [{line.text}]" if line.text else ""
             tell(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
-    return 0
-
-
-def list_names(options: Namespace) -> int:
-    """Print every name of one kind with what it is."""
-    for path in options.plugin:
-        registry.load_file(path)
-    if options.kind not in registry.ALL:
-        raise unknown("kind", options.kind, registry.ALL)
-    found = registry.ALL[options.kind]
-    for name in found.names():
-        plugin = found.get(name)
-        text = (plugin.__doc__ or "").strip().split("\n")[0]
-        text = plugin.question if isinstance(plugin, Study) else text
-        text = f"{plugin.label}, {plugin.metric}" if isinstance(plugin, Task) else text
-        extra = ""
-        if hyperparameters := getattr(plugin, "hyperparameters", None):
-            extra = f" [{', '.join(f'{name}.{k}={h.default}' for k, h in hyperparameters.items())}]"
-        tell(f"{name:<18} {text}{extra}")
     return 0
 
 
