@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 class Version(argparse.Action):
     """Looked up only where it is asked for."""
 
-    def __call__(self, parser: Any, *_: Any) -> NoReturn:
+    def __call__(self, parser: Any, *_: Any) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
