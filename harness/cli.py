@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from harness.commands import clean, completion, convert, declared, distil_corpus, listing, merge, run, submit, view
+from harness.commands import clean, completion, convert, declared, distil_corpus, listing, merge, new, run, submit, view
 from harness.errors import UserError, near, sentence
 
 
@@ -235,9 +235,9 @@ def _add_others(commands: Any) -> None:
     listing = command("list", "Every name of one kind.")
     listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(declared.KINDS)}")
     listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
-    new = command("new", "Write a plugin file, ready to fill in.")
-    new.add_argument("kind", choices=("objective",))
-    new.add_argument("name", metavar="NAME")
+    plugin = command("new", "Write a plugin file, ready to fill in.")
+    plugin.add_argument("kind", choices=tuple(new.TEMPLATES))
+    plugin.add_argument("name", metavar="NAME")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
             "plan": run.plan,
             "list": listing.list_names,
-            "new": run.new,
+            "new": new.new,
             "report": view.report,
             "status": view.status,
             "show": view.show,
