@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from dataclasses import dataclass
 from keyword import iskeyword
@@ -35,12 +34,14 @@ OBJECTIVE = '''"""NAME: say in one sentence what it transfers, and from which pa
 from harness.contracts import Batch, Outputs, Signal
 from harness.registry import objective
 from torch import Tensor
+from torch.nn.functional import normalize
 
 
 @objective("NAME", needs={Signal.SENTENCE})
 def NAME(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    """Mean absolute difference of the sentence vectors, (B, D) each; returns a scalar. Put your formula here."""
-    return (student.sentence - teacher.sentence).abs().mean()
+    """Mean absolute difference of the cosines between the batch's texts; returns a scalar. Put your formula here."""
+    ours, theirs = (normalize(side.sentence.flatten(0, -2), dim=-1) for side in (student, teacher))  # (B, D) each
+    return (ours @ ours.T - theirs @ theirs.T).abs().mean()
 '''
 
 STUDENT = '''"""NAME: say in one sentence what it is, and from which paper."""
@@ -120,7 +121,7 @@ class CLASS(HuggingFaceTeacher):
         super().__init__(argument or MODEL)
 
     def recipe(self, task):
-        """Settings that it is fine-tuned best with, as differences from the defaults; --set teacher.KEY=VALUE counts."""
+        """Settings that it is fine-tuned best with, where --set teacher.KEY=VALUE says no other."""
         return {"learning_rate": 3e-5}
 '''
 
@@ -197,7 +198,7 @@ WORDS = {"bad": ("awful", "dull", "weak", "sad"), "good": ("great", "lovely", "f
 
 @task_source("NAME", tasks=(TASK,))
 class CLASS(TaskSource):
-    """Sentences made of a few words. Put your examples here: where each stands, its text or both of a pair, its label."""
+    """Sentences made of a few words. Put your examples here: where each stands, its texts, its label."""
 
     def examples(self, task, split):
         things = ("film", "story", "song", "play") if split == "train" else ("book", "film")
@@ -217,7 +218,7 @@ TEMPLATES = {
     "student": Template(
         "students",
         STUDENT,
-        "--study objectives_vs_init --students NAME --inits random --objectives vanilla_kd",
+        "--study objectives_vs_init --students NAME --inits random --objectives vanilla_kd_equal_epochs cosine",
         tested=True,
     ),
     "teacher": Template("teachers", TEACHER, "--study objectives_vs_init --profile small --teacher NAME --tasks sst2"),
@@ -261,6 +262,5 @@ def new(options: Namespace) -> int:
 
 def _filled(text: str, name: str) -> str:
     camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-    return re.sub(r"\bCLASS\b", f"A{camel}" if not camel.isidentifier() else f"{camel}Plugin", text).replace(
-        "NAME", name
-    )
+    called = f"{camel}Plugin" if camel.isidentifier() else f"Plugin{camel}"
+    return text.replace("CLASS", called).replace("NAME", name)
