@@ -157,7 +157,10 @@ def _add_looking(commands: Any) -> None:
         description="The table of the last plan, from what is recorded.",
     )
     report.add_argument(
-        "--format", default="terminal", metavar="FORMAT", help="markdown, latex, csv, html, json or terminal"
+        "--format",
+        default="terminal",
+        metavar="FORMAT",
+        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     commands.add_parser(

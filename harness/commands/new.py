@@ -41,7 +41,7 @@ from torch.nn.functional import normalize
 def NAME(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
     """Mean absolute difference of the cosines between the batch's texts; returns a scalar. Put your formula here."""
     ours, theirs = (normalize(side.sentence.flatten(0, -2), dim=-1) for side in (student, teacher))  # (B, D) each
-    return (ours @ ours.T - theirs @ theirs.T).abs().mean()
+    return (ours @ ours.T - (theirs @ theirs.T).detach()).abs().mean()
 '''
 
 STUDENT = '''"""NAME: say in one sentence what it is, and from which paper."""

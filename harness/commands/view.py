@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
+from harness.commands import long_form
 from harness.contracts import Study, Task
 from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, plain, sentence, unknown
@@ -33,10 +34,13 @@ from harness.search.progress import progress
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    if options.format not in reports.FORMATS:
-        raise unknown("report format", options.format, reports.FORMATS)
+    if options.format not in (*reports.FORMATS, *long_form.FORMATS):
+        raise unknown("report format", options.format, (*reports.FORMATS, *long_form.FORMATS))
     study = _study(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
+    if options.format in long_form.FORMATS:
+        long_form.write(plan, ledger, options.format)
+        return 0
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
