@@ -13,7 +13,7 @@ FORMATS = ("jsonl", "parquet")
 
 
 def write(plan: Plan, ledger: Ledger, form: str) -> None:
-    """Write every run to standard output. Raises UserError rather than send parquet, which is no text, to a terminal."""
+    """Write every run to standard output. Raises UserError for parquet, no text, on a terminal."""
     runs = frame(plan, ledger)
     if form == "parquet":
         if sys.stdout.isatty():
