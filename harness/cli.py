@@ -10,10 +10,22 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from harness.commands import convert, distil_corpus, export, predict, run, submit, view
+from harness.commands import (
+    clean,
+    completion,
+    convert,
+    declared,
+    distil_corpus,
+    export,
+    listing,
+    merge,
+    new,
+    predict,
+    run,
+    submit,
+    view,
+)
 from harness.errors import UserError, near, sentence
-
-KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,6 +53,19 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
 
 
+class Version(argparse.Action):
+    """Looked up only where it is asked for."""
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"harness {version('distill-harness')}")
+        except PackageNotFoundError:  # a checkout on PYTHONPATH
+            print("harness, not installed")
+        parser.exit()
+
+
 def parser() -> Parser:
     """The whole command line."""
     top = Parser(
@@ -48,9 +73,11 @@ def parser() -> Parser:
         description="Compare distillation objectives fairly, and write the table down.",
         allow_abbrev=False,
     )
+    top.add_argument("--version", action=Version, nargs=0, help="print the version and stop")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     _add_working(commands)
     _add_looking(commands)
+    _add_keeping(commands)
     _add_others(commands)
     return top
 
@@ -157,7 +184,10 @@ def _add_looking(commands: Any) -> None:
         description="The table of the last plan, from what is recorded.",
     )
     report.add_argument(
-        "--format", default="terminal", metavar="FORMAT", help="markdown, latex, csv, html, json or terminal"
+        "--format",
+        default="terminal",
+        metavar="FORMAT",
+        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     commands.add_parser(
@@ -186,6 +216,40 @@ def _add_looking(commands: Any) -> None:
     what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
 
 
+def _add_keeping(commands: Any) -> None:
+    """The commands that look after folders of results."""
+
+    def command(name: str, help: str, text: str = "") -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(
+            name, help=help, description=text or help, allow_abbrev=False
+        )
+        return parser
+
+    merge = command("merge", "Bring the runs and plans of folders of results into one.")
+    merge.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of results, which stay as they are")
+    merge.add_argument("--into", required=True, metavar="FOLDER", help="another, or a new one; what it has, stays")
+    pack = command(
+        "pack",
+        "A folder of results without its caches, for somebody else.",
+        "Write a folder of results without its caches: report and run go on from it on any machine, and train nothing "
+        "that was trained.",
+    )
+    pack.add_argument("--to", required=True, metavar="FOLDER|FILE", help="a new folder, or a .zip, .tar or .tar.gz")
+    clean = command(
+        "clean",
+        "Remove what a folder of results can do without.",
+        "Remove the cache of other versions of the code, cache and weights of runs in no plan, and what interrupted "
+        "runs left. Records, predictions and tables stay.",
+    )
+    clean.add_argument("--dry-run", action="store_true", help="only tell what would go")
+    remove = command("remove", "Remove a run, or those of a cell: the next harness run makes them again.")
+    remove.add_argument("what", metavar="RUN|CELL", help="an id or the start of one")
+    for parser in (pack, clean, remove):
+        parser.add_argument("--out", default="results", metavar="DIR", help="the folder of results (default: results)")
+    for parser in (clean, remove):
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
 def _add_others(commands: Any) -> None:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -200,11 +264,11 @@ def _add_others(commands: Any) -> None:
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
     listing = command("list", "Every name of one kind.")
-    listing.add_argument("kind", metavar="|".join(KINDS))
+    listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(declared.KINDS)}")
     listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
-    new = command("new", "Write a plugin file, ready to fill in.")
-    new.add_argument("kind", choices=("objective",))
-    new.add_argument("name", metavar="NAME")
+    plugin = command("new", "Write a plugin file, ready to fill in.")
+    plugin.add_argument("kind", choices=tuple(new.TEMPLATES))
+    plugin.add_argument("name", metavar="NAME")
 
 
 def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -228,13 +292,19 @@ def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
     try:
-        options = parser().parse_args(arguments)
+        whole = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
+            import argcomplete
+
+            completion.add_to(whole)
+            argcomplete.autocomplete(whole)
+        options = whole.parse_args(arguments)
         work = {
             "run": run.run,
             **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
             "plan": run.plan,
-            "list": run.list_names,
-            "new": run.new,
+            "list": listing.list_names,
+            "new": new.new,
             "report": view.report,
             "status": view.status,
             "show": view.show,
@@ -242,6 +312,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "convert": convert.convert,
             "export": export.export,
             "predict": predict.predict,
+            "merge": merge.merge,
+            "pack": merge.pack,
+            "clean": clean.clean,
+            "remove": clean.remove,
         }[options.command]
         status: int = work(options)
         sys.stdout.flush()

@@ -28,7 +28,7 @@ class Hyperparameter:
     on a logarithmic scale. A default, once released, never changes: run identities are differences from defaults.
 
     alias: the name that it was released with, where a better one was found since: records and identities keep it, and
-    it may still be typed. complement: under that name it is one minus the value.
+    it may still be typed. complement: under that name it is one minus the value. says: what it does, for people.
     """
 
     default: Any
@@ -38,6 +38,7 @@ class Hyperparameter:
     choices: tuple[Any, ...] = ()
     alias: str = ""
     complement: bool = False
+    says: str = ""
 
     def other(self, value: Any) -> Any:
         """The value under the other name."""

@@ -142,6 +142,11 @@ class Ledger:
         if stamp := self.stamp(run):
             self._stamps[run] = stamp
 
+    def forget(self, run: str) -> None:
+        """Read a run's record anew when it is asked for: somebody else has written or removed it."""
+        for known in (self._records, self._stamps, self.damaged):
+            known.pop(run, None)
+
     def predictions(self, run: str) -> dict[str, np.ndarray] | None:
         """The arrays stored with a run, as `Performed` tells, or None if absent or damaged.
 

@@ -117,9 +117,14 @@ def _installed(path: tuple[str, ...]) -> list[EntryPoint]:
     return sorted(entry_points(group="harness.plugins"), key=lambda point: (point.name, point.value))
 
 
+def installed() -> list[EntryPoint]:
+    """The modules that installed distributions name in the entry-point group "harness.plugins"."""
+    return _installed(tuple(sys.path))
+
+
 def load_installed() -> None:
     """Import every module that an installed distribution names in the entry-point group "harness.plugins"."""
-    for point in _installed(tuple(sys.path)):
+    for point in installed():
         if point.value not in _loaded:
             with _importing(f"installed plugin {point.name!r} ({point.value})"):
                 point.load()

@@ -25,7 +25,7 @@ HEAD_UNITS = Hyperparameter(512, low=1)
     head_settings=("head_units",),
 )
 class AveragedTransformer(Transformer):
-    """`transformer` without pooler, whose `sentence` is that average and whose head is one ReLU layer and a linear."""
+    """`transformer` without pooler, whose `sentence` is the average of all layers' first states, under a ReLU layer."""
 
     def __init__(self, config: StudentConfig):
         super().__init__(config)

@@ -30,7 +30,7 @@ from harness.registry import student
     file_inits=("vectors",),
 )
 class BiattentiveLSTM(words.WordStudent):
-    """Two sequences, each read in the light of the other; a single one is read in the light of itself.
+    """A bidirectional LSTM that reads each of two sequences in the light of the other, and a single one in its own.
 
     One projection and one encoder serve both sequences, but each has an integrator (equation 4.9) and a self-attentive
     pooling (4.10) of its own: two integrators are what McCann et al. have, and what gives the published 10.2 M

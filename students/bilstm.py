@@ -29,7 +29,7 @@ from harness.registry import student
     file_inits=("vectors",),
 )
 class BiLSTM(words.WordStudent):
-    """The last states of both directions are the sentence vector (liu2020, equations 3.1 and 3.2).
+    """A bidirectional LSTM whose last states are the sentence vector (liu2020, equations 3.1 and 3.2).
 
     With projection teacher_width, a linear layer without bias and tanh make it as wide as the teacher's (wu2020,
     section 3.1). Of a pair, `sentence` is the two vectors, (B, 2, D).

@@ -140,19 +140,27 @@ registered = partial(
 
 @registered("cbow", hyperparameters={"vector_size": Hyperparameter(784, low=1)} | SETTINGS)
 class CBOW(MatrixStudent):
+    """Words as vectors, which are added: a text is the sum of its words, in whatever order."""
+
     directions = 0
 
 
 @registered("cmow", hyperparameters={"matrix_size": Hyperparameter(28, low=1)} | SETTINGS | PRODUCT)
 class CMOW(MatrixStudent):
+    """Words as matrices, which are multiplied one after another: the order of words counts."""
+
     directions = 1
 
 
 @registered("hybrid", hyperparameters=HYBRID)
 class Hybrid(MatrixStudent):
+    """Words as vectors and as matrices: CBOW's sum beside CMOW's product."""
+
     directions = 1
 
 
 @registered("bidirectional_hybrid", hyperparameters=HYBRID)
 class BidirectionalHybrid(MatrixStudent):
+    """`hybrid` with a second product, of further matrices, of the text read backwards."""
+
     directions = 2

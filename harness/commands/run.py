@@ -6,16 +6,13 @@ import json
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 from harness import registry, reports
 from harness.commands.view import chosen_on, plan_file, say, table_of, tell
-from harness.contracts import Study, Task
-from harness.data.own import Declaration
 from harness.data.tasks import get_task
-from harness.errors import UserError, near, unknown
+from harness.errors import UserError, near
 from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
@@ -31,8 +28,6 @@ from harness.search.display import display
 from harness.search.driver import Driver
 from harness.search.estimate import estimate
 from harness.search.results import older_code, replayed, started_from
-
-LONGEST_NAME = 100  # of an objective, and of its file
 
 
 def run(options: Namespace) -> int:
@@ -127,61 +122,6 @@ def _explain(plan: Plan) -> int:
         for line in lines:
             place = f" [{line.text}]" if line.text else ""
             tell(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
-    return 0
-
-
-def list_names(options: Namespace) -> int:
-    """Print every name of one kind with what it is."""
-    for path in options.plugin:
-        registry.load_file(path)
-    if options.kind not in registry.ALL:
-        raise unknown("kind", options.kind, registry.ALL)
-    found = registry.ALL[options.kind]
-    for name in found.names():
-        plugin = found.get(name)
-        text = (plugin.__doc__ or "").strip().split("\n")[0]
-        text = plugin.question if isinstance(plugin, Study) else text
-        text = f"{plugin.label}, {plugin.metric}" if isinstance(plugin, Task) else text
-        text = plugin.doc or "your own data" if isinstance(plugin, Declaration) else text
-        extra = ""
-        if hyperparameters := getattr(plugin, "hyperparameters", None):
-            extra = f" [{', '.join(f'{name}.{k}={h.default}' for k, h in hyperparameters.items())}]"
-        tell(f"{name:<18} {text}{extra}")
-    return 0
-
-
-TEMPLATE = '''"""{name}: say in one sentence what it transfers, and from which paper."""
-
-from harness.contracts import Batch, Outputs, Signal
-from harness.registry import objective
-from torch import Tensor
-
-
-@objective("{name}", needs={{Signal.SENTENCE}})
-def {name}(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    """Mean absolute difference of the sentence vectors, (B, D) each; returns a scalar. Put your formula here."""
-    return (student.sentence - teacher.sentence).abs().mean()
-'''
-
-
-def new(options: Namespace) -> int:
-    """Write a plugin file into the current folder. Raises UserError rather than write over a file."""
-    name, path = options.name, Path(f"{options.name}.py")
-    if not name.isidentifier():
-        raise UserError(f"{name!r} cannot name an objective: use letters, digits and underscores, not a digit first")
-    if iskeyword(name):
-        raise UserError(f"{name!r} cannot name an objective: it is a word of Python's own")
-    if len(name) > LONGEST_NAME:
-        raise UserError(f"{name!r} is too long to name a file: an objective's name has at most {LONGEST_NAME} letters")
-    if path.exists():
-        raise UserError(f"{path} exists already; choose another name or remove it")
-    if name in registry.OBJECTIVES.names():
-        raise UserError(f"objective {name!r} exists already, in {registry.OBJECTIVES.origin(name)}")
-    atomic_write(path, TEMPLATE.format(name=name).encode())
-    print(
-        f"{path} written. Fill in the formula, then:\n  harness run --study objectives_vs_init --plugin {path} "
-        f"--objectives vanilla_kd {name}\nor move it into objectives/ to make it part of every study's choice."
-    )
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
+from harness.commands import long_form
 from harness.contracts import Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
@@ -26,8 +27,8 @@ from harness.planning.planned import FORMAT, Cell, Plan, distinct
 from harness.planning.recipe import as_known
 from harness.planning.request import Request
 from harness.runs import CountRun
-from harness.runs.told import Record
-from harness.search import results
+from harness.runs.told import Entry, Record
+from harness.search import results, terms
 from harness.search.index import Index
 from harness.search.kept import leaves, size
 from harness.search.progress import progress
@@ -35,10 +36,13 @@ from harness.search.progress import progress
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    if options.format not in reports.FORMATS:
-        raise unknown("report format", options.format, reports.FORMATS)
+    if options.format not in (*reports.FORMATS, *long_form.FORMATS):
+        raise unknown("report format", options.format, (*reports.FORMATS, *long_form.FORMATS))
     study = _study(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
+    if options.format in long_form.FORMATS:
+        long_form.write(plan, ledger, options.format)
+        return 0
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
@@ -102,7 +106,7 @@ def show(options: Namespace) -> int:
 
 def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
     """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError."""
-    plans, unread = _plans(ledger.out)
+    plans, unread = every_plan(ledger.out)
     cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
@@ -159,6 +163,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
             *recipe.corpus_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
+            *terms.unequal(replays),
             *results.other_weights(replays, ledger),
             *results.unlabelled(plan),
         ),
@@ -233,7 +238,7 @@ def recorded(options: Namespace) -> tuple[Plan, Ledger]:
     )
 
 
-def _plans(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
+def every_plan(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
     """(every plan in a folder of results, what is wrong with those that cannot be read)."""
     plans: list[Plan] = []
     unread: list[Exception] = []
@@ -316,9 +321,18 @@ def _show_record(run: str, record: Record) -> None:
     tell(f"  specification: {json.dumps(record.get('specification'), indent=2, sort_keys=True)}")
     for entry in record.get("curve", ()):
         chosen = "" if entry["selection"] is None else f", selection {entry['selection']:.4f}"
-        tell(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{chosen}")
+        tell(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{_terms(entry)}{chosen}")
     if "traceback" in record:
         tell(record["traceback"])
+
+
+def _terms(entry: Entry) -> str:
+    """The terms of a point's loss where there are several, each with its share of the gradient's norm."""
+    if len(found := entry.get("terms", {})) < 2:
+        return ""
+    shares = {name: "" if term["share"] is None else f", {100 * term['share']:.0f}%" for name, term in found.items()}
+    told = (f"{name} {term['value']:.5f}{shares[name]}" for name, term in found.items())
+    return f" ({'; '.join(told)} of the gradient)"
 
 
 def _is_locked(ledger: Ledger) -> bool | None:

@@ -39,12 +39,13 @@ class Store:
                 width = write(store.folder / "vectors.f32")
                 store.vouch("vectors.f32", width=width)
 
-    told: what the index tells, checked by `held`; {} of what was never made, or whose index is damaged.
+    told: what the index tells, its key among that, checked by `held`; {} of what was never made, or whose index is
+    damaged.
     """
 
     def __init__(self, room: Path, key: Any, once: Once = alone):
         """room: a folder of the cache. key: JSON that decides all that is made. once: holds a folder, see `alone`."""
-        self.folder, self._once = room / digest(key)[:16], once
+        self.folder, self._once, self._key = room / digest(key)[:16], once, key
         self.told: dict[str, Any] = {}
 
     @contextmanager
@@ -67,7 +68,7 @@ class Store:
     def vouch(self, *names: str, **told: Any) -> None:
         """Vouch for the files `names`, which are written, beside those vouched for before; `told` stands with them."""
         files = {name: checksum(self.folder / name) for name in names}
-        self.told = {**self.told, **told, "files": {**self.told.get("files", {}), **files}}
+        self.told = {**self.told, **told, "key": self._key, "files": {**self.told.get("files", {}), **files}}
         write_sealed(self.folder / INDEX, self.told)
 
     def _tell(self, trouble: str) -> None:

@@ -19,30 +19,54 @@ PRUNERS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
 }
 
 TRAINING: dict[str, Hyperparameter] = {
-    "epochs": Hyperparameter(3, low=1),  # of each stage
-    "batch_size": Hyperparameter(32, low=1),
-    "optimiser": Hyperparameter("adamw", choices=("adamw", "adadelta")),  # with weight_decay 0 AdamW is Adam
-    "learning_rate": Hyperparameter(5e-5, low=1e-8, high=10.0, log=True),  # peak
-    "schedule": Hyperparameter("linear", choices=("linear", "polynomial", "cosine", "constant")),
-    "warmup_ratio": Hyperparameter(0.06, low=0.0, high=0.9),  # share of a stage's steps
-    "weight_decay": Hyperparameter(0.01, low=0.0),  # on matrices only
-    "adam_beta2": Hyperparameter(0.999, low=0.5, high=0.999999),  # of AdamW, as its second moments decay; beta1 is 0.9
-    "adam_epsilon": Hyperparameter(1e-8, low=1e-12, high=1.0, log=True),  # of AdamW
-    "gradient_clip": Hyperparameter(1.0, low=0.0),  # largest norm of the gradient; 0: any
-    "max_length": Hyperparameter(128, low=4, high=65_536),  # tokens; longer inputs are cut
-    "augmentation": Hyperparameter("none"),  # see harness.training.augmented; of training examples only
-    "augmentation_copies": Hyperparameter(5, low=1),  # further texts made of each example
-    "augmentation_vectors": Hyperparameter("none"),  # FILE: neighbours of the words a masked language model splits
-    "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0),  # of replacing a word (TinyBERT's)
-    "train_fraction": Hyperparameter(1.0, low=0.001, high=1.0),  # of the training data, for teacher and student alike
-    "train_examples": Hyperparameter(0, low=0),  # of that; 0: all; never limits a teacher
-    "labels": Hyperparameter("given", choices=("given", "none")),  # none: the teacher's answers stand for them
-    "patience": Hyperparameter(0, low=0),  # prediction-stage epochs without improvement before stopping; 0: never
-    "protocol": Hyperparameter("held_out", choices=("held_out", "published")),  # what epochs and settings are chosen on
-    "pruner": Hyperparameter("none", choices=("none", *PRUNERS)),
-    "precision": Hyperparameter("float32", choices=("float32", "bfloat16")),  # of the model; losses are float32
-    "threads": Hyperparameter(1, low=1, high=1024),  # they change the numbers, so they are part of what a run is
-    "cache_gib": Hyperparameter(1.0, low=0.0),  # a teacher signal of one layer larger than this is computed on the fly
+    "epochs": Hyperparameter(3, low=1, says="passes over the training data in each stage"),
+    "batch_size": Hyperparameter(32, low=1, says="examples of an update"),
+    "optimiser": Hyperparameter("adamw", choices=("adamw", "adadelta"), says="with weight_decay 0, adamw is Adam"),
+    "learning_rate": Hyperparameter(5e-5, low=1e-8, high=10.0, log=True, says="its highest value, after the warm-up"),
+    "schedule": Hyperparameter(
+        "linear",
+        choices=("linear", "polynomial", "cosine", "constant"),
+        says="how the learning rate falls over a stage",
+    ),
+    "warmup_ratio": Hyperparameter(
+        0.06, low=0.0, high=0.9, says="share of a stage's steps in which the learning rate rises"
+    ),
+    "weight_decay": Hyperparameter(0.01, low=0.0, says="of matrices alone, not of biases and norms"),
+    "adam_beta2": Hyperparameter(
+        0.999, low=0.5, high=0.999999, says="of AdamW, as its second moments decay; beta1 is 0.9"
+    ),
+    "adam_epsilon": Hyperparameter(1e-8, low=1e-12, high=1.0, log=True, says="of adamw"),
+    "gradient_clip": Hyperparameter(1.0, low=0.0, says="largest norm of the gradient; 0: any"),
+    "max_length": Hyperparameter(128, low=4, high=65_536, says="tokens of an input; longer ones are cut"),
+    "augmentation": Hyperparameter(
+        "none", says="of training examples: none, masking, masking+pos, word_vectors:FILE or masked_language_model"
+    ),
+    "augmentation_copies": Hyperparameter(5, low=1, says="further texts made of each example"),
+    "augmentation_vectors": Hyperparameter(
+        "none", says="FILE with neighbours for the words that a masked language model splits"
+    ),
+    "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0, says="of replacing a word"),
+    "train_fraction": Hyperparameter(
+        1.0, low=0.001, high=1.0, says="share of the training data that teacher and student are trained on"
+    ),
+    "train_examples": Hyperparameter(0, low=0, says="examples that students are trained on; 0: all"),
+    "labels": Hyperparameter("given", choices=("given", "none"), says="none: the teacher's answers stand for them"),
+    "patience": Hyperparameter(0, low=0, says="prediction-stage epochs without improvement before stopping; 0: never"),
+    "protocol": Hyperparameter(
+        "held_out",
+        choices=("held_out", "published"),
+        says="what epochs and settings are chosen on: held-out training data, or dev as in the papers",
+    ),
+    "pruner": Hyperparameter(
+        "none", choices=("none", *PRUNERS), says="stops trials early that do worse than those before them"
+    ),
+    "precision": Hyperparameter(
+        "float32", choices=("float32", "bfloat16"), says="of the model's forward pass; losses are float32"
+    ),
+    "threads": Hyperparameter(1, low=1, high=1024, says="of a run; they change its numbers"),
+    "cache_gib": Hyperparameter(
+        1.0, low=0.0, says="a teacher's signal of one layer that is larger is computed anew for each batch, not stored"
+    ),
 }
 
 ADAM = frozenset({"adam_beta2", "adam_epsilon"})  # without effect on AdaDelta
@@ -64,7 +88,7 @@ def refused_rate(settings: Values) -> str:
 TEACHER_TRAINING = {
     n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "labels", "pruner"))
 }
-TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1)  # teachers of a task: one for all, or one for each seed of a cell
+TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1, says="teachers of a task: one for all seeds, or one for each")
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
 SHARED = (
@@ -79,15 +103,23 @@ JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*SHARED, "prune
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
 MASKING: dict[str, Hyperparameter] = {
-    "text": Hyperparameter("masked", choices=("masked", "sentences")),  # pieces with masks, or sentences as they are
-    "pieces": Hyperparameter(0, low=0),  # pieces or sentences of the corpus that are trained on; 0: all
-    "fraction": Hyperparameter(1.0, low=0.0001, high=1.0),  # of those
-    "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9),
-    "steps": Hyperparameter(0, low=0),  # updates; 0: as many as `epochs` make
-    "micro_batch": Hyperparameter(0, low=0),  # pieces of a batch computed at once; 0: all. Means are over each
-    "pack": Hyperparameter(False),  # the corpus's documents are sentences of running text, laid together in full pieces
-    "transferred_layers": Hyperparameter("mapped", choices=("mapped", "last")),  # all of the layer map, or last to last
-    "stored_top_k": Hyperparameter(0, low=0),  # teacher probabilities kept a masked token; 0: none, they are computed
+    "text": Hyperparameter(
+        "masked", choices=("masked", "sentences"), says="what a corpus is read as: pieces with masks, or sentences"
+    ),
+    "pieces": Hyperparameter(0, low=0, says="pieces or sentences of the corpus that are trained on; 0: all"),
+    "fraction": Hyperparameter(1.0, low=0.0001, high=1.0, says="share of them that is trained on"),
+    "mask_probability": Hyperparameter(0.15, low=0.01, high=0.9, says="share of a piece's tokens that are masked"),
+    "steps": Hyperparameter(0, low=0, says="updates in all; 0: as many as epochs make"),
+    "micro_batch": Hyperparameter(0, low=0, says="pieces of a batch that are computed at once; 0: all"),
+    "pack": Hyperparameter(
+        False, says="lays the corpus's documents, sentences of running text, together in full pieces"
+    ),
+    "transferred_layers": Hyperparameter(
+        "mapped", choices=("mapped", "last"), says="all layers of the layer map, or the last to the last"
+    ),
+    "stored_top_k": Hyperparameter(
+        0, low=0, says="the teacher's probabilities that are stored for a masked token; 0: none"
+    ),
 }
 ON_MASKED_TEXT = frozenset({"mask_probability", "pack", "stored_top_k"})  # without effect on sentences
 _NOT_GENERAL = ("train_", "labels", "patience", "protocol", "pruner", "cache_gib", "augmentation")
@@ -97,16 +129,20 @@ GENERAL_TRAINING = MASKING | {
 
 # Of a run that only measures the speed of encoding (galke2022, section V-E).
 SPEED_SETTINGS: dict[str, Hyperparameter] = {
-    "batch_size": Hyperparameter(256, low=1),
-    "max_length": Hyperparameter(64, low=4, high=65_536),  # tokens of every sequence
-    "rounds": Hyperparameter(3, low=1),  # each runs the model and the reference in turn
-    "threads": Hyperparameter(1, low=1, high=1024),
+    "batch_size": Hyperparameter(256, low=1, says="sentences that are encoded at once"),
+    "max_length": Hyperparameter(64, low=4, high=65_536, says="tokens of every sequence"),
+    "rounds": Hyperparameter(3, low=1, says="measurements, each of the model and the reference in turn"),
+    "threads": Hyperparameter(1, low=1, high=1024, says="of a measurement"),
 }
 
 # Of the teacher where vectors that no task has tuned are compared (wu2020, section 5.5): its first token, or the mean.
 ON_UNTUNED = ("max_length", "protocol", "threads", "precision", "train_fraction", "train_examples")  # without training
 NEVER_UNTUNED = ("augmentation", "labels", "patience", "pruner", "cache_gib")
-UNTUNED: dict[str, Hyperparameter] = {"untuned.pooling": Hyperparameter("first", choices=("first", "mean"))}
+UNTUNED: dict[str, Hyperparameter] = {
+    "untuned.pooling": Hyperparameter(
+        "first", choices=("first", "mean"), says="what is the teacher's vector of a text"
+    ),
+}
 _DECLARED = MASKING | UNTUNED | TRAINING
 
 

@@ -12,16 +12,25 @@ Performed = tuple[Record, Mapping[str, Any] | None]
 State = dict[str, Any]  # of a checkpoint: tensors, numbers and what holds them
 
 
+class Term(TypedDict):
+    """A weighted term of the loss. value: its mean since the curve's last point; share: see `sums.shares`."""
+
+    value: float
+    share: float | None
+
+
 class Entry(TypedDict, total=False):
     """A point of a run's curve, progress between two of them (step of steps), or a note alone.
 
-    loss: the mean since the last point; selection: what the epoch is chosen by, None where it is not; saved: a
-    checkpoint was written. seconds_left, steps_per_second and peak_memory_mib are told on a corpus alone.
+    loss: the mean since the last point; terms: what it is the sum of, by name; selection: what the epoch is chosen by,
+    None where it is not; saved: a checkpoint was written. seconds_left, steps_per_second and peak_memory_mib are told
+    on a corpus alone.
     """
 
     stage: str
     epoch: int
     loss: float
+    terms: dict[str, Term]
     selection: float | None
     step: int
     steps: int

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from harness.runs.settings import Settings
-from harness.runs.told import Entry, Record
+from harness.runs.told import Entry, Record, State
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
-from harness.training.sums import Sum
+from harness.training.sums import Sum, Told, shares
 
 STAGE = "general"
 POINTS = 100  # of the recorded curve
@@ -28,12 +28,29 @@ TELL_SECONDS = 2.0  # between reports of progress
 
 @dataclass
 class Course:
-    """How far a training has come. total: the sum of the losses of `steps` updates since the curve's last point."""
+    """How far a training has come. total: the sum of the losses of `since` updates since the curve's last point.
+
+    told: of the terms since then; their shares are taken once an epoch.
+    """
 
     step: int = 0
     curve: list[Entry] = field(default_factory=list)
     total: float = 0.0
     since: int = 0
+    told: Told = field(default_factory=Told)
+
+    def add_point(self, epoch: int) -> None:
+        """End a point of the curve, and begin the next."""
+        point: Entry = {"stage": STAGE, "epoch": epoch + 1, "loss": self.total / self.since, "selection": None}
+        self.curve.append({**point, "step": self.step, "terms": self.told.terms()})
+        self.total, self.since, self.told = 0.0, 0, Told(shares=self.told.shares)
+
+    def state(self) -> State:
+        return {**vars(self), "told": vars(self.told)}
+
+    @classmethod
+    def of(cls, state: State) -> Course:
+        return cls(**{**state, "told": Told(**state["told"])})
 
 
 def steps_of(pieces: int, settings: Settings) -> tuple[int, int]:
@@ -63,27 +80,28 @@ def train_on_corpus(
         model.load_state_dict(saved["model"])
         objective.load_state_dict(saved["objective"])
         optimisation.load_state_dict(saved["optimisation"])
-        course = Course(**saved["course"])
+        course = Course.of(saved["course"])
     lengths, batches, epoch = data.lengths, [], -1
     watch = Watch(steps - course.step)
     for step in range(course.step, steps):
         if step // per_epoch != epoch:
             epoch = step // per_epoch
             batches = data.batches(settings["batch_size"], derive_seed("order", regime.seed, 0), epoch)
+        if step % per_epoch == 0:
+            course.told.shares = {}
         index = batches[step % per_epoch]
         model.train()
-        loss = _update(model, objective, _Pieces(data, index, epoch, step), teacher, optimisation, regime)
+        pieces = _Pieces(data, index, epoch, step, course.told)
+        loss = _update(model, objective, pieces, teacher, optimisation, regime)
         course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
         if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
-            point: Entry = {"stage": STAGE, "epoch": epoch + 1, "loss": course.total / course.since, "selection": None}
-            course.curve.append({**point, "step": course.step})
-            course.total, course.since = 0.0, 0
+            course.add_point(epoch)
         watch.count(int(lengths[index].sum()))
         if not processes.leads():
             continue
         if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps:
             state = {
-                "course": vars(course),
+                "course": course.state(),
                 "model": model.state_dict(),
                 "objective": objective.state_dict(),
                 "optimisation": optimisation.state_dict(),
@@ -105,12 +123,13 @@ def train_on_corpus(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Those of one update: at `index`, (B,), as they are in an epoch."""
+    """Those of one update: at `index`, (B,), as they are in an epoch; told: of its terms."""
 
     data: Data
     index: Tensor
     epoch: int
     step: int
+    told: Told
 
 
 def _update(
@@ -137,8 +156,12 @@ def _update(
             outputs = model(batch, ours)
         loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
         share = len(parts[number]) / len(index)
+        told += share * torch.stack([loss.detach(), *(terms[name].detach() for name in names)]).float()
+        clock.add(began)
+        if number == 0 and not pieces.told.shares:
+            pieces.told.shares |= shares(terms, model.parameters())
+        began = time.perf_counter()
         (share * loss).backward()
-        told += share * torch.stack([loss.detach(), *(terms[name] for name in names)]).float()
         clock.add(began)
     loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
     if not torch.isfinite(torch.tensor(loss)):
@@ -146,6 +169,7 @@ def _update(
         raise TrainingFailure(
             f"the loss became {loss} at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
         )
+    pieces.told.add(dict(zip(names, parts_of_loss, strict=True)))
     began = time.perf_counter()
     optimisation.update()
     clock.add(began)

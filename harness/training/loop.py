@@ -18,6 +18,7 @@ from harness.runs.told import Entry, State
 from harness.seeds import derive_seed
 from harness.training.checkpoints import Checkpoint
 from harness.training.optimisation import Optimisation
+from harness.training.sums import Told, shares
 
 # Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
 CHECKPOINT_STEPS = 100
@@ -31,7 +32,7 @@ class TrainingFailure(Exception):
 
 @dataclass
 class Stage:
-    """One stretch of training. objective(student, teacher, batch) gives (loss, {term: value}) and may hold parameters.
+    """One stretch of training. objective(student, teacher, batch) gives (loss, {term: part}) and may hold parameters.
 
     selects: the selection score is taken after each epoch, and the best epoch's weights are handed on at the end;
     otherwise the last ones are. wants: the signals asked of (student, teacher). frozen: parameters of the model that
@@ -104,10 +105,18 @@ class Regime:
 
 @dataclass
 class EpochState:
-    """How far an epoch has come: steps made, and the sum of their losses."""
+    """How far an epoch has come: steps made, the sum of their losses, and what they tell of its terms."""
 
     step: int = 0
     total: float = 0.0
+    told: Told = field(default_factory=Told)
+
+    def state(self) -> State:
+        return {**vars(self), "told": vars(self.told)}
+
+    @classmethod
+    def of(cls, state: State) -> EpochState:
+        return cls(**{**state, "told": Told(**state["told"])})
 
 
 def train(
@@ -168,7 +177,7 @@ class _Training:
         self.best_weights = None
         begin, within = 0, EpochState()
         if state:
-            begin, within = state["epoch"], EpochState(**state["within"])
+            begin, within = state["epoch"], EpochState.of(state["within"])
             stage.objective.load_state_dict(state["objective"])
             self.optimisation.load_state_dict(state["optimisation"])
             self.best_weights = state["best_weights"]
@@ -179,7 +188,7 @@ class _Training:
             if _stopped_early(self.history, stage, settings["patience"]):
                 break
             self._epoch(stage, epoch, within)
-            self._ended(stage, epoch, within.total / self.per_epoch)
+            self._ended(stage, epoch, within)
             within = EpochState()
             if self.history.pruned:
                 break
@@ -191,7 +200,7 @@ class _Training:
         batches = self.data.batches(regime.settings["batch_size"], order, epoch)
         told, tokens = time.perf_counter(), 0
         for index in batches[within.step :]:
-            within.total += self._step(stage, epoch, index, epoch * len(batches) + within.step + 1)
+            within.total += self._step(stage, epoch, index, within)
             within.step += 1
             tokens += int(self.data.lengths[index].sum())
             where: Entry = {"stage": stage.name, "epoch": epoch + 1}
@@ -204,8 +213,8 @@ class _Training:
                 self._save(stage, epoch, within)
                 regime.tell({**where, "loss": within.total / within.step, "saved": True})
 
-    def _step(self, stage: Stage, epoch: int, index: Tensor, number: int) -> float:
-        """One update by the examples at `index`, (B,). Returns the loss before it."""
+    def _step(self, stage: Stage, epoch: int, index: Tensor, within: EpochState) -> float:
+        """One update by the examples at `index`, (B,), of which `within` is told. Returns the loss before it."""
         regime = self.regime
         batch = self.data.batch(index, regime.device, epoch)
         imitated = self.teacher(batch, stage.wants[1])
@@ -217,22 +226,29 @@ class _Training:
         if not torch.isfinite(loss):
             bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
             raise TrainingFailure(
-                f"the loss became {self.loss} at step {number} of stage {stage.name} "
+                f"the loss became {self.loss} at step {epoch * self.per_epoch + within.step + 1} of stage {stage.name} "
                 f"in term {' and '.join(bad or terms)}"
             )
+        regime.clock.add(began)
+        within.told.add({name: float(term.item()) for name, term in terms.items()})
+        if not terms.keys() <= within.told.shares.keys():
+            within.told.shares |= shares(terms, self.model.parameters())
+        began = time.perf_counter()
         self.optimisation.step(loss)
         regime.clock.add(began)
         return self.loss
 
-    def _ended(self, stage: Stage, epoch: int, loss: float) -> None:
+    def _ended(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """Note how an epoch ended, and write the checkpoint if it is time."""
         history, best = self.history, self.history.best.get("selection")
+        loss = within.total / self.per_epoch
         entry: Entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
         if stage.selects:
             entry["selection"] = found = self.select(self.model)
             if best is None or found > best:
                 history.best = entry.copy()
                 self.best_weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        entry["terms"] = within.told.terms()
         history.curve.append(entry)
         scores = [e["selection"] for e in history.curve if e["selection"] is not None]
         last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.epochs)
@@ -249,7 +265,7 @@ class _Training:
             {
                 "stage": self.number,
                 "epoch": epoch,
-                "within": vars(within),
+                "within": within.state(),
                 "curve": self.history.curve,
                 "best": self.history.best,
                 "model": self.model.state_dict(),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from harness.combine import Terms, recorded_name, wants
@@ -11,6 +14,7 @@ from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.hyperparameters import Values
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
+from harness.runs.told import Term
 
 
 class Sum(nn.Module):
@@ -42,9 +46,54 @@ class Sum(nn.Module):
             cast(Objective, objective).prepare(labels, size)
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss to train, and each term's weighted part of it by name, detached."""
+        """The loss to train, and each term's weighted part of it by name, both with their graph."""
         parts = {
             name: weight * objective(student, teacher, batch)
             for (weight, name), objective in zip(self.terms, self.objectives, strict=True)
         }
-        return sum(parts.values()), {name: part.detach() for name, part in parts.items()}
+        return sum(parts.values()), parts
+
+
+@dataclass
+class Told:
+    """What is told of the terms of a sum since the curve's last point: a state that a checkpoint takes, as numbers.
+
+    totals: term -> (the sum of its values, how many); shares: as the first batch that has the term gives them.
+    """
+
+    totals: dict[str, tuple[float, int]] = field(default_factory=dict)
+    shares: dict[str, float | None] = field(default_factory=dict)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        """Count the values of one more step."""
+        for name, value in values.items():
+            total, number = self.totals.get(name, (0.0, 0))
+            self.totals[name] = total + value, number + 1
+
+    def terms(self) -> dict[str, Term]:
+        return {
+            name: {"value": total / number, "share": self.shares.get(name)}
+            for name, (total, number) in self.totals.items()
+        }
+
+
+def shares(parts: Mapping[str, Tensor], parameters: Iterable[Tensor]) -> dict[str, float | None]:
+    """Each term's part of the sum of the norms of all terms' gradients; of a single one 1, without computing anything.
+
+    parts: the weighted terms with their graph, which is kept. None where there is no gradient, or one that is not
+    finite. One backward pass a term; gradients that parameters have, and random states, stay as they are.
+    """
+    if len(parts) == 1:
+        return dict.fromkeys(parts, 1.0)
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    norms = {name: _norm(part, trained) for name, part in parts.items()}
+    total = sum(norms.values())
+    return {name: norm / total if 0 < total < float("inf") else None for name, norm in norms.items()}
+
+
+def _norm(part: Tensor, parameters: list[Tensor]) -> float:
+    if not part.requires_grad or not parameters:
+        return 0.0
+    found = torch.autograd.grad(part, parameters, retain_graph=True, allow_unused=True)
+    whole = [one.coalesce().values() if one.is_sparse else one for one in found if one is not None]
+    return float(nn.utils.get_total_norm(whole)) if whole else 0.0

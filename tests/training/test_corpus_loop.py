@@ -207,6 +207,10 @@ def test_what_is_recorded(tmp_path: Path) -> None:
     assert (record["pieces"], record["processes"]) == (PIECES, 1)
     assert record["tokens"] == int(Pieces().lengths.sum())
     assert record["tokens_per_second"] > record["steps_per_second"] > 0
+    for point in record["curve"]:
+        assert set(point["terms"]) == {"near", "far"}
+        assert sum(term["value"] for term in point["terms"].values()) == pytest.approx(point["loss"])
+        assert sum(term["share"] for term in point["terms"].values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("layer", "term"), [(1, "near"), (2, "far")])

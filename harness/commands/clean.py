@@ -1,0 +1,264 @@
+"""The commands `clean` and `remove`: what a folder of results can do without, and runs that are to be made again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.code_versions import of_stored
+from harness.commands.view import every_plan, say, tell
+from harness.data.store import INDEX
+from harness.errors import UserError, near
+from harness.files import read_sealed
+from harness.files import remove as delete
+from harness.ledger import Ledger
+from harness.planning.planned import Plan
+from harness.runs import Run, RunId
+from harness.runs.told import Record
+from harness.search.results import replayed
+
+OF_CODE = re.compile("[0-9a-f]{12}")  # a folder of the cache, named after the code that made what it holds
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that can go. paths: files and folders."""
+
+    what: str
+    paths: Sequence[Path]
+
+
+def clean(options: Namespace) -> int:
+    """Tell what can go, and remove it once that is agreed to."""
+    ledger = Ledger(Path(options.out))
+    with ledger.lock():
+        parts = _unneeded(ledger)
+        sizes = [sum(map(_size, part.paths)) for part in parts]
+        for part, size in zip(parts, sizes, strict=True):
+            tell(f"{size / 1e6:10.1f} MB  {part.what}")
+        if not parts:
+            tell(f"there is nothing in {ledger.out} that could go")
+            return 0
+        tell(f"{sum(sizes) / 1e6:10.1f} MB  in all")
+        if options.dry_run or not _agreed("remove them?", options.yes):
+            return 0
+        for part in parts:
+            for path in part.paths:
+                _take_away(path)
+    tell(f"{sum(sizes) / 1e6:.1f} MB freed; records, predictions and tables are as they were")
+    return 0
+
+
+def remove(options: Namespace) -> int:
+    """Remove a run, or those of a cell, once that is agreed to: harness run makes them again."""
+    ledger = Ledger(Path(options.out))
+    with ledger.lock():
+        plans, _ = every_plan(ledger.out)
+        holdings = [Holdings(plan, ledger) for plan in plans]
+        chosen = _chosen(options.what, holdings, ledger)
+        for run in chosen:
+            record = ledger.read(run)
+            tell(f"run {run}: {_title(record) if record else 'not finished'}")
+        for said in _resting_on(chosen, holdings, ledger):
+            tell(f"  {said}")
+        if not _agreed(f"remove {'it' if len(chosen) == 1 else f'these {len(chosen)} runs'}?", options.yes):
+            return 0
+        for run in chosen:
+            _take_away(ledger.folder(run))
+    tell(f"{len(chosen)} run{'s' * (len(chosen) > 1)} removed; the harness run command that made them makes them again")
+    return 0
+
+
+class Holdings:
+    """The runs that a plan has, found or not. cells: cell -> its runs; all: with those that they start from."""
+
+    def __init__(self, plan: Plan, ledger: Ledger):
+        self.plan, self.cells = plan, {}
+        for cell, found in zip(plan.cells, replayed(plan, ledger), strict=True):
+            runs = [one.run for one in (*found.trials, *found.seeds)]
+            self.cells[cell.id] = [*dict.fromkeys(runs), *(run.identity(plan.defaults) for run in found.missing)]
+        self.all = {run for runs in self.cells.values() for run in runs} | set(plan.first)
+
+    def has(self, run: RunId, record: Record | None) -> bool:
+        """Whether a run is the plan's, or one of them made again to predict a test split."""
+        if run in self.all:
+            return True
+        told = dict((record or {}).get("specification") or {})
+        return bool(told.pop("test", None)) and Run.read(told).identity(self.plan.defaults) in self.all
+
+
+# ---------------------------------------------------------------- clean
+
+
+def _unneeded(ledger: Ledger) -> list[Part]:
+    """All that can go of a folder of results."""
+    plans, unread = every_plan(ledger.out)
+    runs = {run: ledger.read(run) for run in ledger.runs()}
+    begun = [run for run, record in runs.items() if record is None and run not in ledger.damaged]
+    parts = (
+        [Part(f"cache of other versions of the code ({_many(old, 'folder')})", old)]
+        if (old := _old(ledger, plans))
+        else []
+    )
+    if begun:
+        parts.append(
+            Part(
+                f"what {_many(begun, 'interrupted run')} left, which would go on from there",
+                [ledger.folder(r) for r in begun],
+            )
+        )
+    if torn := [*ledger.out.glob(".*.tmp"), *ledger.out.glob("ledger/.*.tmp"), *ledger.out.glob("ledger/*/.*.tmp")]:
+        parts.append(Part(f"{_many(torn, 'file')} half written by a process that was killed", torn))
+    if unread:
+        for error in unread:
+            say(str(error))
+        say("what runs in no plan left is kept: it cannot be told which those are")
+        return parts
+    needed = _needed(runs, [Holdings(plan, ledger) for plan in plans])
+    free = [run for run in runs if run not in needed and run not in begun]
+    if weights := [folder for run in free if (folder := ledger.folder(run) / "weights").is_dir()]:
+        parts.append(Part(f"weights of {_many(weights, 'run')} in no plan", weights))
+    names = _names(runs[run] for run in free) - _names(runs[run] for run in needed)
+    current = [folder for folder in _of_code(ledger) if folder not in old]
+    if stores := [
+        store
+        for folder in current
+        for store in _stores(folder)
+        if names & _strings(read_sealed(store / INDEX).get("key"))
+    ]:
+        parts.append(Part(f"cache of runs in no plan ({_many(stores, 'folder')})", stores))
+    return parts
+
+
+def _needed(runs: dict[RunId, Record | None], holdings: Sequence[Holdings]) -> set[RunId]:
+    """The runs that plans have, and all that these start from."""
+    found = {run for run, record in runs.items() if any(held.has(run, record) for held in holdings)}
+    waiting = list(found)
+    while waiting:
+        before = set(_rests_on(runs.get(waiting.pop()))) & runs.keys() - found
+        found |= before
+        waiting += before
+    return found
+
+
+def _rests_on(record: Record | None) -> Iterable[RunId]:
+    """The runs that a run started from."""
+    return (record or {}).get("started_from", {})
+
+
+def _of_code(ledger: Ledger) -> list[Path]:
+    cache = ledger.out / "cache"
+    return sorted(path for path in cache.glob("*") if OF_CODE.fullmatch(path.name) and path.is_dir())
+
+
+def _old(ledger: Ledger, plans: Sequence[Plan]) -> list[Path]:
+    """The folders of the cache that no code reads any more."""
+    if not (found := _of_code(ledger)):
+        return []
+    for path in {path for plan in plans for path in plan.plugins if Path(path).is_file()}:
+        registry.load_file(path)
+    today = {of_stored(teacher) for teacher in registry.TEACHERS.names()}
+    return [path for path in found if path.name not in today]
+
+
+def _stores(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.rglob(INDEX))
+
+
+def _names(records: Iterable[Record | None]) -> set[str]:
+    """The hashes that what is stored for these runs is named after: of data, corpora and weights."""
+    found: set[str] = set()
+    for record in records:
+        told = (record or {}).get("specification") or {}
+        found |= {text for name in ("data", "tasks", "corpus", "teacher") for text in _strings(told.get(name))}
+        found |= _strings((record or {}).get("weights"))
+    return {text for text in found if re.fullmatch("[0-9a-f]{16,}", text)}
+
+
+def _strings(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return {text for part in value.values() for text in _strings(part)}
+    if isinstance(value, list):
+        return {text for part in value for text in _strings(part)}
+    return {value} if isinstance(value, str) else set()
+
+
+# ---------------------------------------------------------------- remove
+
+
+def _chosen(asked: str, holdings: Sequence[Holdings], ledger: Ledger) -> list[RunId]:
+    """The runs that are there of what is asked for. Raises UserError where that is nothing, or several things."""
+    cells = {
+        cell: [run for run in runs if ledger.folder(run).is_dir()]
+        for held in holdings
+        for cell, runs in held.cells.items()
+    }
+    runs = list(ledger.runs())
+    matches = [name for name in dict.fromkeys((*cells, *runs)) if name.startswith(asked)]
+    if not matches:
+        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
+    if len(matches) > 1:
+        raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
+    chosen = cells.get(matches[0], matches)
+    if not chosen:
+        raise UserError(f"cell {matches[0]} has no run yet")
+    return chosen
+
+
+def _resting_on(chosen: Sequence[RunId], holdings: Sequence[Holdings], ledger: Ledger) -> list[str]:
+    """Sentences on the cells that have these runs, and on the runs that started from them."""
+    said = []
+    for held in holdings:
+        for cell in held.plan.cells:
+            if shared := [run for run in held.cells[cell.id] if run in chosen]:
+                where = f"{cell.row}, {cell.student}, init {cell.init}, {cell.task}"
+                said.append(f"cell {cell.id} of {held.plan.study} ({where}) has {_many(shared, 'of these runs', '')}")
+    for run in ledger.runs():
+        if run not in chosen and (before := sorted(set(_rests_on(ledger.read(run))) & set(chosen))):
+            said.append(f"run {run} ({_title(ledger.read(run))}) started from {' and '.join(before)}, and stays")
+    return list(dict.fromkeys(said))
+
+
+def _title(record: Record | None) -> str:
+    try:
+        run = Run.read((record or {})["specification"])
+    except (KeyError, TypeError, UserError):  # of a plugin that is not loaded
+        return json.dumps((record or {}).get("specification", {}).get("kind", "a run"))
+    return f"{run.title}, seed {run.seed or 0}"
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _agreed(question: str, yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UserError("there is nobody to ask whether that may go: give --yes")
+    print(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _take_away(path: Path) -> None:
+    """Remove a file or folder such that it is there whole or not at all: what a killed process leaves is cleaned."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    os.replace(path, aside)
+    delete(aside)
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _many(things: Sequence[Any], name: str, plural: str = "s") -> str:
+    return f"{len(things)} {name}{plural * (len(things) != 1)}"

@@ -1,0 +1,233 @@
+"""What plugins and settings declare, by name: looked up without loading them, where nothing has changed since.
+
+Loading objectives and students takes seconds, because they import torch. So what a kind of thing declares is kept in
+the user's cache folder, with a hash of the content of all that it comes from: our own files, those of --plugin and of
+installed distributions. Whatever is absent, damaged or of other content is worked out anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.code_versions import ROOT, files
+from harness.contracts import Hyperparameter, Study, Task
+from harness.data import metric_names
+from harness.data.own import Declaration
+from harness.errors import UserError
+from harness.files import digest, read_sealed, write_sealed
+from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, SPEED_SETTINGS, TEACHER_TRAINING, TRAINING, UNTUNED
+
+Line = tuple[str, str]  # a name, and what it is
+
+
+def lines(kind: str, plugins: Sequence[str] = ()) -> list[Line]:
+    """Every name of a kind with what it is, as the files are now. Raises UserError as loading plugins does."""
+    place = _place(kind, plugins)
+    stored = read_sealed(place) if place else {}
+    key = _key(plugins)
+    if stored.get("key") == key:
+        return _read(stored)
+    for path in plugins:
+        registry.load_file(path)
+    found = list(KINDS[kind]())
+    if place:
+        with suppress(UserError):  # it is worked out anew, then
+            write_sealed(place, {"key": key, "lines": found})
+    return found
+
+
+def names(kind: str, plugins: Sequence[str] = ()) -> list[str]:
+    """The names of a kind, for whoever types: those of an earlier version rather than to wait for the new ones."""
+    place = _place(kind, plugins)
+    stored = _read(read_sealed(place)) if place else []
+    return [name for name, _ in stored or lines(kind, plugins)]
+
+
+def _read(stored: Mapping[str, Any]) -> list[Line]:
+    return [(str(name), str(text)) for name, text in stored.get("lines", ())]
+
+
+def _place(kind: str, plugins: Sequence[str]) -> Path | None:
+    """The file that keeps what a kind declares; None without a folder of the user's."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        folder = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    whose = digest([str(ROOT), *(os.path.abspath(path) for path in plugins)])[:12]
+    return folder / "distill-harness" / f"{kind}-{whose}.json"
+
+
+def _key(plugins: Sequence[str]) -> str:
+    """A hash of the content of every file that names come from."""
+    ours = [path for folder in _folders() for path in sorted(folder.rglob("*.py"))]
+    theirs = [file for path in plugins if Path(path).is_file() for file in sorted(files(os.path.abspath(path)))]
+    found = hashlib.sha256(repr(sys.version_info[:2]).encode())
+    for path in dict.fromkeys((*ours, *theirs, *_installed())):
+        with suppress(OSError):
+            found.update(f"{path}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def _folders() -> Iterator[Path]:
+    """Where our own files lie: in a checkout the plugins' folders are beside the engine's."""
+    yield ROOT / "harness"
+    for kind in registry.ALL.values():
+        if kind.folder.count(".") == 1:
+            name = kind.folder.rpartition(".")[2]
+            yield ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
+
+
+def _installed() -> Iterator[Path]:
+    """The files of installed plugins; nothing is imported."""
+    for point in registry.installed():
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0])
+            if spec and spec.submodule_search_locations:
+                yield from (p for folder in spec.submodule_search_locations for p in sorted(Path(folder).rglob("*.py")))
+            elif spec and spec.origin:
+                yield Path(spec.origin)
+
+
+# ---------------------------------------------------------------- of each kind
+
+
+def _plugins(kind: registry.Registry[Any]) -> Callable[[], Iterator[Line]]:
+    def found() -> Iterator[Line]:
+        for name in kind.names():
+            plugin = kind.get(name)
+            text = _first_paragraph(plugin)
+            if settings := getattr(plugin, "hyperparameters", None):
+                text += f" [{', '.join(f'{name}.{key}={h.default}' for key, h in settings.items())}]"
+            yield name, text.strip()
+
+    return found
+
+
+def _first_paragraph(plugin: Any) -> str:
+    if isinstance(plugin, Study):
+        return plugin.question
+    if isinstance(plugin, Task):
+        return f"{plugin.label}, {plugin.metric}"
+    if isinstance(plugin, Declaration):
+        return plugin.doc or "your own data"
+    return " ".join((plugin.__doc__ or "").strip().partition("\n\n")[0].split())
+
+
+def _settings() -> Iterator[Line]:
+    """Those of every training; of what takes them under a name of its own; of plugins."""
+    yield from ((name, _told(setting)) for name, setting in TRAINING.items())
+    for owner, (what, settings) in OWNERS.items():
+        same = [name for name, setting in settings.items() if setting == TRAINING.get(name)]
+        yield f"{owner}.NAME", f"of {what}; NAME as above is {', '.join(same)}"
+        for name, setting in settings.items():
+            if name not in same:
+                yield f"{owner}.{name}", _told(setting)
+    yield from ((name, _told(setting)) for name, setting in UNTUNED.items())
+    for name, setting in SPEED_SETTINGS.items():
+        if name not in TRAINING:
+            yield name, f"of the speed of encoding: {_told(setting)}"
+    declared: dict[tuple[str, Hyperparameter], list[str]] = {}
+    for student in registry.STUDENTS.names():
+        for name, setting in registry.STUDENTS.get(student).hyperparameters.items():
+            declared.setdefault((name, setting), []).append(student)
+    for (name, setting), students in declared.items():
+        yield f"student.{name}", f"of {', '.join(students)}: {_told(setting)}"
+    for objective in registry.OBJECTIVES.names():
+        for name, setting in registry.OBJECTIVES.get(objective).hyperparameters.items():
+            yield f"{objective}.{name}", _told(setting)
+
+
+OWNERS = {
+    "teacher": ("fine-tuning the teacher", TEACHER_TRAINING),
+    "general": ("distillation on a corpus", GENERAL_TRAINING),
+    "multi_task": ("distillation on several tasks together", JOINT_TRAINING),
+}
+
+
+def _told(setting: Hyperparameter) -> str:
+    """ "default 3, at least 1: passes over the training data"."""
+    found = [f"default {setting.default}"]
+    if setting.choices:
+        found.append(f"one of {', '.join(map(str, setting.choices))}")
+    elif setting.low is not None and setting.high is not None:
+        found.append(f"{setting.low:g} to {setting.high:g}")
+    elif setting.low is not None:
+        found.append(f"at least {setting.low:g}")
+    return f"{'; '.join(found)}{': ' if setting.says else ''}{setting.says}"
+
+
+def _inits() -> Iterator[Line]:
+    """Those that the engine makes, those of files, and all that studies start students from."""
+    students = {name: registry.STUDENTS.get(name) for name in registry.STUDENTS.names()}
+    told = {
+        "random": "random weights",
+        "random:embeddings": "random weights under the teacher's embeddings",
+        "every": "the teacher's embeddings and its layers, evenly spread",
+        "first": "the teacher's embeddings and its first layers",
+        "last": "the teacher's embeddings and its last layers",
+        "1,8,12": "the teacher's embeddings and these of its layers: any list, of as many as the student has",
+    }
+    for name, text in told.items():
+        takes = [student for student, plugin in students.items() if _takes(plugin, name)]
+        if takes:
+            yield name, f"{text}; of {_listed(takes, students)}"
+    kinds = sorted({kind for plugin in students.values() for kind in plugin.file_inits})
+    for kind in kinds:
+        takes = [student for student, plugin in students.items() if kind in plugin.file_inits]
+        yield f"{kind}:FILE", f"what this file holds; of {_listed(takes, students)}"
+    yield "pretrained", "the student distilled on a corpus before, which harness run makes first; of every student"
+    yield "pretrained:RUN", "the student that this run of the same results distilled on a corpus; of every student"
+    yield "multi_task", "the student distilled on several tasks before; of every student"
+
+
+def _takes(student: Any, init: str) -> bool:
+    try:
+        student.canonical_init(init)
+    except UserError:
+        return False
+    return True
+
+
+def _listed(some: Sequence[str], every: Iterable[str]) -> str:
+    return "every student" if len(some) == len(list(every)) else ", ".join(some)
+
+
+def _metrics() -> Iterator[Line]:
+    """Those of tasks, each with the tasks that it is shown for."""
+    found = [registry.TASKS.get(name) for name in registry.TASKS.names()]
+    tasks = [task for task in found if isinstance(task, Task)]  # the user's own choose by their data
+    own = {**metric_names.CLASSES, **metric_names.BINARY, **metric_names.SCORES}
+    for metric in sorted({*own, *(metric for task in tasks for metric in task.metrics)}):
+        chosen = [task.name for task in tasks if task.metric == metric]
+        others = [task.name for task in tasks if metric in task.metrics and task.name not in chosen]
+        parts = [own.get(metric, ""), f"chooses epochs and settings of {', '.join(chosen)}" if chosen else ""]
+        parts += [f"beside others of {', '.join(others)}" if others else ""]
+        yield metric, "; ".join(filter(None, parts))
+
+
+def _profiles() -> Iterator[Line]:
+    """Those of every study."""
+    for name in registry.STUDIES.names():
+        for size, profile in registry.STUDIES.get(name).profiles.items():
+            axes = f"teacher {profile.teacher}; tasks {', '.join(profile.tasks)}; inits {', '.join(profile.inits)}"
+            numbers = {"trial": profile.trials, "seed": profile.seeds}
+            budget = ", ".join(f"{number} {what}{'s' * (number != 1)}" for what, number in numbers.items())
+            yield f"{name} {size}", f"{axes}; {budget}"
+
+
+KINDS: dict[str, Callable[[], Iterator[Line]]] = {
+    **{name: _plugins(kind) for name, kind in registry.ALL.items()},
+    "settings": _settings,
+    "inits": _inits,
+    "metrics": _metrics,
+    "profiles": _profiles,
+}

@@ -1,0 +1,230 @@
+"""The commands `merge` and `pack`: results of several folders as one, and a folder of results for somebody else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.commands.view import say, tell
+from harness.errors import UserError
+from harness.evaluation import server_scores
+from harness.files import atomic_file, atomic_write, cannot_write, check_writable, remove, sync_folder
+from harness.ledger import LOG, Ledger
+from harness.runs import RunId
+from harness.runs.told import Record
+
+NUMBERS = ("status", "metrics", "by_task", "selection", "predictions_sha256", "weights")  # what two of one run share
+ARCHIVES = {".zip": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}
+OTHERS = (".gz", ".bz2", ".xz", ".7z", ".rar", ".zst")  # endings of archives that are not written
+
+
+def merge(options: Namespace) -> int:
+    """Bring every run and plan of some folders into another. Returns 1 where something was left out."""
+    into = Path(options.into)
+    for name in options.folders:
+        if Path(name).resolve() == into.resolve():
+            raise UserError(f"{name} is the folder that --into names: give the others alone")
+    sources = [Ledger(Path(name)) for name in options.folders]
+    check_writable(into)
+    target = Ledger(into, create=True)
+    left_out = 0
+    with target.lock():
+        for source in sources:
+            union = Union(target)
+            union.add(source)
+            left_out += union.left_out
+            tell(f"{source.out}: {union.summary()}")
+    tell(f"harness report --study NAME --out {into} prints a table of all")
+    return 1 if left_out else 0
+
+
+@dataclass
+class Union:
+    """Brings runs into a ledger, whose folder is locked. What the target has, stays."""
+
+    target: Ledger
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def left_out(self) -> int:
+        return self.counts["conflict"] + self.counts["damaged"]
+
+    def summary(self) -> str:
+        counts = self.counts
+        return (
+            f"{counts['brought']} run{'s' * (counts['brought'] != 1)} brought, {counts['there']} there before, "
+            f"{counts['conflict']} in conflict, {counts['damaged']} damaged, {counts['plan']} plans brought"
+        )
+
+    def add(self, source: Ledger) -> None:
+        """All that a folder of results has, but for its cache and what is made again of the rest."""
+        for run in source.runs():
+            if (record := source.whole(run)) is not None:
+                self.counts[self._run(source, run, record)] += 1
+            elif run in source.damaged:
+                say(f"{source.damaged[run].partition(';')[0]}: it is left out")
+                self.counts["damaged"] += 1
+        for path in plan_files(source.out):
+            self.counts["plan"] += self._plan(path, self.target.out / path.relative_to(source.out))
+        self._server_scores(source)
+
+    def _run(self, source: Ledger, run: RunId, record: Record) -> str:
+        """Bring a run, unless it is there. Returns what became of it."""
+        here = self.target.whole(run)
+        if here is None or (here["status"] == "failed" and record["status"] == "finished"):
+            return "brought" if self._bring(source, run) else "damaged"
+        if record["status"] == "failed":
+            return "there"
+        if other := [name for name in NUMBERS if record.get(name) != here.get(name)]:
+            say(f"run {run} of {source.out} has {_differences(here, record, other)}: {self.target.out} keeps its own")
+            return "conflict"
+        if self.target.trouble_with_weights(run):
+            self._bring_weights(source, run)
+        return "there"
+
+    def _bring(self, source: Ledger, run: RunId) -> bool:
+        """Copy what a run left, and last the record that vouches for it."""
+        self._bring_weights(source, run)
+        for name in ("predictions.safetensors", LOG, "record.json"):
+            _copy(source.folder(run) / name, self.target.folder(run) / name)
+        self.target.forget(run)
+        if self.target.whole(run) is None:  # it was being written there, or one of the disks fails
+            say(f"run {run} of {source.out} changed while it was copied: it is left out, give the command again")
+            return False
+        for checkpoint in self.target.folder(run).glob("checkpoint*.pt"):
+            checkpoint.unlink()
+        return True
+
+    def _bring_weights(self, source: Ledger, run: RunId) -> None:
+        from harness.training.weights import whole_folder
+
+        folder = source.folder(run) / "weights"
+        if not folder.is_dir():
+            return
+        if trouble := source.trouble_with_weights(run):
+            say(f"the weights of run {run} of {source.out} {trouble}: they are left out, and made again when needed")
+            return
+        with whole_folder(self.target.folder(run) / "weights") as temporary:
+            shutil.copytree(folder, temporary, dirs_exist_ok=True)
+
+    def _plan(self, path: Path, to: Path) -> bool:
+        """Bring a plan; where there is another of that name it stands beside it, so that its cells are found."""
+        content = path.read_bytes()
+        if to.is_file() and to.read_bytes() != content:
+            to = to.parent / "earlier" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
+        if to.is_file():
+            return False
+        atomic_write(to, content)
+        return True
+
+    def _server_scores(self, source: Ledger) -> None:
+        theirs, ours = server_scores.kept(source), server_scores.kept(self.target)
+        if trouble := source.damaged.get(server_scores.NAME):
+            say(trouble)
+        new = {run: said for run, said in theirs.items() if run not in ours}
+        for run in theirs.keys() & ours.keys():
+            if theirs[run] != ours[run]:
+                say(f"the server's scores of run {run} are others in {source.out}: {self.target.out} keeps its own")
+        if new:
+            server_scores.keep(self.target, new)
+
+
+def plan_files(out: Path) -> list[Path]:
+    """Every plan of a folder of results, those that were set aside too."""
+    found = [path for path in out.glob("*/*/**/*.json") if path.name == "plan.json" or path.parent.name == "earlier"]
+    return sorted(path for path in found if path.relative_to(out).parts[0] not in ("ledger", "cache"))
+
+
+def _differences(here: Record, there: Record, names: list[str]) -> str:
+    """ "other numbers (accuracy 0.81 here, 0.8 there)"."""
+    ours, theirs = ({**r.get("metrics", {}), "selection": r.get("selection")} for r in (here, there))
+    told = [f"{n} {ours[n]:.6g} here, {theirs[n]:.6g} there" for n in ours if n in theirs and ours[n] != theirs[n]]
+    return f"other numbers ({'; '.join(told)})" if told else f"other {' and '.join(names)}"
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file if there is one, whole or not at all."""
+    if source.is_file():
+        with open(source, "rb") as file, atomic_file(target) as made:
+            shutil.copyfileobj(file, made)
+
+
+# ---------------------------------------------------------------- pack
+
+
+def pack(options: Namespace) -> int:
+    """Write a folder of results without what can be made again, as a folder or an archive."""
+    ledger, to = Ledger(Path(options.out)), Path(options.to)
+    form = _form(to)
+    _check_target(to, ledger.out)
+    with ledger.lock(), _beside(to) as folder:
+        union = Union(Ledger(folder, create=True))
+        union.add(ledger)
+        for path in plan_files(ledger.out):
+            for beside in path.parent.glob("table.*"):
+                _copy(beside, folder / beside.relative_to(ledger.out))
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if form:
+            made = _archived(folder, to, form)
+            _sync(made)
+            os.replace(made, to)
+        else:
+            os.replace(folder, to)
+        sync_folder(to.parent)
+    runs, reads = union.counts["brought"], "harness report --study NAME --out FOLDER reads it"
+    tell(f"{runs} run{'s' * (runs != 1)}, {size / 1e6:.1f} MB, in {to}; {reads}")
+    return 1 if union.left_out else 0
+
+
+def _form(to: Path) -> str:
+    """What sort of archive a name is of; "" of a folder's."""
+    form = next((form for ending, form in ARCHIVES.items() if to.name.endswith(ending)), "")
+    if not form and to.suffix in OTHERS:
+        raise UserError(f"--to {to} must be a folder or a file that ends in {', '.join(ARCHIVES)}")
+    return form
+
+
+def _check_target(to: Path, out: Path) -> None:
+    if to.exists() and (to.is_file() or any(to.iterdir())):
+        raise UserError(f"--to {to} exists already; give another")
+    if to.resolve().is_relative_to(out.resolve()):
+        raise UserError(f"--to {to} lies in the folder of results itself; give another")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(to, error) from error
+
+
+@contextmanager
+def _beside(to: Path) -> Iterator[Path]:
+    """A folder beside `to`, which is gone in the end unless it has taken that name."""
+    folder = to.with_name(f".{to.name}.{os.getpid()}.tmp")
+    try:
+        yield folder
+    except OSError as error:
+        raise cannot_write(to, error) from error
+    finally:
+        remove(folder)
+
+
+def _archived(folder: Path, to: Path, form: str) -> Path:
+    """The folder's content as an archive of a single folder, beside it under a name of its own."""
+    name = to.name[: -len(next(ending for ending in ARCHIVES if to.name.endswith(ending)))]
+    inside = folder / ".archived" / name
+    inside.mkdir(parents=True)
+    for path in folder.iterdir():
+        if path.name not in (".archived", ".lock"):
+            os.replace(path, inside / path.name)
+    return Path(shutil.make_archive(str(folder / "archive"), form, folder / ".archived", name))
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

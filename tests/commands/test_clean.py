@@ -1,0 +1,127 @@
+"""What a folder of results can do without, and runs that are to be made again."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.code_versions import of_stored
+from harness.data.store import Store
+from harness.ledger import Ledger
+from tests.commands import results
+from tests.conftest import Harness
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Ledger:
+    """Results with a bit of everything that can go, and of what looks like it and must stay."""
+    ledger = results.finished(tmp_path / "out")
+    lost = replace(results.TEACHER, data="e" * 64)
+    results.record(ledger, lost, 0.8, weights=True)  # in no plan
+    ledger.folder("a" * 16).mkdir()  # interrupted
+    (ledger.folder("a" * 16) / "checkpoint.pt").write_bytes(b"x" * 1000)
+    torn = ledger.folder("b" * 16)  # damaged: somebody may want to look at it
+    torn.mkdir()
+    (torn / "record.json").write_bytes(b"{")
+    (ledger.out / ".optuna.db.1.tmp").write_bytes(b"x")
+    cache = ledger.out / "cache"
+    for code in ("0" * 12, of_stored("embedded")):
+        for content in ("d" * 64, "e" * 64):
+            store = Store(cache / code / "read", ["sst2", content])
+            with store.held("file"):
+                (store.folder / "file").write_bytes(b"x" * 500)
+                store.vouch("file")
+    (cache / "examined").mkdir()
+    return ledger
+
+
+def left(ledger: Ledger) -> dict[str, Any]:
+    found = {"weights": [path.parent.name for path in ledger.out.glob("ledger/*/weights")]}
+    found["cache"] = [read.parents[1].name + read.name for read in ledger.out.glob("cache/*/read/*")]
+    found["runs"] = list(ledger.runs())
+    return {name: sorted(each) for name, each in found.items()} | {"torn": len(list(ledger.out.glob(".*.tmp")))}
+
+
+def test_what_goes_is_told_and_goes(call: Harness, full: Ledger) -> None:
+    before, records = left(full), results.content(full.out)
+    told = call("clean", "--out", full.out, "--dry-run")
+    assert told.returncode == 0 and left(full) == before
+    for part in ("other versions of the code (1 folder)", "weights of 1 run in no plan", "1 interrupted run left",
+                 "cache of runs in no plan (1 folder)", "1 file half written", "in all"):  # fmt: skip
+        assert part in told.stdout, told.stdout
+    done = call("clean", "--out", full.out, "--yes")
+    assert done.returncode == 0 and "MB freed" in done.stdout, done.stderr
+    now = left(full)
+    assert now["weights"] == [results.TEACHER_RUN] and now["torn"] == 0
+    assert len(now["cache"]) == 1 and now["cache"][0].startswith(of_stored("embedded"))
+    assert now["runs"] == sorted(set(before["runs"]) - {"a" * 16}) and (full.out / "cache" / "examined").is_dir()
+    kept = results.content(full.out)
+    assert kept.items() <= records.items() and not [name for name in records.keys() - kept.keys() if "record" in name]
+    assert "nothing in" in call("clean", "--out", full.out).stdout
+    assert "Vanilla KD" in call("report", "--study", "objectives_vs_init", "--out", full.out).stdout
+
+
+def test_it_asks_and_takes_no_for_an_answer(call: Harness, full: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = left(full)
+    refused = call("clean", "--out", full.out)
+    assert refused.returncode == 2 and "give --yes" in refused.stderr and left(full) == before
+    for answer in ("n\n", "\n", ""):
+        typed = io.StringIO(answer)
+        typed.isatty = lambda: True  # type: ignore[method-assign]
+        monkeypatch.setattr("sys.stdin", typed)
+        assert call("clean", "--out", full.out).returncode == 0 and left(full) == before
+    typed = io.StringIO("y\n")
+    typed.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", typed)
+    assert call("clean", "--out", full.out).returncode == 0 and left(full) != before
+
+
+def test_nothing_goes_while_a_driver_works(call: Harness, full: Ledger) -> None:
+    before = left(full)
+    with full.lock():
+        for words in (("clean", "--yes"), ("remove", results.TEACHER_RUN, "--yes")):
+            done = call(*words, "--out", full.out)
+            assert done.returncode == 2 and "another harness run is working" in done.stderr
+    assert left(full) == before
+
+
+def test_where_a_plan_cannot_be_read_no_weights_go(call: Harness, full: Ledger) -> None:
+    (full.out / results.PLAN).write_text("{")
+    done = call("clean", "--out", full.out, "--yes")
+    assert done.returncode == 0 and "it cannot be told which those are" in done.stderr
+    assert len(left(full)["weights"]) == 2
+
+
+def test_weights_stay_that_a_planned_run_started_from(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    base = results.record(ledger, replace(results.TEACHER, data="e" * 64), 0.8, weights=True)
+    results.record(ledger, replace(results.student("att_kl"), seed=0), 0.5, started_from={base: "w"})
+    assert "there is nothing" in call("clean", "--out", ledger.out, "--yes").stdout
+
+
+def test_a_removed_run_is_missing_and_what_rests_on_it_is_named(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    done = call("remove", results.TEACHER_RUN[:6], "--out", ledger.out, "--yes")
+    assert done.returncode == 0 and "1 run removed" in done.stdout, done.stderr
+    for name in ("vanilla_kd", "att_kl"):
+        assert (
+            f"run {results.run_of(name)} ({name} every sst2, seed 0) started from {results.TEACHER_RUN}" in done.stdout
+        )
+    assert not ledger.folder(results.TEACHER_RUN).exists()
+    assert "teacher runs: 0 of 1 done" in call("status", "--study", "objectives_vs_init", "--out", ledger.out).stdout
+
+
+def test_a_removed_cell_loses_its_runs_alone(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    cell = results.plan().cells[1]
+    done = call("remove", cell.id, "--out", ledger.out, "--yes")
+    assert done.returncode == 0 and f"cell {cell.id} of objectives_vs_init (att_kl" in done.stdout, done.stderr
+    assert list(Ledger(ledger.out).runs()) == sorted([results.TEACHER_RUN, results.run_of("vanilla_kd")])
+    again = call("remove", cell.id, "--out", ledger.out, "--yes")
+    assert again.returncode == 2 and "has no run yet" in again.stderr
+    unknown = call("remove", "zzz", "--out", ledger.out, "--yes")
+    assert unknown.returncode == 2 and "there is no cell or run 'zzz'" in unknown.stderr

@@ -1,0 +1,122 @@
+"""What there is, by name: `harness list`, what it keeps, and what a shell is told of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.commands import declared
+from tests.conftest import ROOT, Harness, environment
+
+PLUGIN = (
+    "from harness.contracts import Signal\nfrom harness.registry import objective\n"
+    "@objective('mine', needs={Signal.SENTENCE})\ndef mine(student, teacher, batch):\n    '''What it does.'''\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "distill-harness"
+
+
+@pytest.mark.parametrize("kind", declared.KINDS)
+def test_every_kind_is_listed_with_a_description(kind: str, call: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    done = call("list", kind)
+    assert done.returncode == 0 and done.stdout, done.stderr
+    found = declared.lines(kind)
+    assert found and not [name for name, text in found if not text], "of each there is something to say"
+    words = " ".join(done.stdout.split())
+    assert all(" ".join(f"{name} {text}".split()) in words for name, text in found)
+    monkeypatch.setenv("COLUMNS", "90")
+    narrow = call("list", kind).stdout
+    assert max(map(len, narrow.splitlines())) <= 90 and narrow.split() == done.stdout.split()
+
+
+def test_what_is_known_is_not_loaded_again(call: Harness, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = call("list", "objectives").stdout
+    monkeypatch.setattr(registry.OBJECTIVES, "names", None)
+    assert call("list", "objectives").stdout == first and "vanilla_kd" in first
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"record":{"key":1},"sha256":"0"}'])
+def test_a_damaged_file_is_made_anew(content: bytes, call: Harness, cache: Path) -> None:
+    first = call("list", "tasks").stdout
+    (file,) = cache.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    assert call("list", "tasks").stdout == first and file.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(call: Harness, tmp_path: Path) -> None:
+    first = call("list", "tasks").stdout
+    for file in (tmp_path / "cache").rglob("*.json"):
+        file.unlink()
+    (tmp_path / "cache" / "distill-harness").rmdir()
+    (tmp_path / "cache" / "distill-harness").write_text("a file in its place")
+    done = call("list", "tasks")
+    assert done.returncode == 0 and done.stdout == first
+
+
+def test_another_content_of_a_plugin_is_another_list(harness: Harness, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(PLUGIN)
+    words = ("list", "objectives", "--plugin", plugin)
+    assert "What it does." in harness(*words).stdout
+    assert "What it does." in harness(*words).stdout
+    plugin.write_text(PLUGIN.replace("What it does.", "Something else."))
+    changed = harness(*words).stdout
+    assert "Something else." in changed and "vanilla_kd" in changed
+    plugin.write_text("not python")
+    assert harness(*words).returncode == 2
+    assert "mine" not in harness("list", "objectives").stdout
+
+
+def test_what_is_known_is_listed_in_less_than_a_second(harness: Harness) -> None:
+    for kind in ("objectives", "settings"):
+        harness("list", kind)
+        before = os.times()
+        began = time.monotonic()
+        assert harness("list", kind).returncode == 0
+        after = os.times()
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        assert min(spent, time.monotonic() - began) < 1.0
+
+
+def test_the_version_is_told(harness: Harness) -> None:
+    done = harness("--version")
+    assert done.returncode == 0 and done.stdout.startswith("harness") and not done.stderr
+
+
+def completed(line: str, folder: Path) -> set[str]:
+    """What argcomplete offers a shell at the end of a line, by its protocol."""
+    said = folder / "said"
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(said)}
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+    given = environment() | asked | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    subprocess.run([sys.executable, "-m", "harness"], env=given, cwd=folder, timeout=100, check=False)
+    return {word.strip() for word in said.read_text().split("\n")} - {""}
+
+
+def test_a_shell_is_told_commands_flags_and_names(tmp_path: Path) -> None:
+    pytest.importorskip("argcomplete")
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    assert completed("harness pl", tmp_path) == {"plan"}
+    assert completed("harness run --obj", tmp_path) == {"--objectives"}
+    assert completed("harness list proc", tmp_path) == {"procedures"}
+    assert completed("harness run --study multi_task_", tmp_path) == {
+        "multi_task_procedures", "multi_task_speed", "multi_task_tasks"
+    }  # fmt: skip
+    assert completed("harness plan --plugin mine.py --objectives vanilla_kd mi", tmp_path) == {"mine"}
+    assert completed("harness run --objectives att_kl+0.5*val", tmp_path) == {r"att_kl+0.5\*val_kl"}, "quoted"
+    assert completed("harness run --students bil", tmp_path) == {"bilstm"}
+    assert completed("harness run --study objectives_vs_init --profile s", tmp_path) == {"small"}
+    assert completed("harness run --set learning", tmp_path) == {"learning_rate="}
+    assert completed("harness run --plugin nothing.py --objectives a", tmp_path) == set()

@@ -1,0 +1,160 @@
+"""Results of several folders as one, and a folder of results for somebody else."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.evaluation import server_scores
+from harness.ledger import Ledger
+from tests.commands import results
+from tests.conftest import Harness
+
+STUDY = ("--study", "objectives_vs_init")
+
+
+def test_merging_unites_runs_plans_weights_and_predictions(call: Harness, tmp_path: Path) -> None:
+    one = results.finished(tmp_path / "one", ["vanilla_kd"])
+    two = results.finished(tmp_path / "two", ["att_kl", "val_kl"])
+    server_scores.keep(two, {results.run_of("att_kl"): {"sst2": {"accuracy": 90.0}}})
+    into = tmp_path / "into"
+    done = call("merge", one.out, two.out, "--into", into)
+    assert done.returncode == 0, done.stderr
+    assert "2 runs brought, 0 there before" in done.stdout and "2 runs brought, 1 there before" in done.stdout
+    assert results.content(into) == results.content(one.out) | results.content(two.out)
+    assert server_scores.kept(Ledger(into)) == server_scores.kept(two)
+    assert not list(into.rglob("*.tmp")) and not (into / "cache").exists()
+    assert "Vanilla KD" in call("report", *STUDY, "--out", into).stdout
+    cells = [cell.id for cell in results.plan(["att_kl", "val_kl"]).cells]
+    (earlier,) = into.glob("*/*/earlier/*.json")
+    assert all(cell in earlier.read_text() for cell in cells), "the plan that had to give way"
+    before = results.content(into)
+    again = call("merge", one.out, two.out, "--into", into)
+    assert "0 runs brought, 2 there before, 0 in conflict, 0 damaged, 0 plans brought" in again.stdout
+    assert results.content(into) == before
+
+
+def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path: Path) -> None:
+    one, two = (results.finished(tmp_path / name, score=score) for name, score in (("one", 0.5), ("two", 0.75)))
+    before = results.content(one.out)
+    done = call("merge", two.out, "--into", one.out)
+    assert done.returncode == 1 and "0 runs brought, 1 there before, 2 in conflict" in done.stdout
+    told = f"run {results.run_of('att_kl')} of {two.out} has other numbers (accuracy 0.5 here, 0.75 there"
+    assert told in done.stderr and "keeps its own" in done.stderr and results.content(one.out) == before
+
+
+def test_what_is_damaged_is_told_and_left_out(call: Harness, tmp_path: Path) -> None:
+    source, into = results.finished(tmp_path / "one"), tmp_path / "into"
+    torn, lost = results.run_of("vanilla_kd"), results.run_of("att_kl")
+    (source.folder(torn) / "record.json").write_bytes((source.folder(torn) / "record.json").read_bytes()[:100])
+    (source.folder(lost) / "predictions.safetensors").unlink()
+    (source.folder(results.TEACHER_RUN) / "weights" / "model.safetensors").write_bytes(b"others")
+    done = call("merge", source.out, "--into", into)
+    assert done.returncode == 1 and "1 run brought" in done.stdout and "2 damaged" in done.stdout
+    assert f"the record of run {torn} is damaged" in done.stderr and f"the predictions of run {lost}" in done.stderr
+    assert f"the weights of run {results.TEACHER_RUN} of {source.out} are damaged" in done.stderr
+    assert list(Ledger(into).runs()) == [results.TEACHER_RUN]
+    assert not (Ledger(into).folder(results.TEACHER_RUN) / "weights").exists()
+    sound = results.finished(tmp_path / "sound")
+    done = call("merge", sound.out, "--into", into)
+    assert done.returncode == 0 and results.content(into) == results.content(sound.out), "the weights, too"
+    done = call("merge", sound.out, "--into", source.out)
+    assert done.returncode == 0 and results.content(source.out) == results.content(sound.out), "in place of the damaged"
+
+
+def test_a_finished_run_takes_the_place_of_one_that_failed_or_was_interrupted(call: Harness, tmp_path: Path) -> None:
+    source, into = results.finished(tmp_path / "one"), Ledger(tmp_path / "into", create=True)
+    failed, begun = results.run_of("vanilla_kd"), results.run_of("att_kl")
+    run = replace(results.student("vanilla_kd"), seed=0)
+    into.write(failed, {"status": "failed", "error": "x", "specification": run.specification()}, None)
+    into.folder(begun).mkdir()
+    (into.folder(begun) / "checkpoint.pt").write_bytes(b"")
+    shutil.copytree(into.out, tmp_path / "failed")
+    assert call("merge", source.out, "--into", into.out).returncode == 0
+    assert results.content(into.out) == results.content(source.out)
+    back = call("merge", tmp_path / "failed", "--into", into.out)
+    assert back.returncode == 0 and "1 there before" in back.stdout
+    assert results.content(into.out) == results.content(source.out)
+
+
+def test_a_merge_that_is_killed_leaves_whole_runs_and_is_given_again(
+    call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.commands import merge
+
+    source, into = results.finished(tmp_path / "one"), tmp_path / "into"
+    copy, left = merge._copy, [5]
+
+    def dying(*words: Path) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        copy(*words)
+
+    monkeypatch.setattr(merge, "_copy", dying)
+    assert call("merge", source.out, "--into", into).returncode == 130
+    monkeypatch.undo()
+    half = Ledger(into)
+    assert 0 < len([run for run in half.runs() if half.whole(run)]) < 3 and not half.damaged
+    assert call("merge", source.out, "--into", into).returncode == 0
+    assert results.content(into) == results.content(source.out)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("one", "--into", "one"), "is the folder that --into names"),
+        (("nothing", "--into", "into"), "there are no results in"),
+        (("one", "--into", "full"), "holds files that are not results"),
+    ],
+)
+def test_bad_folders_are_refused(
+    words: tuple[str, ...], told: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    results.finished(tmp_path / "one")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("")
+    done = call("merge", *words)
+    assert done.returncode == 2 and told in done.stderr and not (tmp_path / "into").exists()
+
+
+@pytest.mark.parametrize("name", ["packed", "packed.zip", "packed.tar.gz"])
+def test_a_pack_has_all_that_report_and_run_need(name: str, call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    (ledger.out / "cache" / "0123456789ab").mkdir(parents=True)
+    (ledger.out / "optuna.db").write_bytes(b"")
+    (ledger.folder("f" * 16)).mkdir()  # interrupted
+    table = ledger.out / results.PLAN.with_name("table.md")
+    table.write_text("a table")
+    done = call("pack", "--out", ledger.out, "--to", tmp_path / name)
+    assert done.returncode == 0 and "3 runs" in done.stdout, done.stderr
+    away = tmp_path / "away"
+    if "." in name:
+        shutil.unpack_archive(tmp_path / name, away)
+    else:
+        shutil.copytree(tmp_path / name, away / "packed")
+    assert [path.name for path in away.iterdir()] == ["packed"]
+    packed = away / "packed"
+    assert results.content(packed) == results.content(ledger.out)
+    assert sorted(path.name for path in packed.iterdir()) == ["harness.json", "ledger", "objectives_vs_init"]
+    assert (packed / results.PLAN.with_name("table.md")).read_text() == "a table"
+    shutil.rmtree(ledger.out)
+    reported = call("report", *STUDY, "--out", packed)
+    assert reported.returncode == 0 and "Vanilla KD" in reported.stdout
+    assert "1 of 1 done" in call("status", *STUDY, "--out", packed).stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["away", name], "nothing half made is left"
+
+
+def test_a_pack_is_refused_where_it_would_be_lost(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    for to, told in (("out/packed", "lies in the folder"), ("out", "exists already"), ("a.7z", "must be a folder or")):
+        done = call("pack", "--out", ledger.out, "--to", tmp_path / to)
+        assert done.returncode == 2 and told in done.stderr, done.stderr
+    with ledger.lock():
+        done = call("pack", "--out", ledger.out, "--to", tmp_path / "packed")
+    assert done.returncode == 2 and "another harness run is working" in done.stderr
+    assert not (tmp_path / "packed").exists()

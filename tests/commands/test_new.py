@@ -1,0 +1,70 @@
+"""What `harness new` writes: it is listed, runs as it is, and holds to what plugins of its kind must."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.commands.new import TEMPLATES
+from tests.conftest import ROOT, Harness, environment
+
+SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1", "train_examples=32")
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_it_is_listed_and_runs_as_it_is(
+    kind: str, forked: Harness, glue: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    written = forked("new", kind, "first_try", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert [path.name for path in tmp_path.glob("*.py")] == ["first_try.py"]
+    listed = forked("list", TEMPLATES[kind].plural, "--plugin", "first_try.py", cwd=tmp_path)
+    (line,) = [line for line in listed.stdout.splitlines() if line.startswith("first_try ")]
+    assert len(line.split()) > 2, "with what it is"
+    (words,) = [line.split()[2:] for line in written.stdout.splitlines() if line.startswith("  harness run ")]
+    assert words[:2] == ["--plugin", "first_try.py"]
+    if kind == "teacher":  # its model is on the hub
+        words = [*words, "--teacher", f"first_try:{checkpoint}", "--data", str(glue), "--set", "precision=float32"]
+        words += ["teacher.precision=float32", "teacher.epochs=1", "--objectives", "vanilla_kd"]
+    if kind in ("objective", "student", "teacher", "task"):
+        words += ["--inits", "random"]
+    if kind in ("objective", "student"):
+        words += ["--tasks", "sentiment"]
+    done = forked("run", *words, *SMALL, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "trained" in done.stdout and "FAILED" not in done.stderr
+    refused = forked("new", kind, "first_try", cwd=tmp_path)
+    assert refused.returncode == 2 and "exists already" in refused.stderr
+
+
+@pytest.mark.parametrize("kind", [kind for kind, template in TEMPLATES.items() if template.tested])
+def test_it_passes_the_conformance_tests(kind: str, forked: Harness, tmp_path: Path) -> None:
+    assert "python -m harness.testing mine.py" in forked("new", kind, "mine", cwd=tmp_path).stdout
+    words = [sys.executable, "-m", "harness.testing", "mine.py", "-x"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_name_that_is_taken_is_refused(
+    kind: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taken = registry.ALL[TEMPLATES[kind].plural].names()[0]
+    done = call("new", kind, taken)
+    assert done.returncode == 2 and f"{taken!r} exists already, in {ROOT}" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("name", ["_", "_1", "student", "Task", "a" * 100])
+def test_any_name_gives_a_file_that_is_python(
+    kind: str, name: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("new", kind, name).returncode == 0
+    compile((tmp_path / f"{name}.py").read_text(), name, "exec")
