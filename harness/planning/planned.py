@@ -81,7 +81,8 @@ class Plan:
     label: the teacher as tables call it; checkpoints: content -> the teacher and argument of a checkpoint that is
     fine-tuned as it is; files: content -> path; shown: setting -> the name that people know it by, and whether that
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
-    stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file.
+    stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
+    variant: what it is beside the whole study, the name of its folder below that (see `kept`).
     """
 
     study: str
@@ -108,6 +109,7 @@ class Plan:
     notices: Sequence[str]
     shown: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    variant: str = ""
     format: int = FORMAT
 
     @property
@@ -116,7 +118,8 @@ class Plan:
         return any(cell.run.trains for cell in self.cells)
 
     def to_json(self) -> JSON:
-        return {name: _plain(value) for name, value in vars(self).items()}
+        told = {name: _plain(value) for name, value in vars(self).items()}
+        return told if self.variant else _without(told, "variant")
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:
