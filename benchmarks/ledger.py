@@ -6,7 +6,6 @@ python -m benchmarks.ledger [RECORDS] [FOLDER] [--tpe] [--reuse]   FOLDER: where
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -18,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import registry
-from harness.commands.view import plan_file
 from harness.contracts import Hyperparameter
-from harness.files import atomic_write
 from harness.ledger import Ledger
+from harness.planning.kept import keep
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
@@ -51,7 +49,7 @@ def planned(records: int, tpe: bool) -> Plan:
 
 def driven(plan: Plan, ledger: Ledger, executor: AtOnce) -> int:
     """What `harness run` does between planning and the table."""
-    atomic_write(plan_file(ledger.out, STUDY, PROFILE), json.dumps(plan.to_json(), indent=1).encode())
+    keep(ledger.out, plan)
     return Driver(plan, ledger, executor, Silent()).run()
 
 

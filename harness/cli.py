@@ -82,15 +82,34 @@ def parser() -> Parser:
     return top
 
 
-def _selection() -> Parser:
-    """The flags of those who work on a study."""
-    selection = Parser(add_help=False)
-    add = selection.add_argument
+def _kind() -> Parser:
+    """The flags that say which study, of which kind, and where its results are."""
+    kind = Parser(add_help=False)
+    add = kind.add_argument
     add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
     add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
-    add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
     add("--teacher", metavar="NAME", help="embedded, embedded:train, minilm, fairseq:FOLDER, a hub name, a folder")
     add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
+    add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
+    add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
+    add("--trials", type=int, metavar="N", help="settings tried in each cell")
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="fix a setting (teacher.KEY: the teacher's)",
+    )
+    add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
+    return kind
+
+
+def _selection() -> Parser:
+    """The flags of those who work on a study, and of those who look at it: what was run is found by its own flags."""
+    selection = Parser(add_help=False, parents=[_kind()])
+    add = selection.add_argument
+    add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
     add(
         "--checkpoints",
         nargs="+",
@@ -103,22 +122,10 @@ def _selection() -> Parser:
         action="store_true",
         help="also two references: the commonest class or mean score, and a regression on tf-idf",
     )
-    add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
     for flag in ("objectives", "students", "inits"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
     tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
     add("--tasks", nargs="+", metavar="A", help=tasks)
-    add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
-    add("--trials", type=int, metavar="N", help="settings tried in each cell")
-    add(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="fix a setting (teacher.KEY: the teacher's)",
-    )
-    add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
     return selection
 
 
@@ -172,16 +179,13 @@ def _add_working(commands: Any) -> None:
 
 def _add_looking(commands: Any) -> None:
     """The commands that read what is recorded."""
-    seen = Parser(add_help=False)
-    seen.add_argument("--study", required=True, metavar="NAME")
-    seen.add_argument("--profile", default="quick", metavar="quick|small|paper")
-    seen.add_argument("--out", default="results", metavar="DIR")
+    seen = _selection()
     report = commands.add_parser(
         "report",
         parents=[seen],
         allow_abbrev=False,
         help="the table, from what is recorded",
-        description="The table of the last plan, from what is recorded.",
+        description="The table from what is recorded: of the whole study, or of what the flags of harness run choose.",
     )
     report.add_argument(
         "--format",
@@ -199,7 +203,7 @@ def _add_looking(commands: Any) -> None:
     )
     submit = commands.add_parser(
         "submit",
-        parents=[seen],
+        parents=[_kind()],
         allow_abbrev=False,
         help="write GLUE submission files, or keep what the server said of them",
         description="Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "

@@ -211,8 +211,8 @@ class Ledger:
         except OSError as error:
             return f"[it cannot be read: {error.strerror}]"
 
-    def note_running(self, since: Mapping[str, float]) -> None:
-        """Say which runs are going on, for `running`: run -> when it began, in seconds since 1970.
+    def note_running(self, since: Mapping[str, tuple[float, str]]) -> None:
+        """Say which runs are going on, for `running`: run -> (when it began, in seconds since 1970; what it is).
 
         It is read while the driver that wrote it lives, so it need not be durable.
         """
@@ -223,13 +223,13 @@ class Ledger:
         except OSError as error:
             raise cannot_write(path, error) from error
 
-    def running(self) -> dict[str, float]:
+    def running(self) -> dict[str, tuple[float, str]]:
         """What `note_running` wrote last. Of a driver that is gone unless `lock` is held."""
         try:
-            found: dict[str, float] = json.loads((self.out / _RUNNING).read_bytes())
+            found = json.loads((self.out / _RUNNING).read_bytes())
         except FileNotFoundError:
             return {}
-        return found
+        return {run: (since, name) for run, (since, name) in found.items()}
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -8,18 +8,26 @@ import unicodedata
 from harness.reports.layout import Cell, Grid, Group, entry_text, grids
 from harness.reports.shapes import Entry, Table
 
-# Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax.
-HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it.
-\expandafter\ifx\csname @nodocument\endcsname\relax
-  \def\HarnessEnd{}
-\else
-  \documentclass{article}
-  \usepackage[utf8]{inputenc}
-  \usepackage{booktabs,graphicx}
-  \usepackage[a4paper,margin=1.5cm]{geometry}
-  \begin{document}
-  \def\HarnessEnd{\end{document}}
+HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
+% preamble gives the macros alone, for text that comes before the table.
+"""
+# Standing alone, the file brings its own document; inside one, LaTeX has already let \@nodocument be \relax; in a
+# preamble it has let \documentclass be an error.
+BEGIN = r"""
+\let\HarnessEnd\relax
+\expandafter\ifx\csname @nodocument\endcsname\relax\else
+  \expandafter\ifx\csname @twoclasseserror\endcsname\documentclass
+    \let\HarnessEnd\endinput
+  \else
+    \documentclass{article}
+    \usepackage[utf8]{inputenc}
+    \usepackage{booktabs,graphicx}
+    \usepackage[a4paper,margin=1.5cm]{geometry}
+    \begin{document}
+    \def\HarnessEnd{\end{document}}
+  \fi
 \fi
+\ifx\HarnessEnd\endinput\endinput\fi
 """
 
 ESCAPES = {
@@ -63,9 +71,9 @@ PAGE = 52  # lines of one table on a page
 
 
 def latex(table: Table) -> str:
-    r"""Tables with their notes, then \newcommand macros that give every value of the main table to the prose."""
+    r"""Macros that give every value of the main table to the prose, then the tables with their notes."""
     main, *rest = grids(table)
-    parts = [HEAD, *_macros(table)]
+    parts = [HEAD, *_macros(table), BEGIN]
     for grid in (main, *rest):
         pages = _pages(grid)
         parts += [_float(grid, page, first=i == 0, last=i == len(pages) - 1) for i, page in enumerate(pages)]
@@ -130,7 +138,7 @@ def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
     )
     return "\n".join(
         [
-            r"\begin{table*}[p]",
+            r"\begin{table*}[tp]",
             r"\centering\setlength{\belowcaptionskip}{6pt}",
             rf"\caption{{{escape(caption)}}}",
             (r"\small" if width <= 6 else r"\scriptsize")
@@ -153,9 +161,10 @@ def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
 
 
 def _macros(table: Table) -> list[str]:
-    """One \\newcommand for each value, named in letters alone: Result, profile, student, init, row, task.
+    """A macro for each value, named in letters alone: Result, study, profile, student, init, row, task.
 
-    A metric is named where the task shows several; a student or initialisation is not where the row fixes it.
+    A metric is named where the task shows several; a student or initialisation is not where the row fixes it; a kind of
+    the study that is not its profile's is, so that no two tables of a paper give one name to two values.
     """
     named: dict[str, str] = {}
 
@@ -163,7 +172,7 @@ def _macros(table: Table) -> list[str]:
         for entry, column in zip(entries, table.columns, strict=True):
             if entry_text(entry):
                 shown = (column.about, "" if column.alone else column.metric)
-                name = "Result" + "".join(map(_letters, (table.profile, *where, *shown)))
+                name = "Result" + "".join(map(_letters, (table.study, table.profile, table.kind, *where, *shown)))
                 while name in named:
                     name += "X"
                 named[name] = escape(entry_text(entry, column.metric))
@@ -173,7 +182,7 @@ def _macros(table: Table) -> list[str]:
     for block in table.blocks:
         for line in block.lines:
             add(line.entries, block.student, block.init_of(line), line.row.name)
-    return [rf"\newcommand{{\{name}}}{{{value}}}" for name, value in named.items()]
+    return [rf"\providecommand{{\{name}}}{{{value}}}" for name, value in named.items()]
 
 
 def _letters(name: str) -> str:

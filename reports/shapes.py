@@ -188,7 +188,8 @@ class Table:
     """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
 
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
-    says what the horizontal axis of the line figure is, whose points are the rows'. submitted: cell -> metric -> its
+    says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
+    beside its profile, such as "seeds=2". submitted: cell -> metric -> its
     score on the official test set, a fraction, where it was submitted.
     """
 
@@ -205,6 +206,7 @@ class Table:
     untested: tuple[str, ...] = ()
     comparison: Comparison | None = None
     figure: str = ""
+    kind: str = ""
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def entries(self) -> Iterable[Entry]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Harness
-from tests.results import QUICK, done, records
+from tests.results import done, records, table_folder
 
 TASKS = ("acceptability", "sentiment", "paraphrase", "entailment", "similarity")
 TEACHER = {"acceptability": 0.85}  # Matthews, whose ceiling is 0.88 there; of other metrics 0.9 is asked
@@ -50,6 +50,6 @@ def test_soft_labels_help(scores: dict[tuple[str, str], list[float]], out: Path,
     rows = ("labels_only", "vanilla_kd")
     axes = ("--tasks", "acceptability", "--objectives", *rows, "--inits", "every", "--trials", 1, "--seeds", 3)
     done(call("run", "--study", "objectives_vs_init", *axes, "--out", out, "--workers", 2))
-    table = json.loads((out / QUICK / "table.json").read_bytes())
+    table = json.loads((table_folder(out) / "table.json").read_bytes())
     means = {e["row"]: e["value"] for e in table["entries"] if e["task"] == "acceptability"}
     assert means["Vanilla KD"] > means["Labels only"] + 1

@@ -14,12 +14,13 @@ from typing import Any
 
 from harness import registry
 from harness.code_versions import of_stored
-from harness.commands.view import every_plan, say, tell
+from harness.commands.view import say, tell
 from harness.data.store import INDEX
 from harness.errors import UserError, near
 from harness.files import read_sealed
 from harness.files import remove as delete
 from harness.ledger import Ledger
+from harness.planning import filed
 from harness.planning.planned import Plan
 from harness.runs import Run, RunId
 from harness.runs.told import Record
@@ -61,7 +62,7 @@ def remove(options: Namespace) -> int:
     """Remove a run, or those of a cell, once that is agreed to: harness run makes them again."""
     ledger = Ledger(Path(options.out))
     with ledger.lock():
-        plans, _ = every_plan(ledger.out)
+        plans, _ = filed.every(ledger.out)
         holdings = [Holdings(plan, ledger) for plan in plans]
         chosen = _chosen(options.what, holdings, ledger)
         for run in chosen:
@@ -100,7 +101,7 @@ class Holdings:
 
 def _unneeded(ledger: Ledger) -> list[Part]:
     """All that can go of a folder of results."""
-    plans, unread = every_plan(ledger.out)
+    plans, unread = filed.every(ledger.out)
     runs = {run: ledger.read(run) for run in ledger.runs()}
     begun = [run for run, record in runs.items() if record is None and run not in ledger.damaged]
     parts = (

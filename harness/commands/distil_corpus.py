@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -12,10 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness.commands.view import plan_file
 from harness.errors import UserError
 from harness.executors import environment
-from harness.files import atomic_write, check_writable
+from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.planning import plan as planning
 from harness.planning.planned import Plan
@@ -70,7 +68,7 @@ def _planned(request: Any, out: Path, held: ExitStack) -> Plan:
         raise UserError(f"study {request.study} distils nothing on a corpus, so there is nothing to pre-train")
     for run in wanted(plan):
         _check_shares(plan.first[run].run)
-    atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
+    filed.keep(out, plan)
     return plan
 
 

@@ -17,6 +17,7 @@ from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.files import atomic_file, atomic_write, cannot_write, check_writable, remove, sync_folder
 from harness.ledger import LOG, Ledger
+from harness.planning import filed
 from harness.runs import RunId
 from harness.runs.told import Record
 
@@ -71,7 +72,7 @@ class Union:
             elif run in source.damaged:
                 say(f"{source.damaged[run].partition(';')[0]}: it is left out")
                 self.counts["damaged"] += 1
-        for path in plan_files(source.out):
+        for path in filed.paths(source.out):
             self.counts["plan"] += self._plan(path, self.target.out / path.relative_to(source.out))
         self._server_scores(source)
 
@@ -136,12 +137,6 @@ class Union:
             server_scores.keep(self.target, new)
 
 
-def plan_files(out: Path) -> list[Path]:
-    """Every plan of a folder of results, those that were set aside too."""
-    found = [path for path in out.glob("*/*/**/*.json") if path.name == "plan.json" or path.parent.name == "earlier"]
-    return sorted(path for path in found if path.relative_to(out).parts[0] not in ("ledger", "cache"))
-
-
 def _differences(here: Record, there: Record, names: list[str]) -> str:
     """ "other numbers (accuracy 0.81 here, 0.8 there)"."""
     ours, theirs = ({**r.get("metrics", {}), "selection": r.get("selection")} for r in (here, there))
@@ -167,7 +162,7 @@ def pack(options: Namespace) -> int:
     with ledger.lock(), _beside(to) as folder:
         union = Union(Ledger(folder, create=True))
         union.add(ledger)
-        for path in plan_files(ledger.out):
+        for path in filed.paths(ledger.out):
             for beside in path.parent.glob("table.*"):
                 _copy(beside, folder / beside.relative_to(ledger.out))
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry, reports
-from harness.commands.view import chosen_on, plan_file, say, table_of, tell
+from harness.commands.view import chosen_on, say, table_of, tell
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
 from harness.ledger import Ledger
+from harness.planning import filed
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Plan
@@ -39,6 +40,8 @@ def run(options: Namespace) -> int:
             "harness run by itself"
         )
     check_early(request)
+    if sys.stderr.isatty():  # loading torch, and looking at the teacher, takes its seconds
+        say(f"working out what is to do of study {request.study}, profile {request.profile}")
     start = choosing.executor(options)
     out = Path(options.out)
     check_writable(out)
@@ -51,19 +54,22 @@ def run(options: Namespace) -> int:
             say(told["told"])
         if options.executor == "local":
             _say_if_slow(plan)
-        atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
+        folder = filed.keep(out, plan)
+        for notice in plan.notices:
+            say(notice)
+        if options.executor == "local":
+            _say_cost(plan, ledger, executor.most)
         trained = _train(plan, ledger, executor, storage, options.refresh, options.keep)
         for damage in ledger.damaged.values():
             say(damage)
         table = table_of(plan, ledger)
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-        files = _write_reports(plan, table, ledger)
+        files = _write_reports(plan, table, folder)
 
     print(reports.render(table, "terminal"))
     print(f"{trained} run{'s' * (trained != 1)} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
-    for path in files:
-        tell(f"  {path}")
+    tell(f"  {folder}/{', '.join(path.name for path in files)}")
     return _status_of(table)
 
 
@@ -109,7 +115,7 @@ def plan(options: Namespace) -> int:
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     for said in (*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)):
         tell(said)
-    print(estimate(worked_out, replays, missing, workers))
+    print(estimate(worked_out, replays, workers))
     return 0
 
 
@@ -160,6 +166,13 @@ def _distilled(ledger: Ledger, run: str) -> bool:
     return record.get("status") == "finished" and Run.kind_of(record["specification"]).starts_students
 
 
+def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
+    """What is about to be spent, before it is. Of a cluster only what is measured tells."""
+    replays = replayed(plan, ledger)
+    if any(found.missing for found in replays):
+        say(estimate(plan, replays, workers))
+
+
 def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool, keep: str) -> int:
     view = View(plan.study, ledger.out, storage, refresh)
     for name in ledger.interrupted():
@@ -173,9 +186,8 @@ def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: boo
             say(trouble)
 
 
-def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
+def _write_reports(plan: Plan, table: Any, folder: Path) -> Sequence[Path]:
     """Every format beside the plan; rewritten only where the text is new."""
-    folder = plan_file(ledger.out, plan.study, plan.profile).parent
     names = {
         "html": "table.html",
         "latex": "table.tex",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,17 +21,18 @@ from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, plain, sentence, unknown
 from harness.evaluation import server_scores
 from harness.ledger import LOG, Held, Ledger
-from harness.planning import recipe
+from harness.planning import filed, recipe
 from harness.planning.plan import resolve
-from harness.planning.planned import FORMAT, Cell, Plan, distinct
+from harness.planning.planned import Cell, Plan, distinct
 from harness.planning.recipe import as_known
 from harness.planning.request import Request
 from harness.runs import CountRun
 from harness.runs.told import Entry, Record
+from harness.search import kept as weights
 from harness.search import results, terms
+from harness.search.estimate import estimate
 from harness.search.index import Index
-from harness.search.kept import leaves, size
-from harness.search.progress import progress
+from harness.search.progress import Progress, progress
 
 
 def report(options: Namespace) -> int:
@@ -48,8 +49,20 @@ def report(options: Namespace) -> int:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     for damage in ledger.damaged.values():
         say(damage)
+    if isinstance(ledger, Ledger):
+        _say_how_it_goes(plan, ledger)
     print(reports.render(table, options.format), end="")
     return 0
+
+
+def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:
+    """Where a harness run is working: what it does, and how long the rest of the plan takes."""
+    if not (running := ledger.running()) or not _is_locked(ledger):
+        return
+    say(f"a harness run is working here, now on {'; '.join(name for _, name in running.values())}")
+    replays = results.replayed(plan, ledger)
+    if any(found.missing for found in replays):
+        say(estimate(plan, replays, len(running)))
 
 
 def status(options: Namespace) -> int:
@@ -58,13 +71,15 @@ def status(options: Namespace) -> int:
     index = Index(ledger)
     done = failed = left = refused = complete = 0
     shared = {cell.search: cell.id for cell in distinct(plan.cells)}
-    kept: dict[str, int] = {}  # run -> bytes of its weights
+    held: dict[str, int] = {}  # run -> bytes of its weights
+    seen: list[Progress] = []
     for cell in plan.cells:
         if cell.refused:
             refused += 1
             continue
         found = index.progress(cell, plan.defaults)
-        kept |= {run: size(ledger, run) for run in leaves(plan, found)}
+        held |= {run: weights.size(ledger, run) for run in weights.leaves(plan, found)}
+        seen.append(found)
         runs = [*found.trials, *found.seeds[1:]]
         bad = sum(1 for r in runs if r.score is None)
         wanted = found.wanted_trials + cell.seeds - 1
@@ -72,25 +87,37 @@ def status(options: Namespace) -> int:
             done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
     made = sum(1 for run in plan.first if (index.read(run) or {}).get("status") == "finished")
-    tell(f"study {plan.study}, profile {plan.profile}, in {ledger.out}")
+    which = f" ({plan.variant.replace('--', ' ').replace('/', ' ')})" if plan.variant else ""
+    tell(f"study {plan.study}, profile {plan.profile}{which}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan.cells) - refused} complete, {refused} impossible")
     print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan.first)} done")
-    if any(kept.values()):
-        print(f"weights kept: {sum(map(bool, kept.values()))} runs, {sum(kept.values()) / 1e6:.1f} MB")
-    working = _is_locked(ledger)
-    running = ledger.running() if working else {}
-    for run, since in running.items():
-        print(f"running since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))}: {run}")
-    if working and not running:
-        print("a harness run is working here")
-    if begun := [run for run in ledger.interrupted(index.read) if run not in running]:
-        interrupted = "interrupted (the same harness run command continues them)"
-        print(f"{'begun and not finished' if working is None else interrupted}: {', '.join(begun)}")
-    if working is None:
-        tell(f"whether a harness run is working here cannot be told: {ledger.out / '.lock'} cannot be written")
+    if any(held.values()):
+        print(f"weights kept: {sum(map(bool, held.values()))} runs, {sum(held.values()) / 1e6:.1f} MB")
+    _tell_going(plan, ledger, index, seen)
     for damage in ledger.damaged.values():
         tell(damage)
     return 0
+
+
+def _tell_going(plan: Plan, ledger: Ledger, index: Index, seen: Sequence[Progress]) -> None:
+    """Which runs go on, by name, how long the rest takes, and which were interrupted."""
+    working = _is_locked(ledger)
+    running = ledger.running() if working else {}
+    for run, (since, name) in running.items():
+        tell(f"running since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))}: {name} ({run})")
+    if running and any(found.missing for found in seen):
+        tell(estimate(plan, results.replayed(plan, ledger), len(running)))
+    if working and not running:
+        print("a harness run is working here")
+    if begun := [run for run in ledger.interrupted(index.read) if run not in running]:
+        known = {run.identity(plan.defaults): run for found in seen for run in found.missing}
+        known |= {run: first.run for run, first in plan.first.items()}
+        titles = {run: f"{what.title}, seed {what.seed} ({run})" for run, what in known.items()}
+        interrupted = "interrupted (the same harness run command continues them)"
+        what = "begun and not finished" if working is None else interrupted
+        tell(f"{what}: {', '.join(titles.get(run, run) for run in begun)}")
+    if working is None:
+        tell(f"whether a harness run is working here cannot be told: {ledger.out / '.lock'} cannot be written")
 
 
 def show(options: Namespace) -> int:
@@ -106,7 +133,7 @@ def show(options: Namespace) -> int:
 
 def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
     """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError."""
-    plans, unread = every_plan(ledger.out)
+    plans, unread = filed.every(ledger.out)
     cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
@@ -139,15 +166,15 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
     replays = results.replayed(plan, ledger)
     cells = results.cell_results(plan, ledger, replays)
     shown = results.shown(study, tasks_of(plan), cells)
-    tasks = {name: dataclasses.replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
+    tasks = {name: replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
-    study = dataclasses.replace(
+    study = replace(
         study,
         metrics={**study.metrics, **shown},
         students=tuple(plan.students),
         profiles={
             **study.profiles,
-            plan.profile: dataclasses.replace(profile, inits=inits, tasks=tuple(plan.tasks)),
+            plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks)),
         },
     )
     provenance = reports.Provenance(
@@ -160,6 +187,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         recipe=recipe.recipe(plan),
         notes=(
             *(told["told"] for told in plan.declared.values()),
+            *results.how_far(plan, replays),
             *recipe.corpus_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
@@ -177,7 +205,8 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         provenance,
         lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
     )
-    return dataclasses.replace(table, submitted=server_scores.of_cells(plan, ledger, replays))
+    submitted = server_scores.of_cells(plan, ledger, replays)
+    return replace(table, submitted=submitted, kind=filed.kind_of(plan))
 
 
 def tasks_of(plan: Plan) -> dict[str, Task]:
@@ -191,6 +220,7 @@ def tasks_of(plan: Plan) -> dict[str, Task]:
 
 def _study(options: Namespace) -> Study:
     """The study asked for. Raises UserError if there is none of that name or profile."""
+    filed.load_study(Path(options.out), options.study, options.plugin)
     if options.study not in registry.STUDIES.names():
         raise unknown("study", options.study, registry.STUDIES.names())
     study = registry.STUDIES.get(options.study)
@@ -216,7 +246,7 @@ class _Counted:
 def _counted(options: Namespace) -> tuple[Plan, Any]:
     from harness.jobs.measuring import count_parameters
 
-    plan, ledger = resolve(Request(options.study, options.profile)), _Counted()
+    plan, ledger = resolve(_request(options)), _Counted()
     for cell in plan.cells:
         for run in progress(cell, plan.defaults, ledger.read).missing:
             record = {**count_parameters(cast(CountRun, run))[0], "status": "finished"}
@@ -225,51 +255,18 @@ def _counted(options: Namespace) -> tuple[Plan, Any]:
 
 
 def recorded(options: Namespace) -> tuple[Plan, Ledger]:
+    """What was planned of what the flags ask for, and the ledger."""
     _study(options)
     ledger = Ledger(Path(options.out))
-    path = plan_file(ledger.out, options.study, options.profile)
-    with suppress(FileNotFoundError):
-        plan = _read_plan(path)
-        own.recall(plan.declared)
-        return plan, ledger
-    raise UserError(
-        f"study {options.study} has no results of profile {options.profile} in {ledger.out}; start with "
-        f"harness run --study {options.study} --profile {options.profile} --out {ledger.out}"
-    )
+    plan = filed.recorded(ledger.out, _request(options))
+    own.recall(plan.declared)
+    return plan, ledger
 
 
-def every_plan(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
-    """(every plan in a folder of results, what is wrong with those that cannot be read)."""
-    plans: list[Plan] = []
-    unread: list[Exception] = []
-    for path in sorted(out.glob("*/*/plan.json")):
-        try:
-            plans.append(_read_plan(path))
-        except (UserError, FileNotFoundError) as error:  # a link that leads nowhere
-            unread.append(error)
-    return plans, unread
-
-
-def _read_plan(path: Path) -> Plan:
-    again = "the harness run command that made it writes it again"
-    try:
-        plan = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); {again}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged; {again}") from error
-    if isinstance(plan, dict) and plan.get("format", FORMAT) != FORMAT:
-        raise UserError(f"{path} was written by another version; {again}")
-    try:
-        return Plan.from_json(plan)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # it was not written by us, or not whole
-        raise UserError(f"{path} is damaged; {again}") from error
-
-
-def plan_file(out: Path, study: str, profile: str) -> Path:
-    return out / study / profile / "plan.json"
+def _request(options: Namespace) -> Request:
+    """What the flags select. Of harness submit, --tasks and --data are no part of that."""
+    request = Request.of(options)
+    return replace(request, tasks=None, data=None) if options.command == "submit" else request
 
 
 def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
@@ -297,6 +294,23 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
         tell(f"  seed {one.made.seed}: run {one.run}, {what}")
     if found.missing:
         tell(f"  still to run: {len(found.missing)}")
+    _tell_tracebacks([*(done.run for done in (*found.trials, *found.seeds)), *_before(plan, cell.after)], ledger)
+
+
+def _before(plan: Plan, runs: Iterable[str]) -> list[str]:
+    """These runs of plan.first and those that they wait for."""
+    return [each for run in runs for each in (*_before(plan, plan.first[run].after), run)]
+
+
+def _tell_tracebacks(runs: Iterable[str], ledger: Ledger) -> None:
+    """Why each of these runs failed that did; what several have in common once."""
+    said: dict[str, list[str]] = {}
+    for run in dict.fromkeys(runs):
+        record = ledger.read(run) or {}
+        if record.get("status") == "failed":
+            said.setdefault(record.get("traceback") or record["error"], []).append(run)
+    for text, failed in said.items():
+        tell(f"run {', '.join(failed)} failed:\n{text.rstrip()}")
 
 
 def chosen_on(protocol: str) -> str:

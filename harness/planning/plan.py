@@ -13,9 +13,11 @@ from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
+from harness.planning.filed import variant
 from harness.planning.planned import Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
 from harness.planning.request import Request, ResolvedRequest
+from harness.planning.space import size
 from harness.runs import JointTeacherRun, Run
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, TEACHER_TRAINING, TRAINING
 
@@ -74,8 +76,9 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         teachers=teachers,
         outputs=_outputs(cells.wants, cells.joint_runs.wants),
         cells=cells.found,
-        notices=asked.contents.notices,
         declared={name: known.to_json() for name, known in asked.declared.items()},
+        notices=[*asked.contents.notices, *_beyond_the_grid(request.trials, cells)],
+        variant=variant(request),
         origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
     )
 
@@ -95,6 +98,18 @@ def _check_effects(asked: ResolvedRequest, cells: Cells, rows: Sequence[TableRow
         raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
     if asked.request.corpus and "corpus" not in asked.contents.read():
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
+
+
+def _beyond_the_grid(trials: int | None, cells: Cells) -> list[str]:
+    """Says that --trials asks for more than there are settings, where that is so."""
+    spaces = [cell.space for cell in cells.found if not cell.refused]
+    if trials is None or not spaces or (most := max(size(space) or trials for space in spaces)) >= trials:
+        return []
+    names = sorted({name for space in spaces for name in space})
+    grid = (
+        f"the grid of {', '.join(names)} has {most} settings, and each is tried once" if names else "none is searched"
+    )
+    return [f"--trials {trials} is more than there are settings to try: {grid}"]
 
 
 def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:

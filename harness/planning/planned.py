@@ -84,7 +84,8 @@ class Plan:
     fine-tuned as it is; files: content -> path; shown: setting -> the name that people know it by, and whether that
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
-    declared: a task of the user's own -> what it is, as `harness.data.own` tells it.
+    declared: a task of the user's own -> what it is, as `harness.data.own` tells it;
+    variant: what it is beside the whole study, the name of its folder below that (see `filed`).
     """
 
     study: str
@@ -112,6 +113,7 @@ class Plan:
     shown: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[str, JSON] = field(default_factory=dict)
+    variant: str = ""
     format: int = FORMAT
 
     @property
@@ -127,7 +129,9 @@ class Plan:
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items()}
-        return told if self.declared else _without(told, "declared")
+        for name in ("declared", "variant"):
+            told = told if told[name] else _without(told, name)
+        return told
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:

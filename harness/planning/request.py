@@ -44,9 +44,10 @@ class Request:
 
     @classmethod
     def of(cls, options: Namespace) -> Request:
-        """What the flags of a command that plans ask for."""
+        """What the flags of a command ask for, as far as it has them."""
         same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
-        asked = {name: getattr(options, name) for name in (*same, "corpus", "checkpoints", "baselines")}
+        names = (*same, "corpus", "checkpoints", "baselines")
+        asked = {name: getattr(options, name) for name in names if hasattr(options, name)}
         return cls(**asked, overrides=options.set, plugins=options.plugin)
 
 

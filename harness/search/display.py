@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import plain, sentence
-from harness.planning.planned import Plan
+from harness.planning.planned import Plan, distinct, trials_of
 from harness.runs import Run
 from harness.runs.told import Entry, Record
+from harness.search.estimate import Meter, words
 
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
+MEASURED = 60.0  # seconds after which it is said how long the rest takes
 
 
 class Display:
@@ -22,14 +24,31 @@ class Display:
     def __init__(self, plan: Plan, bar: Any = None):
         self.plan, self.bar = plan, bar
         self.own = {cell.run.kind for cell in plan.cells if not cell.refused}  # kinds of runs of cells
-        self.done = self.wanted = self.told = self.here = 0
+        self.done = self.wanted = self.told = 0
         self.said = time.monotonic()
-        self.began = 0.0  # when the first student run began, for the time left
-        self.bar_task = bar.add_task("starting", total=None) if bar else None
+        self.meter = Meter(plan)
+        self.weight = 0.0  # of the runs that are left
+        self.begun = time.monotonic()
+        self.measured = False  # said how long the rest takes
+        self.bar_task = bar.add_task("starting", total=None, left="") if bar else None
 
     def started(self, done: int, wanted: int) -> None:
-        self.done, self.wanted = done, wanted
+        self.done, self.wanted, self.begun = done, wanted, time.monotonic()
+        whole = sum(
+            (trials_of(cell) + cell.seeds - 1) * self.meter.weight(cell.run) for cell in distinct(self.plan.cells)
+        )
+        self.weight = whole * (wanted - done) / max(wanted, 1)
         self._line(f"{wanted - done} runs of cells to do, {done} done before")
+        if self.bar:
+            self.bar.update(self.bar_task, completed=done, total=wanted)
+
+    def began(self, run: Run) -> None:
+        if run.kind in self.own:
+            self.meter.began(run)
+        elif self.bar:
+            self.bar.update(self.bar_task, description=plain(f"{run.title}, which others start from"))
+        else:
+            self._line(f"{run.title} is begun, which others start from")
 
     def note(self, sentence: str) -> None:
         self._line(f"harness: {sentence}")
@@ -38,8 +57,9 @@ class Display:
         if "note" in entry:
             self.note(entry["note"])
             return
-        if run.kind in self.own:
-            self.began = self.began or time.monotonic()
+        if run.kind in self.own and "step" not in entry:
+            self.meter.epoch(run)
+            self._measure()
         state = plain(f"{run.title}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}")
         if "step" in entry:
             state += f", step {entry['step']} of {entry['steps']}, {entry['tokens_per_second']:,.0f} tokens/s"
@@ -63,14 +83,27 @@ class Display:
             self._line(f"{run.title} ready in {record['seconds']:.0f} s{score}")
         if run.kind in self.own:
             self.done += 1
-            self.here += 1
-            began = self.began or time.monotonic()  # a run may end before its first epoch
-            left = max(self.wanted - self.done, 0) * (time.monotonic() - began) / self.here
+            self.meter.ended(run)
+            self.weight -= self.meter.weight(run)
+            left = self._measure()
             if self.bar:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
             elif self.done * 20 // max(self.wanted, 1) > self.told:
                 self.told = self.done * 20 // max(self.wanted, 1)
-                self._line(f"{self.done} of {self.wanted} runs done, about {left:.0f} s left; last {run.title}")
+                about = "" if left is None else f", about {words(left)} left"
+                self._line(f"{self.done} of {self.wanted} runs done{about}; last {run.title}")
+
+    def _measure(self) -> float | None:
+        """Seconds that are left, shown; after the first minute they are said, too."""
+        left = self.meter.left(self.weight) if self.done < self.wanted else 0.0
+        if left is None:
+            return None
+        if self.bar:
+            self.bar.update(self.bar_task, left=f"{words(left)} left")
+        if not self.measured and time.monotonic() - self.begun > MEASURED:
+            self.measured = True
+            self._line(f"as measured so far: about {words(left)} left for {self.wanted - self.done} runs of cells")
+        return left
 
     def _line(self, text: str) -> None:
         text = sentence(text)
@@ -87,9 +120,10 @@ def display(plan: Plan) -> Iterator[Display]:
         yield Display(plan)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    texts = (TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
+    columns = (BarColumn(20), MofNCompleteColumn(), *texts)
     with Progress(*columns, console=Console(stderr=True)) as bar:
         yield Display(plan, bar)
 

@@ -16,6 +16,7 @@ from harness.planning.planned import Cell, Plan, distinct
 from harness.runs import CheckpointRun, Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry, Record
+from harness.search.estimate import left
 from harness.search.index import Index
 from harness.search.kept import Kept
 from harness.search.progress import Progress
@@ -39,6 +40,8 @@ class Listener(Protocol):
     """Who is told how the work goes."""
 
     def started(self, done: int, wanted: int) -> None: ...
+
+    def began(self, run: Run) -> None: ...
 
     def note(self, sentence: str) -> None: ...
 
@@ -70,7 +73,7 @@ class Driver:
     keep: str = "none"
     _index: Index = field(init=False)
     _kept: Kept = field(init=False)
-    _running: dict[str, float] = field(default_factory=dict)  # run -> when it began
+    _running: dict[str, tuple[float, str]] = field(default_factory=dict)  # run -> (when it began, what it is)
     _flying: dict[RunId, Run] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)  # runs that ended in this session: a failure there is final
     _whole: dict[str, bool] = field(default_factory=dict)  # run -> are its record's predictions there as recorded
@@ -88,20 +91,23 @@ class Driver:
         """
         trained = 0
         cells = [cell for cell in self.plan.cells if not cell.refused]
+        found = [(cell, self.progress(cell)) for cell in distinct(cells)]
+        done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for _, p in found)
+        if more := sum(left(cell, p) for cell, p in found):  # told before anything begins, which takes its time
+            self.listener.started(done, done + more)
         self._have(self.plan.first, None)
         for cell in cells:
             self._advance(cell)
         self._kept.clear()
-        if self._flying:
-            own = distinct(cells)
-            done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for p in (self.progress(c) for c in own))
-            self.listener.started(done, done + self._left(own))
+        if self._flying and not more:  # what cells once started from
+            self.listener.started(done, done)
         while self._flying:
             message = self.executor.next()
             run, what = message.run, self._flying[message.run]
             if isinstance(message, Began):
-                self._running[run] = time.time()
+                self._running[run] = time.time(), f"{what.title}, seed {what.seed}"
                 self.ledger.note_running(self._running)
+                self.listener.began(what)
                 continue
             if isinstance(message, Told):
                 self.listener.epoch(what, message.entry)
@@ -204,14 +210,6 @@ class Driver:
             self._flying[run] = what
             workspace = workspace_of(self.plan, self.ledger.out, run, what, self.keep != "none")
             self.executor.submit(run, what.specification(), workspace)
-
-    def _left(self, cells: list[Cell]) -> int:
-        """Runs that the cells still need, at most."""
-        left = 0
-        for cell in cells:
-            found = self.progress(cell)
-            left += found.wanted_trials - len(found.trials) + cell.seeds - max(len(found.seeds), 1)
-        return left
 
 
 def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarray] | None]:

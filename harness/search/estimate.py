@@ -2,43 +2,111 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from statistics import mean
 
 from harness.data.tasks import get_task
 from harness.files import JSON
-from harness.planning.planned import Cell, Plan
-from harness.runs import SpeedRun
+from harness.planning.planned import Cell, Plan, trials_of
+from harness.runs import Run, SpeedRun
 from harness.search.progress import Progress
 
 RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
 TOKENS = 32  # a typical sentence or pair
+BESIDES = 1.5  # seconds of a run beside its training: its process, its evaluation
 
 
-def estimate(plan: Plan, replays: Sequence[Progress], missing: int, workers: int) -> str:
-    """A sentence on the time that `missing` runs would take. replays: the progress of every cell."""
-    if not missing:
+def estimate(plan: Plan, replays: Sequence[Progress], workers: int) -> str:
+    """A sentence on the time that the missing runs would take. replays: the progress of every cell."""
+    left = sum(_weight(cell, plan) * count for cell, count in _missing(plan, replays))
+    if not left:
         return "time: nothing is missing"
-    runs = [run for found in replays for run in (*found.trials, *found.seeds[1:])]
-    seconds = [float(run.record["seconds"]) for run in runs if run.score is not None]
-    how = f"mean of {len(seconds)} finished runs" if seconds else "from sizes alone: an order of magnitude"
-    seconds = seconds or [_arithmetic(cell, plan) for cell in plan.cells if not cell.refused]
-    about, who = _words(mean(seconds) * missing / workers), f"{workers} worker{'s' * (workers > 1)}"
+    made = {run.run: (run, cell) for found, cell in zip(replays, plan.cells, strict=True)
+            for run in (*found.trials, *found.seeds) if run.score is not None}  # fmt: skip
+    seconds = sum(float(run.record["seconds"]) for run, _ in made.values())
+    per_weight = seconds / sum(_weight(cell, plan) for _, cell in made.values()) if made else 1.0
+    how = f"as {len(made)} finished runs took" if made else "from sizes alone: an order of magnitude"
+    about, who = words(left * per_weight / workers), f"{workers} worker{'s' * (workers > 1)}"
     aside = "" if not plan.trains else ", teachers and distillations on a corpus aside"
     return f"time: about {about} with {who} ({how}){aside}"
 
 
-def _arithmetic(cell: Cell, plan: Plan) -> float:
+def _missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
+    """The cells with how many of their runs are still to be made, cells that share runs once."""
+    found = {cell.search: (cell, left(cell, one)) for cell, one in zip(plan.cells, replays, strict=True)
+             if not cell.refused}  # fmt: skip
+    return list(found.values())
+
+
+def left(cell: Cell, found: Progress) -> int:
+    """How many runs a cell still asks for, at most: trials, then the remaining seeds."""
+    return max(trials_of(cell) - len(found.trials), 0) + cell.seeds - max(len(found.seeds), 1)
+
+
+class Meter:
+    """How long the rest of a plan takes, by what its runs have taken as they went on: each epoch counts.
+
+    Runs differ in length by the arithmetic of their sizes. Those that cells start from are no part of it.
+    """
+
+    def __init__(self, plan: Plan):
+        self._by_run: dict[tuple[str, ...], tuple[float, int]] = {}  # what a run is -> (its weight, its epochs)
+        for cell in plan.cells:
+            if not cell.refused:
+                epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
+                self._by_run[_what(cell.run)] = (_weight(cell, plan), epochs)
+        self._going: dict[int, tuple[float, float, Run]] = {}  # id of a run -> (when it began, its share that is done)
+        self._seconds = self._done = 0.0  # of runs that ended, all together; their weight
+        self.most = 1  # runs at the same time
+
+    def began(self, run: Run) -> None:
+        self._going[id(run)] = (time.monotonic(), 0.0, run)
+        self.most = max(self.most, len(self._going))
+
+    def epoch(self, run: Run) -> None:
+        began, share, _ = self._going.get(id(run), (time.monotonic(), 0.0, run))
+        self._going[id(run)] = (began, min(share + 1 / self._of(run)[1], 1.0), run)
+
+    def ended(self, run: Run) -> None:
+        if id(run) in self._going:
+            began, *_ = self._going.pop(id(run))
+            self._seconds += time.monotonic() - began
+            self._done += self._of(run)[0]
+
+    def left(self, weight: float) -> float | None:
+        """Seconds that runs of so much weight would take, what has been done of those that go on aside; None yet."""
+        going = [(began, share, run) for began, share, run in self._going.values() if share]
+        parts = [(time.monotonic() - began, share * self._of(run)[0]) for began, share, run in going]
+        done = self._done + sum(part for _, part in parts)
+        if not done:
+            return None
+        each = (self._seconds + sum(seconds for seconds, _ in parts)) / done
+        return max(weight - sum(part for _, part in parts), 0.0) * each / self.most
+
+    def weight(self, run: Run) -> float:
+        return self._of(run)[0]
+
+    def _of(self, run: Run) -> tuple[float, int]:
+        return self._by_run.get(_what(run)) or next(iter(self._by_run.values()), (1.0, 1))
+
+
+def _what(run: Run) -> tuple[str, ...]:
+    """What a run has in common with others of its cell, as far as their time goes."""
+    return (run.kind, *(str(getattr(run, name, "")) for name in ("task", "tasks", "student", "objective")))
+
+
+def _weight(cell: Cell, plan: Plan) -> float:
     """Seconds of one run: 6 operations a parameter and token, for forward and backward."""
     settings = cell.run.settings
     if isinstance(cell.run, SpeedRun):
         return float(settings["rounds"] * _round(cell.run))
     if "epochs" not in settings:
         return 1.0  # a cell that counts, or compares vectors
-    examples = settings["train_examples"] or plan.examples[cell.task] or get_task(cell.task).examples
+    examples = plan.examples.get(cell.task, 0) or get_task(cell.task).examples
+    examples = settings["train_examples"] or (settings["train_fraction"] or 1) * examples
     parameters = 12 * cell.size["layers"] * cell.size["width"] ** 2
     tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell.stages
-    return float(6 * parameters * tokens / RATE)
+    return BESIDES + float(6 * parameters * tokens / RATE)
 
 
 def _round(run: SpeedRun) -> float:
@@ -63,7 +131,7 @@ def _parameters(shape: JSON) -> float:
     return float(12 * shape.get("num_hidden_layers", 0) * shape.get("hidden_size", 0) ** 2)
 
 
-def _words(seconds: float) -> str:
+def words(seconds: float) -> str:
     for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.1f} {name}"

@@ -17,6 +17,7 @@ from harness.planning.recipe import as_known
 from harness.runs import CorpusDistillationRun
 from harness.runs.settings import Settings
 from harness.runs.told import Record
+from harness.search.estimate import left
 from harness.search.index import Index
 from harness.search.progress import Finished, Lookup, Progress, progress
 
@@ -31,6 +32,14 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
     lookup: Lookup = (ledger.whole if whole else ledger.read) if ledger else lambda run: None
     cells = plan.cells
     return [Progress() if cell.refused else replay(cell, plan.defaults, lookup) for cell in cells]
+
+
+def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
+    """How many runs of cells are done, where some are missing."""
+    found = {cell.search: (cell, one) for cell, one in zip(plan.cells, replays, strict=True) if not cell.refused}
+    done = sum(len(one.trials) + max(len(one.seeds) - 1, 0) for _, one in found.values())
+    more = sum(left(cell, one) for cell, one in found.values())
+    return (f"Runs done: {done} of {done + more}",) if more else ()
 
 
 def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:

@@ -17,7 +17,7 @@ from harness.data.embedded import generate
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from tests.conftest import ROOT, Harness
-from tests.results import done, refused
+from tests.results import done, refused, table_folder
 
 SECTION = (
     (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new data source\n")[2].partition("\n## ")[0]
@@ -76,7 +76,7 @@ def test_the_section_is_followed_from_the_list_to_the_table(
         in call("list", "sources", "--plugin", "reviews.py").stdout
     )
     done(call(*RUN, *QUICK))
-    plan = json.loads((reviews / "results/objectives_vs_init/quick/plan.json").read_text())
+    plan = json.loads((table_folder(reviews / "results") / "plan.json").read_text())
     told = [first["specification"] for first in plan["first"].values()]
     told += [cell["specification"] for cell in plan["cells"]]
     assert {told["task"] for told in told} == {"reviews"} and len({told["data"] for told in told}) == 1

@@ -20,12 +20,12 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
-from harness.planning.planned import Plan
+from harness.planning.filed import read
 from harness.registry import TASKS
 from harness.runs import JointTeacherRun
 from harness.search.progress import Finished, progress
 from tests.conftest import BAD, Harness
-from tests.results import refused, written
+from tests.results import refused, table_folder, written
 from tests.search.builders import BASE, cell, student_run
 
 STUDY = ("--study", "objectives_vs_init")
@@ -127,7 +127,7 @@ def submit(made: Path, call: Harness, tmp_path: Path) -> Submit:
 
 def best(out: Path, task: str, init: str) -> str:
     """The run of the cell's best trial, by the plan and the ledger."""
-    plan = Plan.from_json(json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_text()))
+    plan = read(table_folder(out) / "plan.json", out)
     (cell,) = (c for c in plan.cells if c.task == task and c.init.endswith(init))
     found = progress(cell, plan.defaults, Ledger(out).read).best
     assert found is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SMALL_STUDY, Harness, environment
-from tests.results import done, refused
+from tests.results import done, refused, table_folder
 
 STUDY = ("run", "--study", "objectives_vs_init")
 
@@ -343,9 +343,12 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     assert "became nan at step" in process.stderr and "term explosive" in process.stderr
     assert "Traceback" not in process.stderr
     assert "failed" in process.stdout
-    table = json.loads((tmp_path / "out/objectives_vs_init/quick/table.json").read_text())
+    table = json.loads((table_folder(tmp_path / "out") / "table.json").read_text())
     text = json.dumps(table)
     assert '"failed"' in text and '"complete"' in text
     failed = next(p for p in (tmp_path / "out" / "ledger").glob("*/record.json") if b'"failed"' in p.read_bytes())
     shown = call("show", failed.parent.name[:10], "--out", tmp_path / "out")
     assert "TrainingFailure" in shown.stdout and "Traceback" in shown.stdout
+    cell = next(entry["cell"] for entry in table["entries"] if entry["status"] == "failed" and entry["cell"])
+    shown = call("show", cell, "--out", tmp_path / "out")
+    assert f"run {failed.parent.name} failed:\n" in shown.stdout and "TrainingFailure" in shown.stdout

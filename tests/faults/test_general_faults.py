@@ -17,7 +17,7 @@ from harness.training import corpus_loop
 from tests.conftest import Harness
 from tests.faults.killing import run_and_kill, wait_for_another
 from tests.launching import ranks, together
-from tests.results import done, records, without_times, written
+from tests.results import done, records, table_folder, without_times, written
 
 SETTINGS = ("max_length=16", "teacher.epochs=1", "epochs=1", "train_examples=32", "general.max_length=16")
 MATRIX = ("student.matrix_size=4", "student.vector_size=16", "general.batch_size=1", "general.epochs=2")
@@ -86,7 +86,7 @@ def test_a_killed_distillation_goes_on_with_the_same_result(
     run_and_kill(arguments(killed), killed)
     done(call(*arguments(killed)))
     same(killed, calm, kind)
-    tables = [(out / study[0] / "quick" / "table.json").read_bytes() for out in (killed, calm)]
+    tables = [(table_folder(out, study[0]) / "table.json").read_bytes() for out in (killed, calm)]
     assert tables[0] == tables[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,13 +20,14 @@ import pytest
 
 from harness.code_versions import identified
 from harness.executors.local import LocalExecutor
+from harness.planning.filed import read
 from harness.planning.planned import Plan
 from harness.runs import Run
 from harness.runs.messages import Began, Failed, Finished, Told
 from harness.search.driver import workspace_of
 from tests.conftest import Harness, environment
 from tests.launching import begun
-from tests.results import done
+from tests.results import done, table_folder
 
 # Each of the first does what its name says to whatever runs after it in the same process.
 PLUGIN = '''
@@ -141,8 +143,7 @@ def bench(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.
     records = [json.loads(path.read_bytes())["record"] for path in out.glob("ledger/*/record.json")]
     (record,) = (record for record in records if record["specification"]["kind"] == "student")
     assert not list(out.glob("ledger/*/log.txt")), "a run that prints nothing has no log"
-    plan = json.loads((out / "objectives_vs_init" / "quick" / "plan.json").read_bytes())
-    return Bench(out, Plan.from_json(plan), record)
+    return Bench(out, read(table_folder(out) / "plan.json", out), record)
 
 
 def ends(executor: LocalExecutor) -> Iterator[Any]:
@@ -229,13 +230,16 @@ def test_status_names_what_is_running_while_its_driver_lives(
     try:
         _until(lambda: "running since 20" in status())
         (line,) = (line for line in status().splitlines() if line.startswith("running since 20"))
+        assert "\ntime: about " in status()
+        said = call("report", "--study", "objectives_vs_init", "--out", bench.out).stderr
+        assert "a harness run is working here, now on hang " in said and "time: about " in said
         again = call("run", *words[1:])
         assert again.returncode == 2 and line in status(), "who was refused changed what is said to run"
         trained = [p for server in psutil.Process(driver.pid).children() for p in server.children(recursive=True)]
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.join()
-    assert len(line.rsplit(" ", 1)[1]) == 16 and "running" not in status()
+    assert re.search(r": hang .*, seed 0 \([0-9a-f]{16}\)$", line) and "running" not in status()
     assert trained and not psutil.wait_procs(trained, timeout=20)[1], "a run went on without its driver"
 
 

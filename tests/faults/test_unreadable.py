@@ -20,8 +20,8 @@ from harness.ledger import Ledger
 from harness.runs.messages import Finished, Message
 from harness.search.index import NAME
 from tests.conftest import ROOT, Harness
+from tests.results import table_folder
 
-TABLE = Path("objectives_vs_init") / "quick"
 STUDY = ("--study", "objectives_vs_init")
 ROWS = ("--objectives", "vanilla_kd", "labels_only", "--inits", "every", "--tasks", "entailment")
 WORDS = (*STUDY, *ROWS, "--trials", "1", "--seeds", "2")
@@ -117,10 +117,10 @@ HEALED: dict[str, Callable[[Path], Any]] = {
     "record without metrics": lambda run: without(run / "record.json", "metrics"),
     "record without selection": lambda run: without(run / "record.json", "selection"),
     "record of another status": lambda run: (run / "record.json").write_bytes(sealed({"status": "lost"})),
-    "plan a directory": lambda run: in_place_of(run.parents[1] / TABLE / "plan.json", Path.mkdir),
-    "plan a list": lambda run: (run.parents[1] / TABLE / "plan.json").write_text("[]"),
-    "plan a format": lambda run: (run.parents[1] / TABLE / "plan.json").write_text('{"format": 3}'),
-    "plan too deep": lambda run: (run.parents[1] / TABLE / "plan.json").write_text("[" * 100_000),
+    "plan a directory": lambda run: in_place_of(table_folder(run.parents[1]) / "plan.json", Path.mkdir),
+    "plan a list": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[]"),
+    "plan a format": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text('{"format": 3}'),
+    "plan too deep": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[" * 100_000),
     "index a directory": lambda run: in_place_of(run.parents[1] / NAME, Path.mkdir),
     "index without searches": lambda run: without(run.parents[1] / NAME, "searches"),
     "index of lists": lambda run: write_sealed(
@@ -147,7 +147,7 @@ def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call
         str(whole), str(out)
     )
     for name in ("table.md", "table.json"):
-        assert (out / TABLE / name).read_bytes() == (whole / TABLE / name).read_bytes()
+        assert (table_folder(out) / name).read_bytes() == (table_folder(whole) / name).read_bytes()
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to(path)], ids=["directory", "loop"])
@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
     "out a file": (lambda run: a_file(run.parents[1]), ("run", *LOOKS)),
     "out a loop": (lambda run: a_loop(run.parents[1]), ("run", *LOOKS)),
     "out foreign": (lambda run: (run.parents[1] / "harness.json").unlink(), ("run", *LOOKS)),
-    "study a file": (lambda run: a_file(run.parents[1] / TABLE.parent), ("run", "report", "status")),
+    "study a file": (lambda run: a_file(table_folder(run.parents[1]).parents[1]), ("run", "report", "status")),
     "run a file": (lambda run: a_file(run), ()),
     "run a loop": (lambda run: a_loop(run), ()),
 }
@@ -225,7 +225,7 @@ def nobody(out: Path) -> Iterator[None]:
 CLOSED: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
     "record": (lambda run: run / "record.json", ()),
     "predictions": (lambda run: run / "predictions.safetensors", ()),
-    "plan": (lambda run: run.parents[1] / TABLE / "plan.json", ("report", "status")),
+    "plan": (lambda run: table_folder(run.parents[1]) / "plan.json", ("report", "status")),
     "index": (lambda run: run.parents[1] / NAME, ()),
     "run": (lambda run: run, ("run",)),
     "ledger": (lambda run: run.parent, ("run", *LOOKS)),
@@ -271,7 +271,7 @@ def test_status_does_not_take_a_folder_that_cannot_be_written_for_one_at_work(
 
 def test_what_other_programs_leave_is_no_run(out: Path, whole: Path, call: Harness) -> None:
     run = student(out).name
-    for folder in (out, out / "ledger", out / "ledger" / run, out / "objectives_vs_init", out / TABLE):
+    for folder in (out, out / "ledger", out / "ledger" / run, out / "objectives_vs_init", table_folder(out)):
         (folder / "lost+found").mkdir()
         (folder / ".DS_Store").write_bytes(b"\0")
         (folder / "plan.json~").write_text("{")
@@ -300,6 +300,6 @@ def test_who_trained_and_who_reads_write_the_same_table(out: Path, call: Harness
     assert "1 run trained" in call("run", *WORDS, "--out", out).stdout  # one record made here, the others read
     for form, name in (("json", "table.json"), ("csv", "table.csv"), ("markdown", "table.md"), ("latex", "table.tex")):
         said = call("report", *STUDY, "--format", form, "--out", out).stdout
-        assert said.encode() == (out / TABLE / name).read_bytes()
-    metrics = json.loads((out / TABLE / "table.json").read_text())["entries"][-1]["runs"][0]["metrics"]
+        assert said.encode() == (table_folder(out) / name).read_bytes()
+    metrics = json.loads((table_folder(out) / "table.json").read_text())["entries"][-1]["runs"][0]["metrics"]
     assert list(metrics) == sorted(metrics) and len(metrics) > 1

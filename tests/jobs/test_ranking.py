@@ -17,6 +17,7 @@ from harness.registry import OBJECTIVES, objective
 from harness.runs import StudentRun
 from harness.training.workspace import teacher_tokenizer
 from tests.conftest import BAD, GOOD, SUBJECTS, Harness
+from tests.results import table_folder
 from tests.training.builders import a_run, settings, workspace_of
 
 TASK = get_task("qnli_ranking")
@@ -81,7 +82,7 @@ def test_teacher_and_student_rank_from_end_to_end(data: Path, checkpoint: Path, 
         "teacher.learning_rate=1e-3", "multi_task.epochs=3", "multi_task.batch_size=8",
     )  # fmt: skip
     assert process.returncode == 0, process.stdout + process.stderr
-    table = json.loads((out / "multi_task" / "quick" / "table.json").read_text())
+    table = json.loads((table_folder(out) / "table.json").read_text())
     shown = {entry["row"]: entry["value"] for entry in table["entries"] if entry["task"] == TASK.name}
     assert shown.keys() == {"teacher", "MKD-Transformer"} and min(shown.values()) > 90, shown
 

@@ -19,6 +19,7 @@ from harness.search.progress import specify
 from harness.search.results import teacher_scores, teachers
 from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness
+from tests.results import table_folder
 
 ASKED: dict[str, Any] = {
     "objectives": ["vanilla_kd", "att_kl"], "inits": ["every"], "tasks": ["entailment"], "seeds": 3, "trials": 2,
@@ -85,7 +86,7 @@ def test_the_whole_way(call: Harness, glue: Path, checkpoint: Path, tmp_path: Pa
     short = ("--seeds", "2", "--set", "epochs=1", "teacher.seeds=2", "--out", tmp_path / "out")
     made = call("run", *words, "--teacher", checkpoint, *short)
     assert made.returncode == 0 and "4 runs trained" in made.stdout, made.stdout + made.stderr
-    text = (tmp_path / "out" / "objectives_vs_init" / "quick" / "table.md").read_text()
+    text = (table_folder(tmp_path / "out") / "table.md").read_text()
     assert "over n = 2 seeds, each with its own teacher." in text
     assert [" ± " in line for line in text.splitlines() if line.startswith("| Teacher")] == [True]
     records = [json.loads(path.read_bytes())["record"] for path in (tmp_path / "out").glob("ledger/*/record.json")]

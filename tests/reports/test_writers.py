@@ -193,9 +193,9 @@ def test_latex_escapes(text, expected):
 
 def test_latex_gives_each_value_a_macro_of_letters():
     text = render(table(mixed()), "latex")
-    assert r"\newcommand{\ResultQuickTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
-    assert r"\newcommand{\ResultQuickTeacherAverage}{92.5}" in text
-    names = re.findall(r"\\newcommand\{\\(\w+)\}", text)
+    assert r"\providecommand{\ResultToyQuickTransformerEveryAttKlSstTwo}{86.0 $\pm$ 0.0}" in text
+    assert r"\providecommand{\ResultToyQuickTeacherAverage}{92.5}" in text
+    names = re.findall(r"\\providecommand\{\\(\w+)\}", text)
     assert len(names) == len(set(names)) == 3 + 16 + 3 and all(name.isalpha() for name in names)
     assert r"\textbf{86.0 $\pm$ 0.0}" in text and r"\underline{85.0 $\pm$ 1.4}" in text
 
@@ -203,7 +203,7 @@ def test_latex_gives_each_value_a_macro_of_letters():
 def test_macros_of_names_with_the_same_letters_stay_apart():
     twins = [cell(Row(name, name, name), "sst2", (k, k)) for name, k in (("a_b", 60), ("a+b", 70))]
     text = render(table(twins), "latex")
-    assert text.count(r"\ResultQuickTransformerEveryABSstTwo}") == text.count(r"EveryABSstTwoX}") == 1
+    assert text.count(r"\ResultToyQuickTransformerEveryABSstTwo}") == text.count(r"EveryABSstTwoX}") == 1
 
 
 def sized():
@@ -252,8 +252,8 @@ def test_csv_and_json_hold_quantities_as_they_are():
 
 def test_macros_name_the_metric_where_a_task_shows_several():
     text = render(sized(), "latex")
-    assert r"\newcommand{\ResultQuickCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
-    assert r"\newcommand{\ResultQuickCbowRte}{47,861,634}" in text
+    assert r"\providecommand{\ResultToyQuickCbowSstTwoSpeedRatio}{6.30$\times$ $\pm$ 0.28}" in text
+    assert r"\providecommand{\ResultToyQuickCbowRte}{47,861,634}" in text
 
 
 @pdflatex
@@ -277,6 +277,24 @@ def test_latex_compiles(made, inside, tmp_path):
     )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+@pdflatex
+def test_two_tables_stand_in_one_paper_whose_text_may_begin_with_their_numbers(tmp_path):
+    made = table(mixed())
+    numbers = {"first": made, "other": replace(made, study="other"), "seeds": replace(made, kind="seeds=2")}
+    for name, each in numbers.items():
+        (tmp_path / f"{name}.tex").write_text(render(each, "latex"), encoding="utf-8")
+    above, below = ("".join(rf"\input{{{name}}}" for name in numbers) for _ in range(2))
+    value = r"\ResultToyQuickTeacherAverage, \ResultOtherQuickTeacherAverage, \ResultToyQuickSeedsTwoTeacherAverage"
+    (tmp_path / "paper.tex").write_text(
+        rf"\documentclass{{article}}\usepackage{{booktabs,graphicx}}{above}\begin{{document}}{value}{below}"
+        "\n\\end{document}",
+        encoding="utf-8",
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
 
 
 @pdflatex

@@ -27,10 +27,10 @@ from harness.search.display import Display
 from harness.search.progress import Finished, Progress
 from tests.conftest import SMALL_STUDY, Harness, environment
 from tests.postgres import Server, postgres
+from tests.results import table_folder
 from tests.search.builders import cell, student_run
 
 ROW = ("--objectives", "vanilla_kd", "--inits", "random", "--trials", "2", "--seeds", "2")  # one cell, three runs
-TABLE = Path("objectives_vs_init") / "quick" / "table.md"
 SENTENCE = "could not be brought up to date"
 SPACE = {"learning_rate": {"low": 1e-5, "high": 1e-1, "log": True, "whole": False}, "schedule": ["linear", "cosine"]}
 
@@ -282,7 +282,7 @@ def unfinished(calm: Path, tmp_path: Path) -> Iterator[Path]:
     out = Path(shutil.copytree(calm, tmp_path / "out"))
     for run in students(calm):
         shutil.rmtree(out / "ledger" / run)
-    shutil.rmtree(out / TABLE.parent)
+    shutil.rmtree(out / "objectives_vs_init")
     (out / "optuna.db").unlink()
     yield out
 
@@ -304,7 +304,8 @@ def test_a_server_that_dies_halfway_loses_nothing(
         monkeypatch.undo()
         assert process.returncode == 0 and "3 runs trained" in process.stdout
         assert process.stderr.count(SENTENCE) == 1 and "Traceback" not in process.stderr
-        assert (out / TABLE).read_bytes() == (calm / TABLE).read_bytes() and not (out / "optuna.db").exists()
+        assert (table_folder(out) / "table.md").read_bytes() == (table_folder(calm) / "table.md").read_bytes()
+        assert not (out / "optuna.db").exists()
         server.start()
         process = study(call, glue, checkpoint, out, "--storage", url)
         assert process.returncode == 0 and "0 runs trained" in process.stdout and SENTENCE not in process.stderr

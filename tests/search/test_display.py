@@ -30,7 +30,7 @@ class Bar:
     def __init__(self) -> None:
         self.description = ""
 
-    def add_task(self, description: str, total: int | None) -> int:
+    def add_task(self, description: str, **more: Any) -> int:
         return 0
 
     def update(self, task: int, description: str = "", **more: Any) -> None:
@@ -91,3 +91,37 @@ def test_how_a_distillation_ended(capsys: pytest.CaptureFixture[str]) -> None:
     watcher.ended(GENERAL, {"status": "failed", "error": "the loss became nan"})
     assert capsys.readouterr().err == f"FAILED {NAME}, seed 0: the loss became nan\n"
     assert watcher.done == 0  # no cell's run has ended
+
+
+def test_the_total_is_told_at_once_and_what_others_start_from_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[dict[str, Any]] = []
+    bar = Bar()
+    bar.update = lambda task, **news: told.append(news)  # type: ignore[method-assign]
+    bar.console = type("Console", (), {"print": lambda *words, **more: None})  # type: ignore[attr-defined]
+    watcher = Display(PLAN, bar)
+    watcher.started(2, 12)
+    assert {"completed": 2, "total": 12} in told
+    watcher.began(GENERAL)
+    assert told[-1] == {"description": f"{NAME}, which others start from"}
+    watcher = Display(PLAN)
+    watcher.began(GENERAL)
+    watcher.began(student_run())
+    assert capsys.readouterr().err == f"{NAME} is begun, which others start from\n"
+
+
+def test_the_time_left_is_said_after_the_first_minute(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("harness.search.display.time.monotonic", lambda: now[0])
+    run = student_run(settings={"epochs": 4})
+    watcher = Display(plan([cell(run, seeds=100)]))
+    watcher.started(0, 100)
+    watcher.began(run)
+    said = []
+    for seconds in (20.0, 50.0, 80.0):
+        now[0] = seconds
+        watcher.epoch(run, {"stage": "prediction", "epoch": 1, "loss": 0.5})
+        said.append(capsys.readouterr().err.splitlines())
+    line = "as measured so far: about 2.9 hours left for 100 runs of cells"
+    assert said[1:] == [[], [line]]

@@ -8,10 +8,11 @@ import pytest
 
 from harness.planning.plan import resolve
 from harness.planning.request import Request
-from harness.search.estimate import estimate
+from harness.search.estimate import Meter, estimate
 from harness.search.progress import Finished, Progress
-from tests.search.builders import student_run
+from tests.search.builders import cell, plan, student_run
 
+SIZE = {"layers": 6, "width": 384}
 SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
@@ -26,17 +27,55 @@ def test_a_measurement_takes_its_rounds(processor: bool, monkeypatch: pytest.Mon
     """1,024 rounds, each a turn of the model and one of BERT-base; on a processor 256 x 64 tokens take long."""
     device = type("Device", (), {"type": "cpu" if processor else "cuda"})
     monkeypatch.setattr("harness.training.machine.device", lambda: device)
-    plan = resolve(Request("size_and_speed", "paper"), lenient=True)
-    nothing = [Progress() for _ in plan.cells]
-    text = estimate(plan, nothing, len(plan.cells), 1)
-    least = len(plan.cells) * 1024 * 2 * 0.5
+    made = resolve(Request("size_and_speed", "paper"), lenient=True)
+    nothing = [Progress() for _ in made.cells]
+    text = estimate(made, nothing, 1)
+    least = len(made.cells) * 1024 * 2 * 0.5
     assert least == pytest.approx(said(text), rel=0.05) if not processor else said(text) > 20 * least
     assert "with 1 worker (from sizes alone" in text and "corpus" not in text
-    assert said(estimate(plan, nothing, len(plan.cells), 5)) == pytest.approx(said(text) / 5, rel=0.05)
+    assert said(estimate(made, nothing, 5)) == pytest.approx(said(text) / 5, rel=0.05)
 
 
 def test_what_was_measured_goes_before_arithmetic() -> None:
-    plan = resolve(Request("size_and_speed", "quick"))
+    made = plan([cell(name=name) for name in "abc"])
     done = Finished("run", student_run(), {}, {"status": "finished", "selection": 0.0, "seconds": 300.0})
-    text = estimate(plan, [Progress(trials=[done], best=done, seeds=[done])], 4, 2)
-    assert text == "time: about 10.0 minutes with 2 workers (mean of 1 finished runs)"
+    _, *others = made.cells
+    nothing = [Progress() for _ in others]
+    text = estimate(made, [Progress(trials=[done], best=done, seeds=[done]), *nothing], 2)
+    assert text == (
+        "time: about 5.0 minutes with 2 workers (as 1 finished runs took), teachers and distillations on a corpus aside"
+    )
+
+
+def test_long_tasks_weigh_more_than_short_ones() -> None:
+    """One run of each task is done; what is left of the long one takes as long as that did."""
+    cells = [cell(student_run(task=task, settings={"epochs": 2}), task, seeds=4, size=SIZE) for task in ("sst2", "rte")]
+    made = plan(cells, examples={"sst2": 60_000, "rte": 2_000})
+    seconds = {"sst2": 3000.0, "rte": 100.0}
+    replays = []
+    for each in cells:
+        done = Finished(each.id, each.run, {}, {"selection": 0.0, "seconds": seconds[each.task], "status": "finished"})
+        replays.append(Progress(trials=[done], best=done, seeds=[done]))
+    assert said(estimate(made, replays, 1)) == pytest.approx(3 * 3100, rel=0.02)
+    replays[0].seeds *= 4
+    assert said(estimate(made, replays, 1)) == pytest.approx(300, rel=0.05), "the long ones are done"
+
+
+def test_what_is_measured_counts_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
+    runs = [student_run(task=task, seed=seed, settings={"epochs": 2}) for task in ("sst2", "rte") for seed in (0, 1)]
+    cells = [cell(run, run.task, stages=2, seeds=2, size=SIZE) for run in runs[::2]]
+    meter = Meter(plan(cells, examples={"sst2": 60_000, "rte": 2_000}))
+    long, short = meter.weight(runs[0]), meter.weight(runs[2])
+    assert 20 < long / short < 30
+    whole = 2 * (long + short)
+    meter.began(runs[0])
+    assert meter.left(whole) is None
+    now[0] = 100.0
+    meter.epoch(runs[0])  # a quarter of it
+    assert meter.left(whole) == pytest.approx(400 * whole / long - 100)
+    meter.began(runs[1])
+    now[0] = 400.0
+    meter.ended(runs[0])
+    assert meter.left(whole - long) == pytest.approx(400 * (whole - long) / long / 2), "two at a time"

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.commands.view import plan_file
 from harness.files import atomic_write, digest, sealed, unsealed
 from harness.ledger import Ledger
+from harness.planning.filed import keep
 from harness.planning.planned import Cell, First
 from harness.runs import PretrainingRun
 from harness.search import index as indexing
@@ -72,7 +72,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 121 records of the plan, and an index of them."""
     out = tmp_path_factory.mktemp("finished") / "out"
     ledger = Ledger(out, create=True)
-    atomic_write(plan_file(out, STUDY, "quick"), json.dumps(PLAN.to_json()).encode())
+    keep(out, PLAN)
     assert Driver(PLAN, ledger, AtOnce(), Silent()).run() == 121
     (out / "ledger" / "begun").mkdir()
     replayed(Index(ledger)).save()

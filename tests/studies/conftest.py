@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Harness
-from tests.results import done
+from tests.results import done, table_folder
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +24,6 @@ def run(call: Harness, glue: Path, checkpoint: Path, tmp_path: Path) -> Any:
     def run(name: str, *words: object, data: Path = glue, teacher: Path = checkpoint) -> Any:
         common = ("--teacher", teacher, "--data", data, "--seeds", 1, "--trials", 1, "--out", tmp_path / "out")
         done(call("run", "--study", name, *common, "--workers", 1, *words))
-        return json.loads((tmp_path / "out" / name / "quick" / "table.json").read_text())
+        return json.loads((table_folder(tmp_path / "out", name) / "table.json").read_text())
 
     return run

@@ -10,7 +10,7 @@ import pytest
 
 from harness.search.proposals import propose
 from tests.conftest import Harness
-from tests.results import done, records, refused
+from tests.results import done, records, refused, table_folder
 from tests.studies.builders import planned
 
 SIZES = ("student.matrix_size=4", "student.vector_size=16", "max_length=16")
@@ -93,7 +93,7 @@ def test_speed_is_measured_beside_the_reference(call: Harness, tmp_path: Path) -
     metrics = {r["specification"]["student"]: r["metrics"] for r in records(tmp_path / "out").values()}
     assert metrics["bidirectional_hybrid"]["parameters"] == 37_831_402
     assert metrics["bidirectional_hybrid"]["speed_ratio"] > metrics[""]["speed_ratio"] > 1
-    folder = tmp_path / "out" / "size_and_speed" / "quick"
+    folder = table_folder(tmp_path / "out")
     (shown,) = (
         entry
         for entry in json.loads((folder / "table.json").read_text())["entries"]
