@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.executors import environment
 from harness.files import check_writable
 from harness.ledger import Ledger
+from harness.planning import filed
 from harness.planning import plan as planning
 from harness.planning.planned import Plan
 from harness.planning.request import Request, check_early
