@@ -26,7 +26,7 @@ from harness.planning.recipe import as_known
 from harness.planning.request import Request
 from harness.runs import CountRun
 from harness.runs.told import Record
-from harness.search import results
+from harness.search import frame, results
 from harness.search.index import Index
 from harness.search.progress import progress
 
@@ -122,7 +122,7 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
 
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
-    cells = results.cell_results(plan, ledger, replays)
+    cells = frame.cells(plan, frame.runs(plan, ledger, replays))
     tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks_of(plan).items()}
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = dataclasses.replace(
