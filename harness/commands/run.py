@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,30 @@ from harness.search.results import older_code, replayed, started_from
 LONGEST_NAME = 100  # of an objective, and of its file
 
 
+@dataclass(frozen=True)
+class Done:
+    """What `harness run` leaves: the plan, its table, how many runs were trained, and the table's files."""
+
+    plan: Plan
+    ledger: Ledger
+    table: reports.Table
+    trained: int
+    files: Sequence[Path]
+
+
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
+    done = work(options)
+    print(reports.render(done.table, "terminal"))
+    trained = f"{done.trained} run{'s' * (done.trained != 1)} trained"
+    print(f"{trained}. The table as a page, in LaTeX, Markdown, CSV and JSON:")
+    for path in done.files:
+        tell(f"  {path}")
+    return status_of(done.table)
+
+
+def work(options: Namespace) -> Done:
+    """Train what is missing, and write the table's files."""
     request = Request.of(options)
     if environment.launched() > 1:
         raise UserError(
@@ -52,7 +75,8 @@ def run(options: Namespace) -> int:
         plan = planning.resolve(request, cache=out / "cache")
         _check_pretrained(plan, ledger)
         if options.executor == "local":
-            _say_if_slow(plan)
+            for said in _slow(plan):
+                say(said)
         atomic_write(plan_file(out, request.study, request.profile), json.dumps(plan.to_json(), indent=1).encode())
         trained = _train(plan, ledger, executor, storage, options.refresh)
         for damage in ledger.damaged.values():
@@ -60,17 +84,21 @@ def run(options: Namespace) -> int:
         table = table_of(plan, ledger)
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-        files = _write_reports(plan, table, ledger)
-
-    print(reports.render(table, "terminal"))
-    print(f"{trained} run{'s' * (trained != 1)} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
-    for path in files:
-        tell(f"  {path}")
-    return _status_of(table)
+        return Done(plan, ledger, table, trained, _write_reports(plan, table, ledger))
 
 
 def plan(options: Namespace) -> int:
     """Print every cell, run and refusal, and an estimate of the time. Trains and writes nothing."""
+    worked_out, lines = planned(options)
+    for said in _slow(worked_out) if not options.explain else ():
+        say(said)
+    for line in lines:
+        tell(line)
+    return 0
+
+
+def planned(options: Namespace) -> tuple[Plan, list[str]]:
+    """What a run would do, and all that is to be said of it. Trains and writes nothing."""
     request, out = Request.of(options), Path(options.out)
     check_early(request)
     workers = choosing.workers(options.workers)
@@ -79,13 +107,13 @@ def plan(options: Namespace) -> int:
         check_free(out)
     worked_out = planning.resolve(request, lenient=True, cache=out / "cache")
     if options.explain:
-        return _explain(worked_out)
+        return worked_out, _explain(worked_out)
     _check_pretrained(worked_out, ledger)
-    replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
+    replays, missing, counted, lines = replayed(worked_out, ledger, whole=True), 0, set(), []
     for cell, found in zip(worked_out.cells, replays, strict=True):
         label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
         if cell.refused:
-            tell(f"{label}  refused: {cell.refused}")
+            lines.append(f"{label}  refused: {cell.refused}")
             continue
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell.seeds - 1
@@ -93,36 +121,35 @@ def plan(options: Namespace) -> int:
         counted.add(cell.search)
         epochs = cell.run.settings.get("epochs")
         trains = f"{cell.stages} x {epochs} epochs, " if epochs else ""
-        tell(f"{label}  {trains}runs {done} of {wanted} done")
+        lines.append(f"{label}  {trains}runs {done} of {wanted} done")
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
-    tell(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
-    print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
+    lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
+    lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if before := started_from(worked_out, replays):
         made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
-        print(f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing")
+        lines.append(
+            f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing"
+        )
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
-        tell(f"budget: {budget(worked_out)}\nprotocol: {how}\nrecipe: {recipe(worked_out)}")
-    _say_if_slow(worked_out)
+        lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
-    for said in (*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)):
-        tell(said)
-    print(estimate(worked_out, replays, missing, workers))
-    return 0
+    lines += [*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)]
+    return worked_out, [*lines, estimate(worked_out, replays, missing, workers)]
 
 
-def _explain(plan: Plan) -> int:
+def _explain(plan: Plan) -> list[str]:
     found = explained(plan, registry.STUDIES.get(plan.study))
-    tell(f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them")
+    said = [f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them"]
     for verdict, heading in VERDICTS.items():
         lines = [line for line in found if line.verdict == verdict]
-        tell(f"\n{heading}:" if lines else f"\n{heading}: none")
+        said.append(f"\n{heading}:" if lines else f"\n{heading}: none")
         for line in lines:
             place = f" [{line.text}]" if line.text else ""
-            tell(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
-    return 0
+            said.append(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
+    return said
 
 
 def list_names(options: Namespace) -> int:
@@ -182,12 +209,12 @@ def new(options: Namespace) -> int:
 # ---------------------------------------------------------------- shared
 
 
-def _say_if_slow(plan: Plan) -> None:
+def _slow(plan: Plan) -> list[str]:
+    """A sentence, if runs compute in a precision that this machine is slow in."""
     from harness.training.machine import slow_precision  # loads torch, which refusals must not wait for
 
     runs = [first.run for first in plan.first.values()] + [cell.run for cell in plan.cells if not cell.refused]
-    if sentence := slow_precision(runs):
-        say(sentence)
+    return [sentence] if (sentence := slow_precision(runs)) else []
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
@@ -246,7 +273,7 @@ def _write_reports(plan: Plan, table: Any, ledger: Ledger) -> Sequence[Path]:
     return [folder / name for name in names.values()]
 
 
-def _status_of(table: Any) -> int:
+def status_of(table: Any) -> int:
     failed = len({entry.cell for entry in table.entries() if entry.status == "failed"})
     if failed:
         say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and the same command tries again")

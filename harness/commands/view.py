@@ -117,13 +117,11 @@ def _uncollected() -> Iterator[None]:
 
 
 @_uncollected()
-def table_of(plan: Plan, ledger: Ledger) -> Any:
-    from harness.evaluation.metrics import score
-
+def table_of(plan: Plan, ledger: Ledger) -> reports.Table:
+    """The table of what is recorded, made from one frame of runs, which it keeps."""
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
-    cells = frame.cells(plan, frame.runs(plan, ledger, replays))
-    tasks = {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks_of(plan).items()}
+    runs = frame.runs(plan, ledger, replays)
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = dataclasses.replace(
         study,
@@ -149,15 +147,21 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
-    table = reports.build(
-        study,
-        plan.profile,
-        cells,
-        tasks,
-        provenance,
-        lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
-    )
-    return dataclasses.replace(table, submitted=server_scores.of_cells(plan, ledger, replays))
+    table = reports.build(study, plan.profile, frame.cells(plan, runs), shown_of(plan), provenance, score_of)
+    return dataclasses.replace(table, submitted=server_scores.of_cells(plan, ledger, replays), runs=runs)
+
+
+def shown_of(plan: Plan) -> dict[str, Task]:
+    """The tasks of a plan, by name, each with the metric that its study shows first."""
+    study = registry.STUDIES.get(plan.study)
+    return {name: dataclasses.replace(task, metric=study.shown(task)[0]) for name, task in tasks_of(plan).items()}
+
+
+def score_of(task: Task, predictions: Any, labels: Any) -> float:
+    """The value of task.metric. predictions, labels: (N,)."""
+    from harness.evaluation.metrics import score
+
+    return score(task, predictions, labels)[task.metric]
 
 
 def tasks_of(plan: Plan) -> dict[str, Task]:
