@@ -7,11 +7,11 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from harness.commands import convert, distil_corpus, run, submit, view
-from harness.errors import UserError, near, sentence
+from harness.errors import UserError, near, sentence, unknown
 
 KINDS = ("objectives", "students", "teachers", "tasks", "sources", "studies")
 
@@ -53,6 +53,15 @@ def parser() -> Parser:
     _add_looking(commands)
     _add_others(commands)
     return top
+
+
+def arguments_of(command: str) -> dict[str, argparse.Action]:
+    """The flags of a command by the names that they have in Python: "run_timeout" for --run-timeout."""
+    commands = next(each for each in parser()._actions if isinstance(each, argparse._SubParsersAction)).choices
+    if command not in commands:
+        raise unknown("command", command, commands)
+    found = commands[command]
+    return {action.dest: action for action in found._actions if action.dest != "help"}
 
 
 def _selection() -> Parser:
@@ -193,23 +202,27 @@ def _add_others(commands: Any) -> None:
     new.add_argument("name", metavar="NAME")
 
 
+def work_of(command: str) -> Callable[[argparse.Namespace], int]:
+    """What a command does, given its flags; it returns the exit status."""
+    return {
+        "run": run.run,
+        **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
+        "plan": run.plan,
+        "list": run.list_names,
+        "new": run.new,
+        "report": view.report,
+        "status": view.status,
+        "show": view.show,
+        "submit": submit.submit,
+        "convert": convert.convert,
+    }[command]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
     try:
         options = parser().parse_args(arguments)
-        work = {
-            "run": run.run,
-            **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
-            "plan": run.plan,
-            "list": run.list_names,
-            "new": run.new,
-            "report": view.report,
-            "status": view.status,
-            "show": view.show,
-            "submit": submit.submit,
-            "convert": convert.convert,
-        }[options.command]
-        status: int = work(options)
+        status = work_of(options.command)(options)
         sys.stdout.flush()
         return status
     except UserError as error:

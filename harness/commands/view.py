@@ -87,7 +87,7 @@ def show(options: Namespace) -> int:
     """Print one cell or run."""
     ledger = Ledger(Path(options.out))
     asked = options.what
-    plans, unread = _plans(ledger.out)
+    plans, unread = plans_in(ledger.out)
     cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
@@ -218,7 +218,7 @@ def recorded(options: Namespace) -> tuple[Plan, Ledger]:
     )
 
 
-def _plans(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
+def plans_in(out: Path) -> tuple[Sequence[Plan], Sequence[Exception]]:
     """(every plan in a folder of results, what is wrong with those that cannot be read)."""
     plans: list[Plan] = []
     unread: list[Exception] = []

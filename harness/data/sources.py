@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 
 from harness.contracts import Task
 from harness.errors import UserError
-from harness.registry import SOURCES, TASKS
+from harness.registry import SOURCES, TASKS, file_of
 
 Example = tuple[str, Sequence[str | None], str | float | None]  # where it stands, its text or both, its label
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
@@ -120,7 +121,7 @@ def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSou
             raise UserError(f"task source {name!r} must be a subclass of TaskSource with examples, not {plugin!r}")
         if plugin.given not in ("name", "path", ""):
             raise UserError(f"task source {name!r}: given is 'name', 'path' or '', not {plugin.given!r}")
-        plugin.name, plugin.tasks, origin = name, tasks, inspect.getfile(plugin)
+        plugin.name, plugin.tasks, origin = name, tasks, file_of(vars(sys.modules[plugin.__module__]))
         plugin.title = getattr(plugin, "title", name)
         SOURCES.add(name, plugin, origin)
         for task in tasks:

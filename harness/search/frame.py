@@ -130,7 +130,7 @@ def _none(plan: Plan, cell: Cell, status: str) -> dict[str, Any]:
         "teacher": plan.label,
         "cell": cell.id,
         "row": cell.row,
-        "objective": " ".join(cell.run.expressions()[-1:]),
+        "objective": next(row.objective for row in plan.rows if row.name == cell.row),
         "procedure": cell.run.by_procedure,
         "student": cell.student,
         "init": cell.init,
@@ -157,8 +157,6 @@ def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mappi
     if run.score is not None:
         metrics = {**_derived(record, run.made.settings), **distilled, **record["metrics"]}
     return _none(plan, cell, "failed" if run.score is None else "finished") | {
-        "objective": " ".join(run.made.expressions()[-1:]),
-        "procedure": run.made.by_procedure,
         "run": run.run,
         "seed": run.made.seed or 0,
         "error": None if run.score is not None else str(record["error"]),
@@ -167,7 +165,7 @@ def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mappi
         "score": metrics.get(cell.metric),
         "selection": run.score,
         **{name: record.get(name) for name in MEASURED},
-        "settings": dict(run.made.settings),
+        "settings": as_known(plan, run.made.settings),
         "hyperparameters": as_known(plan, run.hyperparameters),
         "metrics": metrics,
         "record": {**record, "predictions": _Predictions(ledger, run.run, cell.task)},
