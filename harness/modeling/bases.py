@@ -44,6 +44,7 @@ class Objective(nn.Module):
     stage: ClassVar[str] = "intermediate"  # or "prediction": it trains the layer that answers the task
     ranks: ClassVar[bool] = False  # it knows what logits (B, 1) are where `Batch.groups` are candidates to rank
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    defined_by: ClassVar[Any] = None  # the function or class that the decorator stood before
 
     def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap):
         super().__init__()

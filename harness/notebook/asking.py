@@ -32,7 +32,8 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
     given = {name: value for name, value in arguments.items() if value is not None}
     given |= {name: named(given[name]) for name in OBJECTS & given.keys()}
     if "plugin" in known:
-        files, objects = [], []
+        files: list[Any] = []
+        objects: list[Any] = []
         for plugin in _several(given.pop("plugin", ())):
             (files if isinstance(plugin, (str, os.PathLike)) else objects).append(plugin)
         for path in files:

@@ -32,10 +32,10 @@ def named(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         made = [(part, named(part)) for part in value]
         return [name for part, names in made for name in (names if isinstance(part, type) else [names])]
-    if isinstance(value, type) and isinstance(getattr(value, "tasks", None), tuple):  # a source of tasks
-        return [task.name for task in value.tasks]
-    if isinstance(value, type) and isinstance(getattr(value, "name", None), str):
-        return [value.name]
+    if isinstance(value, type) and isinstance(tasks := getattr(value, "tasks", None), tuple):  # a source of tasks
+        return [task.name for task in tasks]
+    if isinstance(value, type) and isinstance(name := getattr(value, "name", None), str):
+        return [name]
     if isinstance(value, Study) and registry.STUDIES.known().get(value.name, (None,))[0] != value:
         registry.STUDIES.add(value.name, value, MAIN)
     places = {id(getattr(found, "place", None)): name for name, (found, _) in registry.TASKS.known().items()}
@@ -54,7 +54,7 @@ def files_of(words: Iterable[Any], folder: Path | None) -> list[Path]:
     None: a temporary folder. Raises UserError for what cannot be written.
     """
     found: dict[Path, None] = {}
-    waiting, seen = list(words), set()
+    waiting, seen = list(words), set[str]()
     while waiting:
         for name in set(_NAMES.findall(str(waiting.pop()))) - seen:
             seen.add(name)

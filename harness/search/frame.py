@@ -56,7 +56,7 @@ def spread(runs: pandas.DataFrame) -> pandas.DataFrame:
     import pandas
 
     rows = []
-    for row in runs.to_dict("records"):
+    for row in _dicts(runs):
         if row["part"] in ("trial", "seed"):
             told = {name: value for name, value in row.items() if name not in INNER}
             # A row's names come once: a setting or a metric that has that of another column says what it is.
@@ -72,7 +72,7 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     """What the frame of `runs` says of every cell of the plan, in order."""
     rows = {row.name: row for row in plan.rows}
     of_cell: dict[str, list[dict[str, Any]]] = {}
-    for told in runs.to_dict("records"):
+    for told in _dicts(runs):
         of_cell.setdefault(told["cell"], []).append(told)
     made = []
     for cell in plan.cells:
@@ -96,6 +96,10 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
             )
         )
     return made
+
+
+def _dicts(runs: pandas.DataFrame) -> list[dict[str, Any]]:
+    return runs.to_dict("records")  # type: ignore[return-value]  # every column's name is text
 
 
 def _result(row: Mapping[str, Any]) -> RunResult:
