@@ -74,7 +74,8 @@ class Results:
             return made.iloc[:0]
         counted = made[made.chosen & (made.status == "finished")].astype({"score": float})
         grouped = counted.groupby(["student", "init", "row", "task"], sort=False).score
-        return grouped.agg(["mean", "std", "count"]).rename(columns={"count": "n"}).unstack("task").swaplevel(axis=1)
+        made = grouped.agg(["mean", "std", "count"]).rename(columns={"count": "n"}).unstack("task").swaplevel(axis=1)
+        return made[[(task, told) for task in self.plan.tasks if task in made for told in ("mean", "std", "n")]]
 
     def compare(self, row: str, other: str) -> pandas.DataFrame:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.

@@ -94,7 +94,9 @@ def display(plan: Plan) -> Iterator[Display]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    console = Console(stderr=True) if not notebook else Console(file=io.StringIO(), width=NOTEBOOK_WIDTH)
+    console = Console(stderr=True)
+    if notebook:
+        console = Console(file=io.StringIO(), width=NOTEBOOK_WIDTH, force_jupyter=False, no_color=True)
     bar = Progress(*columns, console=console, auto_refresh=not notebook)
     if notebook:
         yield Display(plan, _Cell(bar))
