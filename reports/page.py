@@ -25,6 +25,15 @@ FIGURES: dict[str, Callable[[Table], Figure | None]] = {
     "masked_words": masked_words,
 }
 
+STYLE = """
+.harness h1, .harness h2 { font-size: 1.1em; margin: .6em 0 .3em; }
+.harness td, .harness th { text-align: right; }
+.harness td.name, .harness tbody th { text-align: left; }
+.harness tbody th { font-style: italic; font-weight: normal; }
+.harness thead small { display: block; font-weight: normal; }
+.harness .notes { list-style: none; margin: .6em 0; padding: 0; font-size: .85em; }
+"""
+
 
 def html(table: Table) -> str:
     """One self-contained page: every text escaped, figures as SVG inside, readable in light and dark."""
@@ -44,7 +53,7 @@ def fragment(table: Table) -> str:
     """The table and its notes as a part of another page, as of a notebook."""
     template = _template()
     context = template.new_context({"grids": grids(table)})
-    return f'<div class="harness">{"".join(template.blocks["tables"](context))}</div>'
+    return f'<div class="harness"><style>{STYLE}</style>{"".join(template.blocks["tables"](context))}</div>'
 
 
 def _template() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from harness.planning.planned import Plan
 if TYPE_CHECKING:
     import pandas
 
+warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's, of widgets that nothing here needs
 Function = TypeVar("Function", bound=Callable[..., Any])
 ONE_MODEL = "objectives_vs_init"  # the study whose cells `distil` makes one of
 

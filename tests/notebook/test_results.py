@@ -53,7 +53,7 @@ def test_the_table_is_the_commands_and_a_second_call_trains_nothing(
     reported = call("report", "--study", "objectives_vs_init", "--out", out).stdout
     assert reported == str(found.table) == str(again) == repr(found) == found.table
     assert found.table._repr_html_() == found._repr_html_()
-    assert "<table>" in found._repr_html_() and "<style>" not in found._repr_html_()
+    assert "<table>" in found._repr_html_() and "body" not in found._repr_html_()
 
 
 def test_folders_are_opened_without_torch(found: Results, out: Path) -> None:
