@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import harness
 from harness import reports
 from harness.commands.view import score_of, shown_of
 from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger
+from harness.notebook.asking import perform
 from harness.planning.planned import Plan
+from harness.reports.pairs import differences
 from harness.search import frame
 
 if TYPE_CHECKING:
@@ -87,8 +90,6 @@ class Results:
         """
         import pandas
 
-        from harness.reports.pairs import differences
-
         found = differences(self.whole, row, other, shown_of(self.plan), score_of)
         if not found:
             raise UserError(
@@ -151,8 +152,6 @@ class Best:
 
         result.best().export("student")
         """
-        from harness.notebook.asking import perform
-
         perform("export", {"what": self.cell, "to": to, "out": self.out})
         return Path(to)
 
@@ -161,7 +160,5 @@ class Best:
 
         result.best().load().predict(["a lovely film"])
         """
-        import harness
-
         folder = self.out / "students" / self.cell
         return harness.load(folder if folder.is_dir() else self.export(folder))
