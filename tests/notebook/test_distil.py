@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import harness
 from harness.notebook.data import written
+from tests.conftest import BAD, GOOD, SUBJECTS
 
 ROWS = [{"text": "a fine film", "label": "good"}, {"text": "dull", "label": "bad"}]
 
@@ -46,6 +48,19 @@ def test_data_in_memory_become_one_file_by_content(tmp_path: Path, train: object
     lines = (Path(folder) / "train.jsonl").read_text().splitlines()
     assert name == "data" and [json.loads(line) for line in lines] == ROWS
     assert written(ROWS, tmp_path / "out") == f"data={folder}"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("harness.data.own") is None, reason="no data of one's own are read yet")
+def test_a_frame_of_ones_own_is_trained_on(tmp_path: Path, checkpoint: Path) -> None:
+    rows = [(f"the {noun} was {word} .", kind) for kind, words in {"good": GOOD, "bad": BAD}.items()
+            for word in words for noun in SUBJECTS for _ in range(3)]  # fmt: skip
+    train = pandas.DataFrame(
+        [(f"{text} {n}", label) for n, (text, label) in enumerate(rows)], columns=["text", "label"]
+    )
+    settings = {"epochs": 1, "teacher.epochs": 1, "max_length": 16, "transformer.layers": 1}
+    made = harness.distil(checkpoint, train, objective="att_kl", set=settings, out=tmp_path / "out")
+    assert made.to_pandas()[["task", "metric"]].to_numpy().tolist() == [["data", "accuracy"]]
+    assert harness.load_results(tmp_path / "out").table == made.table
 
 
 def test_pairs_and_names_and_paths() -> None:
