@@ -25,7 +25,7 @@ from harness.commands import (
     submit,
     view,
 )
-from harness.errors import UserError, near, sentence
+from harness.errors import UserError, near, sentence, unknown
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,6 +80,15 @@ def parser() -> Parser:
     _add_keeping(commands)
     _add_others(commands)
     return top
+
+
+def arguments_of(command: str) -> dict[str, argparse.Action]:
+    """The flags of a command by the names that they have in Python: "run_timeout" for --run-timeout."""
+    commands = next(each for each in parser()._actions if isinstance(each, argparse._SubParsersAction)).choices
+    if command not in commands:
+        raise unknown("command", command, commands)
+    found = commands[command]
+    return {action.dest: action for action in found._actions if action.dest != "help"}
 
 
 def _kind() -> Parser:
@@ -293,6 +302,28 @@ def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     predict.add_argument("--out", default="results", metavar="DIR")
 
 
+def work_of(command: str) -> Callable[[argparse.Namespace], int]:
+    """What a command does, given its flags; it returns the exit status."""
+    return {
+        "run": run.run,
+        **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
+        "plan": run.plan,
+        "list": listing.list_names,
+        "new": new.new,
+        "report": view.report,
+        "status": view.status,
+        "show": view.show,
+        "submit": submit.submit,
+        "convert": convert.convert,
+        "export": export.export,
+        "predict": predict.predict,
+        "merge": merge.merge,
+        "pack": merge.pack,
+        "clean": clean.clean,
+        "remove": clean.remove,
+    }[command]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
     try:
@@ -303,25 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             completion.add_to(whole)
             argcomplete.autocomplete(whole)
         options = whole.parse_args(arguments)
-        work = {
-            "run": run.run,
-            **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
-            "plan": run.plan,
-            "list": listing.list_names,
-            "new": new.new,
-            "report": view.report,
-            "status": view.status,
-            "show": view.show,
-            "submit": submit.submit,
-            "convert": convert.convert,
-            "export": export.export,
-            "predict": predict.predict,
-            "merge": merge.merge,
-            "pack": merge.pack,
-            "clean": clean.clean,
-            "remove": clean.remove,
-        }[options.command]
-        status: int = work(options)
+        status = work_of(options.command)(options)
         sys.stdout.flush()
         return status
     except UserError as error:

@@ -14,6 +14,10 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 class UserError(Exception):
     """Bad input, told in one sentence: the thing, the rule, the nearest valid names. Exit status 2."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it: the sentence, as a command does."""
+        return [f"harness: {sentence(str(self))}"]
+
 
 def plain(text: str) -> str:
     r"""The text on one line, with control characters shown and not obeyed: "\x1b[2J" in place of a cleared screen."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from harness.modeling.bases import Objective, Student, Teacher
 
 T = TypeVar("T")
+MAIN = "__main__"  # where what a notebook's cells and a script define is from
+WRITTEN = {MAIN}  # and the files that it was written to: a name that one of these has may be defined again
 HUB = "huggingface"  # the teacher that any name on the hub and any folder is for, and that loads checkpoints
 
 
@@ -40,6 +42,10 @@ class Registry(Generic[T]):
         taken = self._found.get(name)
         if taken and taken[0] is plugin:  # a task that several sources have
             return
+        if origin == MAIN:
+            _loaded.difference_update(WRITTEN)  # what is written of it again takes its place again
+        if taken and {taken[1], origin} <= WRITTEN:
+            taken = None
         if taken and taken[1] != origin:
             raise UserError(f"{self.kind} {name!r} is defined twice: in {taken[1]} and in {origin}; rename one")
         if taken:
@@ -70,6 +76,10 @@ class Registry(Generic[T]):
         self._search_folder()
         load_installed()
         return sorted(self._found)
+
+    def known(self) -> Mapping[str, tuple[T, str]]:
+        """(plugin, its file) by name, of all that were registered so far; nothing is searched for."""
+        return self._found
 
     def _search_folder(self) -> None:
         if self._searched:
@@ -157,6 +167,19 @@ def load_file(path: str | Path) -> None:
     _loaded.add(str(path))
 
 
+def own_file(known: Registry[Any], name: str) -> Path | None:
+    """The user's own file that a plugin is from, which other processes have to be told of; None where they know it."""
+    path = Path(known.known()[name][1])
+    if known.ships(name) or not path.is_file():
+        return None
+    modules = {each.__name__.partition(".")[0] for each in list(sys.modules.values())
+               if getattr(each, "__file__", None) == str(path)}  # fmt: skip
+    if modules & {point.module.partition(".")[0] for point in _installed(tuple(sys.path))}:
+        return None
+    _loaded.add(str(path))  # here it is, whether by --plugin or by an import
+    return path
+
+
 def study(declared: Study) -> Study:
     """Register a study. Called once at the end of its file."""
     STUDIES.add(declared.name, declared, file_of(sys._getframe(1).f_globals))
@@ -201,8 +224,9 @@ def objective(
         else:
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
         made.name, made.needs, made.stage, made.token_level = name, frozenset(needs), stage, token_level
-        made.ranks, made.hyperparameters = ranks, declared
+        made.ranks, made.hyperparameters, made.defined_by = ranks, declared, plugin
         made.needs_labels, made.without_labels = labels is True, {} if isinstance(labels, bool) else dict(labels)
+        plugin.name = name
         OBJECTIVES.add(name, made, file_of(vars(sys.modules[plugin.__module__])))
         return plugin
 
@@ -258,7 +282,9 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
 
 
 def file_of(namespace: Mapping[str, object]) -> str:
-    """The file that a module's namespace is of."""
+    """The file that a module's namespace is of, or MAIN."""
+    if namespace.get("__name__") == MAIN:
+        return MAIN
     return str(namespace.get("__file__", namespace.get("__name__", "?")))
 
 

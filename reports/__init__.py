@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from harness.reports import latex, page, writers
 from harness.reports.compare import with_published
+from harness.reports.drawing import png
+from harness.reports.page import FIGURES, fragment
 from harness.reports.shapes import Provenance, Table
 from harness.reports.table import build
 
@@ -15,7 +17,7 @@ from harness.errors import unknown
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
-__all__ = ["FORMATS", "Provenance", "Table", "build", "render", "with_published"]
+__all__ = ["FIGURES", "FORMATS", "Provenance", "Table", "build", "fragment", "png", "render", "with_published"]
 
 
 def render(table: Table, format: str) -> str:

@@ -71,3 +71,10 @@ def svg(figure: Figure) -> bytes:
         written = io.BytesIO()
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     return written.getvalue()
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as PNG, as a notebook shows it."""
+    written = io.BytesIO()
+    figure.savefig(written, format="png", dpi=110)
+    return written.getvalue()

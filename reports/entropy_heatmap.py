@@ -1,4 +1,4 @@
-"""How unsure a model becomes when a word is masked, as SVG: one small heatmap a sentence.
+"""How unsure a model becomes when a word is masked, as one small heatmap a sentence.
 
 Liu, Towards Effective Utilization of Pretrained Language Models (2020), Figure 3.4.
 """
@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import math
 from string import ascii_uppercase
+from typing import TYPE_CHECKING
 
-from harness.reports.drawing import new_figure, plain, svg, told_apart
+from harness.reports.drawing import new_figure, plain, told_apart
 from harness.reports.layout import heading
 from harness.reports.shapes import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Words = tuple[str, ...]
 WIDEST = 11.0  # inches of words in a line
 
 
-def masked_words(table: Table) -> bytes | None:
-    """SVG of the entropy, in nats, of the class distribution when each word of a sentence is masked.
+def masked_words(table: Table) -> Figure | None:
+    """The entropy, in nats, of the class distribution when each word of a sentence is masked.
 
     Rows are those of the table, columns the words; white is zero, and all sentences share one scale. Drawn from each
     run's record["masked_word_entropy"], a list of {"words": [...], "entropy": [...]}; of several seeds the mean. A row
@@ -62,7 +66,7 @@ def masked_words(table: Table) -> bytes | None:
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
     figure.colorbar(image, ax=list(panels), label="entropy in nats", shrink=min(1.0, 3 / figure.get_figheight()))
-    return svg(figure)
+    return figure
 
 
 def _letters(count: int) -> list[str]:

@@ -1,23 +1,23 @@
-"""Figures of scores as SVG: by objective and initialisation, along the rows' points, and as they grow by epoch.
-
-The same table gives the same bytes with the same matplotlib.
-"""
+"""Figures of scores: by objective and initialisation, along the rows' points, and as they grow by epoch."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.reports.drawing import legend, new_figure, panels, plain, style, svg, title, told_apart
+from harness.reports.drawing import legend, new_figure, panels, plain, style, title, told_apart
 from harness.reports.layout import entry_text, heading
 from harness.reports.quantities import is_score, scaled
 from harness.reports.shapes import Block, Entry, Table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def heatmap(table: Table) -> bytes | None:
-    """SVG of the average (of a single task its first metric) x 100: one panel per student, rows by initialisations.
+
+def heatmap(table: Table) -> Figure | None:
+    """The average (of a single task its first metric) x 100: one panel per student, rows by initialisations.
 
     A dash stands where the average lacks a task. None without any complete value, or where the rows fix both axes.
     """
@@ -60,11 +60,11 @@ def heatmap(table: Table) -> bytes | None:
                     color="white" if dark else "black",
                 )
     figure.colorbar(image, ax=list(drawn[0]), label=plain(f"{table.columns[places[-1]].label} × 100"))
-    return svg(figure)
+    return figure
 
 
-def lines(table: Table) -> bytes | None:
-    """SVG of the selection metric along the rows' points: a panel per task, a line per label of a point.
+def lines(table: Table) -> Figure | None:
+    """The selection metric along the rows' points: a panel per task, a line per label of a point.
 
     Bars are the sample standard deviation over seeds. Only complete entries are drawn; None where there are none.
     The axis is logarithmic to base 2 where the points span more than a factor of 8.
@@ -101,7 +101,7 @@ def lines(table: Table) -> bytes | None:
     legend(figure, {name: handles[name] for name in names if name in handles})
     if any(not math.isnan(std) for points in drawn.values() for _, _, std in points):
         title(figure, "Mean over seeds; bars: sample standard deviation")
-    return svg(figure)
+    return figure
 
 
 def _axis(panel: Any, points: Sequence[float]) -> None:
@@ -121,8 +121,8 @@ def _axis(panel: Any, points: Sequence[float]) -> None:
     panel.xaxis.set_minor_locator(NullLocator())
 
 
-def curves(table: Table) -> bytes | None:
-    """SVG of the selection metric by epoch: one panel per task, one line per row; None where no run recorded a curve.
+def curves(table: Table) -> Figure | None:
+    """The selection metric by epoch: one panel per task, one line per row; None where no run recorded a curve.
 
     Drawn for every student and initialisation where no row has several, otherwise for the first that has curves,
     beside the rows that fix both; each point is the mean over the seeds that reached the epoch.
@@ -154,7 +154,7 @@ def curves(table: Table) -> bytes | None:
     students, inits = {block.student for block in made}, {block.init for block in made}
     common = heading(students.pop() if len(students) == 1 else "", inits.pop() if len(inits) == 1 else "")
     title(figure, "Selection metric × 100" + (f" ({common})" if common else ""))
-    return svg(figure)
+    return figure
 
 
 def _complete(entry: Entry | None) -> float:

@@ -1,9 +1,12 @@
-"""The table, the comparison and the figures as one HTML page that needs nothing else."""
+"""The table, the comparison and the figures as one HTML page that needs nothing else; or the table alone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
+from harness.reports.drawing import svg
 from harness.reports.entropy_heatmap import masked_words
 from harness.reports.figures import curves, heatmap, lines
 from harness.reports.layout import grids
@@ -11,15 +14,29 @@ from harness.reports.shapes import Table
 
 from harness.errors import plain
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# As a notebook's user names them.
+FIGURES: dict[str, Callable[[Table], Figure | None]] = {
+    "heatmap": heatmap,
+    "points": lines,
+    "curves": curves,
+    "masked_words": masked_words,
+}
+
+STYLE = """
+.harness h1, .harness h2 { font-size: 1.1em; margin: .6em 0 .3em; }
+.harness td, .harness th { text-align: right; }
+.harness td.name, .harness tbody th { text-align: left; }
+.harness tbody th { font-style: italic; font-weight: normal; }
+.harness thead small { display: block; font-weight: normal; }
+.harness .notes { list-style: none; margin: .6em 0; padding: 0; font-size: .85em; }
+"""
+
 
 def html(table: Table) -> str:
     """One self-contained page: every text escaped, figures as SVG inside, readable in light and dark."""
-    import jinja2
-
-    page = (files("harness.reports") / "page.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
     pointed = any(line.row.point for block in table.blocks for line in block.lines)
     scores = (
         ("Scores" + (f" against {table.figure}" if table.figure else ""), lines)
@@ -27,5 +44,23 @@ def html(table: Table) -> str:
         else ("Scores by objective and initialisation", heatmap)
     )
     others = (("Learning curves", curves), ("Entropy of the prediction when a word is masked", masked_words))
-    figures = [(title, svg[svg.index(b"<svg") :].decode()) for title, draw in (scores, *others) if (svg := draw(table))]
-    return environment.from_string(page).render(title=plain(table.title), grids=grids(table), figures=figures) + "\n"
+    drawn = [(title, svg(figure)) for title, draw in (scores, *others) if (figure := draw(table))]
+    figures = [(title, text[text.index(b"<svg") :].decode()) for title, text in drawn]
+    return _template().render(title=plain(table.title), grids=grids(table), figures=figures) + "\n"
+
+
+def fragment(table: Table) -> str:
+    """The table and its notes as a part of another page, as of a notebook."""
+    template = _template()
+    context = template.new_context({"grids": grids(table)})
+    return f'<div class="harness"><style>{STYLE}</style>{"".join(template.blocks["tables"](context))}</div>'
+
+
+def _template() -> Any:
+    import jinja2
+
+    page = (files("harness.reports") / "page.html").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(page)

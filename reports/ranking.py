@@ -37,7 +37,7 @@ def standings(
         if not entries or not is_score(column.metric):
             continue
         if column.task:
-            samples = _draw(replace(tasks[column.task], metric=column.metric), entries, score)
+            samples = resampled(replace(tasks[column.task], metric=column.metric), entries, score)
             drawn |= {j: samples} if column.selects else {}
         else:
             tested = [k for k in entries if drawn and all(k in d for d in drawn.values())]
@@ -63,7 +63,7 @@ def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[fl
     return found
 
 
-def _draw(
+def resampled(
     task: Task, entries: Mapping[Key, tuple[float, tuple[RunResult, ...]]], score: Score
 ) -> dict[Key, np.ndarray]:
     """(RESAMPLES,) scores averaged over seeds of each entry whose runs all answer the same examples.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.contracts import RunResult, TableRow
 
@@ -189,8 +190,8 @@ class Table:
 
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
-    beside its profile, such as "seeds=2". submitted: cell -> metric -> its
-    score on the official test set, a fraction, where it was submitted.
+    beside its profile, such as "seeds=2". submitted: cell -> metric -> its score on the official test set, a fraction,
+    where it was submitted. runs: the frame that it was made from, a row a run.
     """
 
     study: str
@@ -208,6 +209,7 @@ class Table:
     figure: str = ""
     kind: str = ""
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    runs: Any = field(default=None, compare=False, repr=False)
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

@@ -27,7 +27,8 @@ def terminal(table: Table) -> str:
 
     live = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 400
-    console = Console(file=io.StringIO(), force_terminal=live, width=width, color_system="standard" if live else None)
+    colours: Any = "standard" if live else None
+    console = Console(file=io.StringIO(), force_terminal=live, force_jupyter=False, width=width, color_system=colours)
     with console.capture() as captured:
         for grid in grids(table):
             _print(console, grid, live)

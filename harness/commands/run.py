@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,30 @@ from harness.search.estimate import estimate
 from harness.search.results import older_code, replayed, started_from
 
 
+@dataclass(frozen=True)
+class Done:
+    """What `harness run` leaves: the plan, its table, how many runs were trained, and the table's folder and files."""
+
+    plan: Plan
+    ledger: Ledger
+    table: reports.Table
+    trained: int
+    folder: Path
+    files: Sequence[Path]
+
+
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
+    done = work(options)
+    print(reports.render(done.table, "terminal"))
+    trained = f"{done.trained} run{'s' * (done.trained != 1)} trained"
+    print(f"{trained}. The table as a page, in LaTeX, Markdown, CSV and JSON:")
+    tell(f"  {done.folder}/{', '.join(path.name for path in done.files)}")
+    return status_of(done.table)
+
+
+def work(options: Namespace) -> Done:
+    """Train what is missing, and write the table's files."""
     request = Request.of(options)
     if environment.launched() > 1:
         raise UserError(
@@ -53,7 +76,8 @@ def run(options: Namespace) -> int:
         for told in plan.declared.values():
             say(told["told"])
         if options.executor == "local":
-            _say_if_slow(plan)
+            for said in _slow(plan):
+                say(said)
         folder = filed.keep(out, plan)
         for notice in plan.notices:
             say(notice)
@@ -65,16 +89,21 @@ def run(options: Namespace) -> int:
         table = table_of(plan, ledger)
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-        files = _write_reports(plan, table, folder)
-
-    print(reports.render(table, "terminal"))
-    print(f"{trained} run{'s' * (trained != 1)} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
-    tell(f"  {folder}/{', '.join(path.name for path in files)}")
-    return _status_of(table)
+        return Done(plan, ledger, table, trained, folder, _write_reports(plan, table, folder))
 
 
 def plan(options: Namespace) -> int:
     """Print every cell, run and refusal, and an estimate of the time. Trains and writes nothing."""
+    worked_out, lines = planned(options)
+    for said in _slow(worked_out) if not options.explain else ():
+        say(said)
+    for line in lines:
+        tell(line)
+    return 0
+
+
+def planned(options: Namespace) -> tuple[Plan, list[str]]:
+    """What a run would do, and all that is to be said of it. Trains and writes nothing."""
     request, out = Request.of(options), Path(options.out)
     check_early(request)
     workers = choosing.workers(options.workers)
@@ -83,13 +112,13 @@ def plan(options: Namespace) -> int:
         check_free(out)
     worked_out = planning.resolve(request, lenient=True, cache=out / "cache")
     if options.explain:
-        return _explain(worked_out)
+        return worked_out, _explain(worked_out)
     _check_pretrained(worked_out, ledger)
-    replays, missing, counted = replayed(worked_out, ledger, whole=True), 0, set()
+    replays, missing, counted, lines = replayed(worked_out, ledger, whole=True), 0, set(), []
     for cell, found in zip(worked_out.cells, replays, strict=True):
         label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
         if cell.refused:
-            tell(f"{label}  refused: {cell.refused}")
+            lines.append(f"{label}  refused: {cell.refused}")
             continue
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell.seeds - 1
@@ -97,49 +126,47 @@ def plan(options: Namespace) -> int:
         counted.add(cell.search)
         epochs = cell.run.settings.get("epochs")
         trains = f"{cell.stages} x {epochs} epochs, " if epochs else ""
-        tell(f"{label}  {trains}runs {done} of {wanted} done")
-    for told in worked_out.declared.values():
-        tell(f"\n{told['told']}")
+        lines.append(f"{label}  {trains}runs {done} of {wanted} done")
+    lines += ["\n" + told["told"] for told in worked_out.declared.values()]
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
-    tell(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
-    print(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
+    lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
+    lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if before := started_from(worked_out, replays):
         made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
-        print(f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing")
+        lines.append(
+            f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing"
+        )
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
-        tell(f"budget: {budget(worked_out)}\nprotocol: {how}\nrecipe: {recipe(worked_out)}")
-    _say_if_slow(worked_out)
+        lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
-    for said in (*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)):
-        tell(said)
-    print(estimate(worked_out, replays, workers))
-    return 0
+    lines += [*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)]
+    return worked_out, [*lines, estimate(worked_out, replays, workers)]
 
 
-def _explain(plan: Plan) -> int:
+def _explain(plan: Plan) -> list[str]:
     found = explained(plan, registry.STUDIES.get(plan.study))
-    tell(f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them")
+    said = [f"study {plan.study}, profile {plan.profile}: its settings beside what the text says of them"]
     for verdict, heading in VERDICTS.items():
         lines = [line for line in found if line.verdict == verdict]
-        tell(f"\n{heading}:" if lines else f"\n{heading}: none")
+        said.append(f"\n{heading}:" if lines else f"\n{heading}: none")
         for line in lines:
             place = f" [{line.text}]" if line.text else ""
-            tell(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
-    return 0
+            said.append(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
+    return said
 
 
 # ---------------------------------------------------------------- shared
 
 
-def _say_if_slow(plan: Plan) -> None:
+def _slow(plan: Plan) -> list[str]:
+    """A sentence, if runs compute in a precision that this machine is slow in."""
     from harness.training.machine import slow_precision  # loads torch, which refusals must not wait for
 
     runs = [first.run for first in plan.first.values()] + [cell.run for cell in plan.cells if not cell.refused]
-    if sentence := slow_precision(runs):
-        say(sentence)
+    return [sentence] if (sentence := slow_precision(runs)) else []
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
@@ -204,7 +231,7 @@ def _write_reports(plan: Plan, table: Any, folder: Path) -> Sequence[Path]:
     return [folder / name for name in names.values()]
 
 
-def _status_of(table: Any) -> int:
+def status_of(table: Any) -> int:
     failed = len({entry.cell for entry in table.entries() if entry.status == "failed"})
     if failed:
         say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and the same command tries again")

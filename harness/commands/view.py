@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from harness import registry, reports
 from harness.commands import long_form
-from harness.contracts import Study, Task
+from harness.contracts import CellResult, Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, plain, sentence, unknown
@@ -28,8 +28,8 @@ from harness.planning.recipe import as_known
 from harness.planning.request import Request
 from harness.runs import CountRun
 from harness.runs.told import Entry, Record
+from harness.search import frame, results, terms
 from harness.search import kept as weights
-from harness.search import results, terms
 from harness.search.estimate import estimate
 from harness.search.index import Index
 from harness.search.progress import Progress, progress
@@ -159,14 +159,14 @@ def _uncollected() -> Iterator[None]:
 
 
 @_uncollected()
-def table_of(plan: Plan, ledger: Ledger) -> Any:
-    from harness.evaluation.metrics import score
-
+def table_of(plan: Plan, ledger: Ledger) -> reports.Table:
+    """The table of what is recorded, made from one frame of runs, which it keeps."""
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
-    cells = results.cell_results(plan, ledger, replays)
+    runs = frame.runs(plan, ledger, replays)
+    cells = frame.cells(plan, runs)
     shown = results.shown(study, tasks_of(plan), cells)
-    tasks = {name: replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
+    tasks = shown_of(plan, cells)
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = replace(
         study,
@@ -197,16 +197,21 @@ def table_of(plan: Plan, ledger: Ledger) -> Any:
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
-    table = reports.build(
-        study,
-        plan.profile,
-        cells,
-        tasks,
-        provenance,
-        lambda task, predictions, labels: score(task, predictions, labels)[task.metric],
-    )
-    submitted = server_scores.of_cells(plan, ledger, replays)
-    return replace(table, submitted=submitted, kind=filed.kind_of(plan))
+    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of)
+    return replace(table, submitted=server_scores.of_cells(plan, ledger, replays), runs=runs, kind=filed.kind_of(plan))
+
+
+def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:
+    """The tasks of a plan, by name, each with the metric that its study shows first."""
+    shown = results.shown(registry.STUDIES.get(plan.study), tasks_of(plan), cells)
+    return {name: replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
+
+
+def score_of(task: Task, predictions: Any, labels: Any) -> float:
+    """The value of task.metric. predictions, labels: (N,)."""
+    from harness.evaluation.metrics import score
+
+    return score(task, predictions, labels)[task.metric]
 
 
 def tasks_of(plan: Plan) -> dict[str, Task]:

@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import math
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 from harness.contracts import Task
 from harness.data.own import KNOWN
 from harness.errors import UserError
-from harness.registry import SOURCES, TASKS
+from harness.registry import SOURCES, TASKS, file_of
 
 Example = tuple[str, Sequence[str | None], str | float | None]  # where it stands, its text or both, its label
 UNLABELLED = -1  # in place of a class that is not known; of a score NaN
@@ -130,7 +131,7 @@ def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSou
             raise UserError(f"task source {name!r} must be a subclass of TaskSource with examples, not {plugin!r}")
         if plugin.given not in ("name", "path", ""):
             raise UserError(f"task source {name!r}: given is 'name', 'path' or '', not {plugin.given!r}")
-        plugin.name, plugin.tasks, origin = name, tasks, inspect.getfile(plugin)
+        plugin.name, plugin.tasks, origin = name, tasks, file_of(vars(sys.modules[plugin.__module__]))
         plugin.title = getattr(plugin, "title", name)
         SOURCES.add(name, plugin, origin)
         for task in tasks:

@@ -6,14 +6,16 @@ import functools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import util
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from harness.executors import environment, temporary
@@ -114,13 +116,28 @@ def _prepare() -> None:
 
 
 def _start(process: Any) -> None:
-    for _ in range(DEATHS):
-        try:
-            process.start()
-            return
-        except (EOFError, OSError):  # the server has been killed: the next call starts another once it is gone
-            time.sleep(0.2)
-    process.start()
+    with _without_main():
+        for _ in range(DEATHS):
+            try:
+                process.start()
+                return
+            except (EOFError, OSError):  # the server has been killed: the next call starts another once it is gone
+                time.sleep(0.2)
+        process.start()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """While it lasts, processes that begin do not import the main module again, of which a run needs nothing.
+
+    Of a script without `if __name__ == "__main__"` that would be the whole, its harness.run included.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def keep(said: Connection, path: Path) -> None:

@@ -46,6 +46,7 @@ class Objective(nn.Module):
     needs_labels: ClassVar[bool] = False  # it cannot do without the labels of a task
     without_labels: ClassVar[Mapping[str, Any]] = {}  # the hyperparameters with which it reads none
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    defined_by: ClassVar[Any] = None  # the function or class that the decorator stood before
 
     def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap):
         super().__init__()

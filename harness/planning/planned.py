@@ -129,9 +129,7 @@ class Plan:
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items()}
-        for name in ("declared", "variant"):
-            told = told if told[name] else _without(told, name)
-        return told
+        return {name: value for name, value in told.items() if value or name not in ("declared", "variant")}
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from harness.search.estimate import Meter, words
 
 LINE_SECONDS = 30.0  # between lines on the progress of one run in a log
 MEASURED = 60.0  # seconds after which it is said how long the rest takes
+NOTEBOOK_SECONDS = 0.5  # between two drawings of the bar under a cell
+NOTEBOOK_WIDTH = 110  # of that bar, in characters
 
 
 class Display:
@@ -115,8 +118,9 @@ class Display:
 
 @contextmanager
 def display(plan: Plan) -> Iterator[Display]:
-    """A display on standard error: with a bar if that is a terminal."""
-    if not sys.stderr.isatty():
+    """A display on standard error: with a bar if that is a terminal, and in a notebook with one under the cell."""
+    notebook = _in_notebook()
+    if not (notebook or sys.stderr.isatty()):
         yield Display(plan)
         return
     from rich.console import Console
@@ -124,8 +128,47 @@ def display(plan: Plan) -> Iterator[Display]:
 
     texts = (TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
     columns = (BarColumn(20), MofNCompleteColumn(), *texts)
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    if notebook:
+        console = Console(file=io.StringIO(), width=NOTEBOOK_WIDTH, force_jupyter=False, no_color=True)
+    bar = Progress(*columns, console=console, auto_refresh=not notebook)
+    if notebook:
+        yield Display(plan, _Cell(bar))
+        return
+    with bar:
         yield Display(plan, bar)
+
+
+def _in_notebook() -> bool:
+    """True in a cell of a notebook: the kernel's shell, not that of ipython in a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class _Cell:
+    """A bar under a notebook's cell, drawn there again as it grows. (rich's own asks for ipywidgets.)"""
+
+    def __init__(self, bar: Any):
+        from IPython.display import display as show
+
+        self.bar, self.console, self.drawn = bar, self, 0.0
+        self._handle = show({"text/plain": ""}, raw=True, display_id=True)
+
+    def add_task(self, description: str, total: float | None) -> Any:
+        return self.bar.add_task(description, total=total)
+
+    def update(self, task: Any, **changes: Any) -> None:
+        self.bar.update(task, **changes)
+        done = changes.get("completed") and changes["completed"] == changes.get("total")
+        if done or time.monotonic() - self.drawn > NOTEBOOK_SECONDS:
+            self.drawn = time.monotonic()
+            console = self.bar.console
+            with console.capture() as captured:
+                console.print(self.bar.get_renderable())
+            self._handle.update({"text/plain": captured.get().rstrip()}, raw=True)
+
+    def print(self, text: str, **_: Any) -> None:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _time(seconds: float) -> str:

@@ -1,69 +1,237 @@
-"""The runs of a plan in long form: a row a run, as pandas takes it. Loads no torch."""
+"""The runs of a plan in one frame, a row a run: tables, long forms and comparisons are made from it. Loads no torch."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.contracts import CellResult, RunResult
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
-from harness.search.progress import Finished
-from harness.search.results import cell_results, replayed
+from harness.planning.recipe import as_known
+from harness.runs import CorpusDistillationRun
+from harness.runs.settings import Settings
+from harness.runs.told import Record
+from harness.search.progress import Finished, Progress
+from harness.search.results import replayed
 
 if TYPE_CHECKING:
     import pandas
 
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
+NESTED = ("settings", "metrics")  # mappings: in the long form a column for each of their keys
+INNER = ("part", "refused", "wanted_trials", "wanted_seeds", "hyperparameters", "record", *NESTED)
 
 
 def frame(plan: Plan, ledger: Ledger) -> pandas.DataFrame:
-    """Every run of the plan's cells that the ledger holds, in the plan's order.
+    """Every run of the plan's cells that the ledger holds, in the plan's order: the long form of `runs`.
 
     Axes, then what became of the run, then its settings as --set spells them and its metrics by name, as fractions. A
     run that several cells share, as one on several tasks, has a row in each. trial: its number in the search, missing
     for further seeds; chosen: it counts for the table; metric: what its cell is chosen by, and score its value on dev.
     """
+    return spread(runs(plan, ledger))
+
+
+def runs(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> pandas.DataFrame:
+    """The frame that all results are in, cell by cell in the plan's order; one without runs has a row with none.
+
+    replays: as `replayed` gives them. Beyond the long form's columns, part: "trial", "seed" (a further one of the best
+    setting), "before" (a failed run that the cell starts from) or "" (no run); refused, wanted_trials, wanted_seeds: of
+    the cell; record: of the run, with its predictions.
+    """
     import pandas
 
-    replays = replayed(plan, ledger)
+    replays = replayed(plan, ledger) if replays is None else replays
+    rows = [row for cell, found in zip(plan.cells, replays, strict=True) for row in _rows(plan, ledger, cell, found)]
+    # As objects: an int stays one beside what is missing, and a metric that is nan is not one that is not recorded.
+    return pandas.DataFrame(rows, columns=list(rows[0]) if rows else [], dtype=object)
+
+
+def spread(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """The long form: the rows that are runs of their cell, with a column for each setting and metric."""
+    import pandas
+
     rows = []
-    for cell, found, result in zip(plan.cells, replays, cell_results(plan, ledger, replays), strict=True):
-        metrics = {run.run: run.metrics for run in (*result.trials, *result.seeds)}
-        chosen = {run.run for run in found.seeds}
-        trials = [(number, run) for number, run in enumerate(found.trials)]
-        for number, run in [*trials, *((None, run) for run in found.seeds[1:])]:
-            rows.append(_row(plan, cell, run, number, metrics.get(run.run, {}), run.run in chosen))
+    for row in _dicts(runs):
+        if row["part"] in ("trial", "seed"):
+            told = {name: value for name, value in row.items() if name not in INNER}
+            # A row's names come once: a setting or a metric that has that of another column says what it is.
+            for kind in NESTED:
+                told |= {f"{kind[:-1]}.{name}" if name in told else name: v for name, v in row[kind].items()}
+            rows.append(told)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     made = pandas.DataFrame(rows, columns=columns or ["study", "profile", "cell", "run"])
     return made.astype({"trial": "Int64"}) if "trial" in made else made
 
 
-def _row(plan: Plan, cell: Cell, run: Finished, trial: int | None, metrics: Any, chosen: bool) -> dict[str, Any]:
-    record = run.record
-    told = {
+def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
+    """What the frame of `runs` says of every cell of the plan, in order."""
+    rows = {row.name: row for row in plan.rows}
+    of_cell: dict[str, list[dict[str, Any]]] = {}
+    for told in _dicts(runs):
+        of_cell.setdefault(told["cell"], []).append(told)
+    made = []
+    for cell in plan.cells:
+        found = of_cell[cell.id]
+        done = [one for one in found if one["status"] == "finished"]
+        results = {number: _result(one) for number, one in enumerate(done)}
+        made.append(
+            CellResult(
+                cell.id,
+                rows[cell.row],
+                cell.student,
+                cell.init,
+                cell.task,
+                metric=cell.metric,
+                refused=cell.refused,
+                seeds=tuple(results[number] for number, one in enumerate(done) if one["chosen"]),
+                trials=tuple(results[number] for number, one in enumerate(done) if one["part"] == "trial"),
+                wanted_seeds=found[0]["wanted_seeds"],
+                wanted_trials=found[0]["wanted_trials"],
+                failures={one["run"]: one["error"] for one in found if one["status"] == "failed"},
+                mark=cell.mark,
+            )
+        )
+    return made
+
+
+def _dicts(runs: pandas.DataFrame) -> list[dict[str, Any]]:
+    return runs.to_dict("records")  # type: ignore[return-value]  # every column's name is text
+
+
+def _result(row: Mapping[str, Any]) -> RunResult:
+    return RunResult(
+        row["run"], row["seed"], row["hyperparameters"], row["metrics"], float(row["selection"]), row["record"]
+    )
+
+
+def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[dict[str, Any]]:
+    """The rows of a cell: its trials, the further seeds, the failed runs that it starts from; otherwise one of none."""
+    wanted = {"refused": cell.refused, "wanted_trials": found.wanted_trials, "wanted_seeds": cell.seeds}
+    if cell.refused:
+        yield {**_none(plan, cell, "impossible"), **wanted, "wanted_seeds": 0}
+        return
+    distilled = _distilled(plan, ledger, cell.after)
+    rows = [
+        _row(plan, ledger, cell, run, distilled) | {"part": "trial", "trial": number, "chosen": run is found.best}
+        for number, run in enumerate(found.trials)
+    ]
+    further = found.seeds[1:]  # the first is the best trial
+    rows += [_row(plan, ledger, cell, run, distilled) | {"part": "seed", "chosen": True} for run in further]
+    failed = _failed_first(plan, ledger, cell.after).items()
+    rows += [_none(plan, cell, "failed") | {"part": "before", "run": run, "error": error} for run, error in failed]
+    yield from ({**row, **wanted} for row in rows or [_none(plan, cell, "waiting")])
+
+
+def _none(plan: Plan, cell: Cell, status: str) -> dict[str, Any]:
+    """A row of a cell with all its columns, but without a run."""
+    return {
         "study": plan.study,
         "profile": plan.profile,
         "teacher": plan.label,
         "cell": cell.id,
         "row": cell.row,
-        "objective": " ".join(run.made.expressions()[-1:]),
-        "procedure": run.made.by_procedure,
+        "objective": next(row.objective for row in plan.rows if row.name == cell.row),
+        "procedure": cell.run.by_procedure,
         "student": cell.student,
         "init": cell.init,
         "task": cell.task,
+        "run": None,
+        "seed": None,
+        "trial": None,
+        "chosen": False,
+        "status": status,
+        "error": None,
+        "pruned": False,
+        "epoch": None,
+        "metric": cell.metric,
+        "score": None,
+        "selection": None,
+        **dict.fromkeys((*MEASURED, *INNER)),
+        "part": "",
+    }
+
+
+def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mapping[str, float]) -> dict[str, Any]:
+    record, kept = run.record, _Predictions(ledger, run.run, cell.task)
+    metrics = {}
+    if run.score is not None:
+        metrics = {**_derived(record, run.made.settings), **distilled, **record["metrics"]}
+    return _none(plan, cell, "failed" if run.score is None else "finished") | {
         "run": run.run,
         "seed": run.made.seed or 0,
-        "trial": trial,
-        "chosen": chosen,
-        "status": record["status"],
-        "error": record.get("error"),
+        "error": None if run.score is not None else str(record["error"]),
         "pruned": bool(record.get("pruned")),
         "epoch": (record.get("best") or {}).get("epoch"),
-        "metric": cell.metric,
         "score": metrics.get(cell.metric),
         "selection": run.score,
-    } | {name: record.get(name) for name in MEASURED}
-    # A row's names come once: a setting or a metric that has that of another column says what it is.
-    settings = {f"setting.{name}" if name in told else name: value for name, value in run.made.settings.items()}
-    told |= settings
-    return told | {f"metric.{name}" if name in told else name: value for name, value in metrics.items()}
+        **{name: record.get(name) for name in MEASURED},
+        "settings": as_known(plan, run.made.settings),
+        "hyperparameters": as_known(plan, run.hyperparameters),
+        "metrics": metrics,
+        "record": {**record, "predictions": kept.beside_labels, "teacher": kept.beside_teacher},
+    }
+
+
+def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
+    """What the corpus distillation among these runs scored on held-out text."""
+    for run in runs:
+        if isinstance(plan.first[run].run, CorpusDistillationRun):
+            metrics: Mapping[str, float] = (ledger.read(run) or {}).get("metrics", {})
+            return metrics
+    return {}
+
+
+def _derived(record: Record, settings: Settings) -> dict[str, float]:
+    """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
+    found = {**record, **record["metrics"]}
+    sizes = {
+        "millions_of_parameters": found.get("parameters"),
+        "millions_without_embeddings": found.get("parameters_without_embeddings"),
+    }
+    made = {name: size / 1e6 for name, size in sizes.items() if size is not None}
+    if "sentences_per_second" in found:
+        made["seconds"] = settings["batch_size"] * settings["rounds"] / found["sentences_per_second"]
+    return made
+
+
+@dataclass
+class _Predictions:
+    """What is kept of a run's answers on a task; read when it is asked for."""
+
+    ledger: Ledger
+    run: str
+    task: str
+
+    def beside_labels(self) -> Any:
+        """(ids, predictions, labels), (N,) each, or None."""
+        return self._beside("labels")
+
+    def beside_teacher(self) -> Any:
+        """(ids, predictions, what the teacher answers), (N,) each, or None."""
+        return self._beside("teacher")
+
+    def _beside(self, what: str) -> Any:
+        part = "" if "ids" in self._found else f"{self.task}/"  # a run on several tasks keeps those of each
+        names = [f"{part}{name}" for name in ("ids", "predictions", what)]
+        return tuple(self._found[name] for name in names) if {*names} <= self._found.keys() else None
+
+    @functools.cached_property
+    def _found(self) -> Any:
+        return self.ledger.predictions(self.run) or {}
+
+
+def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:
+    """run -> error, of the runs that a cell starts from and that could not be made."""
+    failed: dict[str, str] = {}
+    for run in runs:
+        first = plan.first[run]
+        record = ledger.read(run)
+        if record is not None and record["status"] == "failed":
+            failed[run] = f"{first.run.role} failed: {record['error']}"
+        failed |= _failed_first(plan, ledger, first.after)
+    return failed

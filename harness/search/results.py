@@ -1,25 +1,19 @@
-"""What a plan and the ledger give a table: cell by cell, and how the numbers were made."""
+"""What a plan and the ledger tell of how a table's numbers were made; `harness.search.frame` has the numbers."""
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from harness.code_versions import changed, engine
-from harness.contracts import AGREEMENT, CellResult, RunResult, Study, Task
+from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.planning.recipe import as_known
-from harness.runs import CorpusDistillationRun
-from harness.runs.settings import Settings
-from harness.runs.told import Record
 from harness.search.estimate import left
 from harness.search.index import Index
-from harness.search.progress import Finished, Lookup, Progress, progress
+from harness.search.progress import Lookup, Progress, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -49,37 +43,6 @@ def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
     return [run for run in plan.first if run not in own]
 
 
-def cell_results(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[CellResult]:
-    """Every cell of the plan with the finished runs that the ledger holds of it. replays: as `replayed` gives them."""
-    rows = {row.name: row for row in plan.rows}
-    results = []
-    for cell, found in zip(plan.cells, replayed(plan, ledger) if replays is None else replays, strict=True):
-        row = rows[cell.row]
-        made = CellResult(cell.id, row, cell.student, cell.init, cell.task, metric=cell.metric, refused=cell.refused)
-        made = replace(made, mark=cell.mark)
-        if cell.refused:
-            results.append(made)
-            continue
-        failures = {f.run: str(f.record["error"]) for f in (*found.trials, *found.seeds) if f.score is None}
-        failures |= _failed_first(plan, ledger, cell.after)
-        distilled = _distilled(plan, ledger, cell.after)
-        seeds, trials = (
-            tuple(_result(plan, f, cell.task, distilled, ledger) for f in runs if f.score is not None)
-            for runs in (found.seeds, found.trials)
-        )
-        results.append(
-            replace(
-                made,
-                seeds=seeds,
-                trials=trials,
-                wanted_seeds=cell.seeds,
-                wanted_trials=found.wanted_trials,
-                failures=failures,
-            )
-        )
-    return results
-
-
 def shown(study: Study, tasks: Mapping[str, Task], cells: Sequence[CellResult]) -> dict[str, tuple[str, ...]]:
     """The metrics that each task's columns show: the study's; where no cell is chosen by a label, agreement before.
 
@@ -104,79 +67,6 @@ def unlabelled(plan: Plan) -> tuple[str, ...]:
         "examples that are answered as the teacher does, or Spearman's correlation with its scores; other metrics are "
         "of the labels of dev.",
     )
-
-
-def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
-    """What the corpus distillation among these runs scored on held-out text."""
-    for run in runs:
-        if isinstance(plan.first[run].run, CorpusDistillationRun):
-            metrics: Mapping[str, float] = (ledger.read(run) or {}).get("metrics", {})
-            return metrics
-    return {}
-
-
-def _result(plan: Plan, finished: Finished, task: str, distilled: Mapping[str, float], ledger: Ledger) -> RunResult:
-    kept = _Predictions(ledger, finished.run, task)
-    record = {**finished.record, "predictions": kept.beside_labels, "teacher": kept.beside_teacher}
-    return RunResult(
-        finished.run,
-        finished.made.seed or 0,
-        as_known(plan, finished.hyperparameters),
-        {**_derived(finished.record, finished.made.settings), **distilled, **finished.record["metrics"]},
-        float(finished.record["selection"]),
-        record,
-    )
-
-
-def _derived(record: Record, settings: Settings) -> dict[str, float]:
-    """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
-    found = {**record, **record["metrics"]}
-    sizes = {
-        "millions_of_parameters": found.get("parameters"),
-        "millions_without_embeddings": found.get("parameters_without_embeddings"),
-    }
-    made = {name: size / 1e6 for name, size in sizes.items() if size is not None}
-    if "sentences_per_second" in found:
-        made["seconds"] = settings["batch_size"] * settings["rounds"] / found["sentences_per_second"]
-    return made
-
-
-@dataclass
-class _Predictions:
-    """What is kept of a run's answers on a task; read when it is asked for."""
-
-    ledger: Ledger
-    run: str
-    task: str
-
-    def beside_labels(self) -> Any:
-        """(ids, predictions, labels), (N,) each, or None."""
-        return self._beside("labels")
-
-    def beside_teacher(self) -> Any:
-        """(ids, predictions, what the teacher answers), (N,) each, or None."""
-        return self._beside("teacher")
-
-    def _beside(self, what: str) -> Any:
-        part = "" if "ids" in self._found else f"{self.task}/"  # a run on several tasks keeps those of each
-        names = [f"{part}{name}" for name in ("ids", "predictions", what)]
-        return tuple(self._found[name] for name in names) if {*names} <= self._found.keys() else None
-
-    @functools.cached_property
-    def _found(self) -> Any:
-        return self.ledger.predictions(self.run) or {}
-
-
-def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:
-    """run -> error, of the runs that a cell starts from and that could not be made."""
-    failed: dict[str, str] = {}
-    for run in runs:
-        first = plan.first[run]
-        record = ledger.read(run)
-        if record is not None and record["status"] == "failed":
-            failed[run] = f"{first.run.role} failed: {record['error']}"
-        failed |= _failed_first(plan, ledger, first.after)
-    return failed
 
 
 def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, list[Mapping[str, float]]]:

@@ -17,8 +17,8 @@ from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.runs import CorpusDistillationRun, JointStudentRun, StudentRun, UntunedRun
+from harness.search.frame import cells, runs
 from harness.search.progress import progress, specify
-from harness.search.results import cell_results
 from tests.search.builders import of_kind
 
 LSTM = "biattentive_lstm"
@@ -198,7 +198,7 @@ def test_cells_of_a_joint_run_propose_the_same_and_show_their_own(ours: Ours, tm
                 selection = float(int(run[4:8], 16))
                 ledger.write(run, record_of(run, scores_of(run), selection), predictions_of(run))
     assert len(list(ledger.runs())) == 4 + 2
-    found = {result.task: result for result in cell_results(plan, ledger)}
+    found = {result.task: result for result in cells(plan, runs(plan, ledger))}
     assert len(found) == 2
     first, second = found["sentiment"], found["similarity"]
     assert [t.run for t in first.trials] == [t.run for t in second.trials] and len(first.trials) == 4

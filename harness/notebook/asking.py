@@ -1,0 +1,114 @@
+"""Arguments given in Python as the words of a command: what the command line takes and refuses, so do they."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from argparse import Action, Namespace
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.cli import arguments_of, parser, work_of
+from harness.errors import UserError, near
+from harness.files import check_writable
+from harness.ledger import Ledger
+from harness.notebook.written import files_of, named
+from harness.registry import load_file
+
+OBJECTS = {"study", "objectives", "students", "teacher", "tasks"}  # which may be given as what they name
+
+
+def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
+    """What the command's parser makes of these arguments; None is as if it were not given.
+
+    What a notebook defines and gives as an object is written into a plugin file under the folder of results. Raises
+    UserError as the command line does, and for an argument that it has not.
+    """
+    known = arguments_of(command)
+    for name in arguments:
+        if name not in known:
+            raise UserError(f"unknown argument {name!r}: {near(name, known)}")
+    given = {name: value for name, value in arguments.items() if value is not None}
+    given |= {name: named(given[name]) for name in OBJECTS & given.keys()}
+    if "plugin" in known:
+        files: list[Any] = []
+        objects: list[Any] = []
+        for plugin in _several(given.pop("plugin", ())):
+            (files if isinstance(plugin, (str, os.PathLike)) else objects).append(plugin)
+        for path in files:
+            load_file(path)
+        folder = _plugins(Path(given.get("out", known["out"].default))) if command == "run" else None
+        files += files_of([*map(named, objects), *given.values()], folder)
+        given |= {"plugin": list(dict.fromkeys(map(str, files)))} if files else {}
+    words = [word for name, value in given.items() for word in _words(known[name], value)]
+    return parser().parse_args([command, *words])
+
+
+def _plugins(out: Path) -> Path:
+    """Where plugin files are kept in a folder of results, which is made."""
+    check_writable(out)
+    return Ledger(out, create=True).out / "plugins"
+
+
+def perform(command: str, arguments: Mapping[str, Any]) -> int:
+    """Do what the command does, and give its exit status."""
+    return work_of(command)(options(command, arguments))
+
+
+def signature(command: str, *first: str) -> inspect.Signature:
+    """The command's arguments as a function has them: `first` by their place too, the others by name."""
+    known = arguments_of(command)
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if name in first else inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if known[name].required else known[name].default,
+        )
+        for name in (*first, *(name for name in known if name not in first))
+    ]
+    return inspect.Signature(parameters)
+
+
+def told(command: str) -> str:
+    """A line on each of the command's arguments, for a docstring."""
+    return "\n".join(f"    {name}: {action.help or name}" for name, action in arguments_of(command).items())
+
+
+def _words(action: Action, value: Any) -> list[str]:
+    """The argument as the command line has it: --set epochs=2 for {"epochs": 2}."""
+    if not action.option_strings:
+        return [_word(action, value)]
+    flag = action.option_strings[-1]
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise UserError(f"{action.dest} is True or False, not {value!r}")
+        return [flag] * value
+    if action.nargs == "+":
+        words = [_word(action, part) for part in _several(value)]
+        if not words:
+            raise UserError(f"{action.dest} is empty: name something, or leave it out")
+        return [flag, *words]
+    return [f"{flag}={_word(action, value)}"]
+
+
+def _several(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [f"{key}={_plain(part)}" for key, part in value.items()]
+    if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable):
+        return [value]
+    return list(value)
+
+
+def _word(action: Action, value: Any) -> str:
+    if isinstance(value, (str, int, float, os.PathLike)):
+        return _plain(value)
+    if isinstance(value, (list, tuple)) and action.nargs == "+":
+        return ",".join(map(_plain, value))  # inits=[[1, 8, 12]]
+    raise UserError(
+        f"{action.dest} takes what --{action.dest.replace('_', '-')} does, as text or number, not {value!r}"
+    )
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

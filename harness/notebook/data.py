@@ -1,0 +1,65 @@
+"""Training data held in Python, as a file that `--tasks NAME=PATH` takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.contracts import Task
+from harness.errors import UserError
+from harness.files import atomic_write, check_writable
+from harness.ledger import Ledger
+
+COLUMNS = {2: ("text", "label"), 3: ("sentence1", "sentence2", "label")}
+NAME = "data"  # of the task that they become
+
+
+def written(train: Any, out: Path) -> Any:
+    """What `tasks` takes of the data, which are written under the folder of results if they are in memory.
+
+    Equal data give the same file. Raises UserError for what is no data.
+    """
+    if isinstance(train, (Task, type)) or getattr(train, "__module__", None) == registry.MAIN:
+        return train
+    if isinstance(train, (os.PathLike, str)):
+        known = "=" in str(train) or str(train) in registry.TASKS.names()
+        return str(train) if known else f"{NAME}={train}"
+    splits = train if isinstance(train, Mapping) else {"train": train}
+    files = {str(split): _lines(split, rows) for split, rows in splits.items()}
+    check_writable(out)
+    named = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:12]
+    folder = Ledger(out, create=True).out / "data" / named
+    for split, text in files.items():
+        if not (folder / f"{split}.jsonl").is_file():
+            atomic_write(folder / f"{split}.jsonl", text.encode())
+    return f"{NAME}={folder}"
+
+
+def _lines(split: Any, rows: Any) -> str:
+    found = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(rows))
+    if not found:
+        raise UserError(f"there are no examples in {split}")
+    return found
+
+
+def _rows(rows: Any) -> Iterator[dict[str, Any]]:
+    """The examples as dictionaries, with the names of classes where a datasets.Dataset has them."""
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
+        yield from json.loads(rows.to_json(orient="records"))
+        return
+    if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes)):
+        raise UserError(f"train is a path, a task, a frame, a data set or a list of (text, label), not {rows!r}")
+    names = {column: f.names for column, f in getattr(rows, "features", {}).items() if hasattr(f, "names")}
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, (tuple, list)) and len(row) in COLUMNS:
+            row = dict(zip(COLUMNS[len(row)], row, strict=True))
+        if not isinstance(row, Mapping):
+            raise UserError(f"example {number} is (text, label), (text, text, label) or a dictionary, not {row!r}")
+        yield {
+            key: names[key][value] if key in names and isinstance(value, int) else value for key, value in row.items()
+        }

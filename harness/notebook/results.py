@@ -1,0 +1,165 @@
+"""What a folder of results holds of a study, to be looked at in Python. Opening it loads no torch."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import harness
+from harness import reports
+from harness.commands.view import score_of, shown_of
+from harness.errors import UserError, near, unknown
+from harness.ledger import Ledger
+from harness.notebook.asking import perform
+from harness.planning.planned import Plan
+from harness.reports.pairs import differences
+from harness.search import frame
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+class Shown(str):
+    """Text that a notebook shows as a table. In a shell and in print it is itself."""
+
+    html = ""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+@dataclass(frozen=True, repr=False)
+class Results:
+    """A study's results, as `harness.run` and `harness.load_results` give them.
+
+    result = harness.load_results("results")
+    result.to_pandas().groupby(["objective", "task"]).score.mean()
+    """
+
+    plan: Plan
+    ledger: Ledger
+    whole: reports.Table
+
+    @property
+    def table(self) -> Shown:
+        """The table as `harness report` prints it; in a notebook as HTML.
+
+        print(result.table)
+        """
+        shown = Shown(reports.render(self.whole, "terminal"))
+        shown.html = reports.fragment(self.whole)
+        return shown
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+    def to_pandas(self, wide: bool = False) -> pandas.DataFrame:
+        """A row a run: axes, settings, seed, metrics (as fractions), seconds, memory. wide: a row a line of the table.
+
+        trial is its number in the search, missing for further seeds; chosen says that it counts for the table; score is
+        its value of metric. wide has a column for each task's mean, std and n of the scores that count.
+
+        result.to_pandas().query("chosen").pivot_table("score", "objective", "init")
+        """
+        made = frame.spread(self.whole.runs)
+        if not wide:
+            return made
+        if "chosen" not in made:
+            return made.iloc[:0]
+        counted = made[made.chosen & (made.status == "finished")].astype({"score": float})
+        grouped = counted.groupby(["student", "init", "row", "task"], sort=False).score
+        made = grouped.agg(["mean", "std", "count"]).rename(columns={"count": "n"}).unstack("task").swaplevel(axis=1)
+        return made[[(task, told) for task in self.plan.tasks if task in made for told in ("mean", "std", "n")]]
+
+    def compare(self, row: str, other: str) -> pandas.DataFrame:
+        """One row of the table minus another, for each task, student and initialisation that both are finished for.
+
+        difference and what follows are fractions; 95% of the resamples' differences lie between low and high; p is that
+        of the paired bootstrap by which the table underlines: one-sided, that the better is not better.
+
+        result.compare("att_kl", "vanilla_kd")
+        """
+        import pandas
+
+        tasks = shown_of(self.plan, frame.cells(self.plan, self.whole.runs))
+        found = differences(self.whole, row, other, tasks, score_of)
+        if not found:
+            raise UserError(
+                f"no cell of {row} and {other} with the same student and initialisation is finished in both"
+            )
+        return pandas.DataFrame([vars(each) for each in found])
+
+    def best(self, task: str | None = None) -> Best:
+        """The cell with the best score of a task; task may be left out where there is only one.
+
+        student = result.best("sentiment").load()
+        """
+        tasks = {column.task: j for j, column in reversed([*enumerate(self.whole.columns)]) if column.task}
+        if task is None and len(tasks) > 1:
+            raise UserError(f"scores of several tasks have no best: name one, as in best({min(tasks)!r})")
+        if task is not None and task not in tasks:
+            raise unknown("task", task, tasks)
+        place = tasks[task or next(iter(tasks))]
+        lines = [line for block in self.whole.blocks if not block.improvement for line in block.lines]
+        found = [line for line in lines if line.entries[place].best]
+        if not found:
+            raise UserError("no cell is finished yet: harness.run goes on from what there is")
+        entry = found[0].entries[place]
+        run = max(entry.runs, key=lambda each: each.selection)
+        where = (found[0].row.name, found[0].student, found[0].init, self.whole.columns[place].task)
+        return Best(entry.cell, *where, run.run, entry.value or 0.0, entry.std, self.ledger.out)
+
+    def figure(self, name: str = "heatmap") -> Figure:
+        """A figure of matplotlib: "heatmap" (rows by initialisations), "points" (along the rows' points), "curves" (by
+        epoch) or "masked_words".
+
+        result.figure("heatmap").savefig("heatmap.pdf")
+        """
+        if name not in reports.FIGURES:
+            raise unknown("figure", name, reports.FIGURES)
+        figure = reports.FIGURES[name](self.whole)
+        if figure is None:
+            others = [other for other, draw in reports.FIGURES.items() if draw(self.whole) is not None]
+            raise UserError(f"there is nothing to draw in {name}: {near(name, others)}")
+        figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
+        return figure
+
+
+@dataclass(frozen=True)
+class Best:
+    """A cell of the table, whose score is the best of its task. run: the one of its runs that was selected by most."""
+
+    cell: str
+    row: str
+    student: str
+    init: str
+    task: str
+    run: str
+    score: float
+    std: float | None
+    out: Path
+
+    def export(self, to: str | Path) -> Path:
+        """Write the student as a folder, as `harness export CELL --to FOLDER` does.
+
+        result.best().export("student")
+        """
+        perform("export", {"what": self.cell, "to": to, "out": self.out})
+        return Path(to)
+
+    def load(self) -> Any:
+        """The student itself, to ask: exported into the folder of results, and opened by `harness.load`.
+
+        result.best().load().predict(["a lovely film"])
+        """
+        folder = self.out / "students" / self.cell
+        return harness.load(folder if folder.is_dir() else self.export(folder))

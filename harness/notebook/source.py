@@ -1,0 +1,183 @@
+"""An object of a notebook or script as the text of a plugin file, with all that it names.
+
+Functions and classes of other cells come with their source, what is imported with its import, and other values as
+they are, if they are plain. So the identity of what it is part of is that of its code, as of any plugin's.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import dataclasses
+import inspect
+import linecache
+import math
+import symtable
+import sys
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from harness.contracts import Study
+from harness.errors import UserError
+from harness.registry import MAIN
+
+
+def text_of(plugin: Any, name: str) -> str:
+    """The text of a file that defines this function or class. Raises UserError where its source is not to be had."""
+    written = _Text(name)
+    written.define(plugin.__name__, plugin)
+    return written.text()
+
+
+def study_text(study: Study) -> str:
+    """The text of a file that declares this study."""
+    written = _Text(f"study {study.name}")
+    declared = written.value(study)
+    written.imports.add("from harness.registry import study")
+    written.parts.append(f"study({declared})")
+    return written.text()
+
+
+class _Text:
+    """A file as it grows. owner: what sentences say it is written for."""
+
+    def __init__(self, owner: str):
+        self.owner = owner
+        self.imports: set[str] = set()
+        self.parts: list[str] = []
+        self.future = False
+        self._done: set[str] = set()
+
+    def text(self) -> str:
+        """The whole file; equal objects give equal files."""
+        future = ["from __future__ import annotations"] if self.future else []
+        head = "\n".join([f'"""{self.owner}, as it was defined in a notebook or script."""', "", *future])
+        return "\n\n".join([head, "\n".join(sorted(self.imports)), *self.parts]) + "\n"
+
+    def define(self, name: str, value: Any) -> None:
+        """Have the file define a name as what it is here."""
+        if name in self._done:
+            return
+        self._done.add(name)
+        if isinstance(value, ModuleType):
+            self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
+        elif module := _module_of(name, value):
+            known = getattr(value, "__qualname__", name) if not hasattr(sys.modules[module], name) else name
+            self.imports.add(f"from {module} import {known}" + (f" as {name}" if name != known else ""))
+        elif isinstance(made := inspect.unwrap(value) if callable(value) else value, (FunctionType, type)):
+            self._write(made)
+        else:
+            self.parts.append(f"{name} = {self.value(value, name)}")
+
+    def _write(self, made: Any) -> None:
+        """The source of a function or class, after that of all that it names."""
+        if "<" in made.__qualname__:
+            raise UserError(
+                f"{self.owner}: {made.__qualname__} is a lambda or is defined inside a function, and cannot be "
+                "written into a plugin file: define it by itself"
+            )
+        source, names = _source(made), _names_of(made)
+        if not source:
+            raise UserError(
+                f"{self.owner}: {made.__name__} has no source that could be written into a plugin file, which runs in "
+                "processes of their own need: define it in a cell or a file, or give its file as plugin"
+            )
+        self.future |= any(c.co_flags & __future__.annotations.compiler_flag for c in _codes(made))
+        for name in sorted(_globals_of(source) - {made.__name__}):
+            if name in names:
+                self.define(name, names[name])
+            elif not (hasattr(builtins, name) or self.future):
+                raise UserError(f"{self.owner}: {made.__name__} uses {name}, which nothing defines")
+        self.parts.append(source)
+
+    def value(self, value: Any, name: str = "") -> str:
+        """A plain value as the expression that makes it. Raises UserError for any other."""
+        if isinstance(value, Enum):
+            self.define(type(value).__name__, type(value))
+            return f"{type(value).__name__}.{value.name}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'float("{value}")'
+        if value is None or type(value) in (bool, int, float, str, bytes):
+            return repr(value)
+        if isinstance(value, Path):
+            self.imports.add("from pathlib import Path")
+            return f"Path({str(value)!r})"
+        if type(value) in (list, tuple, set, frozenset):
+            parts = [self.value(part, name) for part in value]
+            inner = ", ".join(sorted(parts) if isinstance(value, (set, frozenset)) else parts)
+            if isinstance(value, tuple):
+                return f"({inner},)" if len(parts) == 1 else f"({inner})"
+            return f"[{inner}]" if isinstance(value, list) else f"{type(value).__name__}([{inner}])"
+        if isinstance(value, Mapping):
+            return f"{{{', '.join(f'{self.value(k, name)}: {self.value(v, name)}' for k, v in value.items())}}}"
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            self.define(type(value).__name__, type(value))
+            given = (f"{f.name}={self.value(getattr(value, f.name), name)}" for f in _given(value))
+            return f"{type(value).__name__}({', '.join(given)})"
+        raise UserError(
+            f"{self.owner} uses {name or 'what is no plain value'}, a {type(value).__name__}, which its runs, in "
+            "processes of their own, cannot see: make it where it is used, or from plain values"
+        )
+
+
+def _given(value: Any) -> Iterator[dataclasses.Field[Any]]:
+    """The fields of a dataclass that are not as they would be anyway."""
+    for field in dataclasses.fields(value):
+        made = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        if field.init and getattr(value, field.name) != made:
+            yield field
+
+
+def _module_of(name: str, value: Any) -> str:
+    """The module, other than the notebook itself, that a value can be imported from; "" if there is none."""
+    own = getattr(value, "__module__", None)
+    if own == MAIN or type(value) in (bool, int, float, str, bytes, list, tuple, dict, set):
+        return ""
+    modules = [own] if own in sys.modules else sorted(sys.modules, key=lambda each: (each.count("."), each))
+    for module in modules:
+        found = vars(sys.modules[module]) if isinstance(sys.modules[module], ModuleType) else {}
+        known = found.get(name, found.get(getattr(value, "__qualname__", ""), None))
+        if module not in (MAIN, "__mp_main__") and known is value:
+            return str(module)
+    return ""
+
+
+def _codes(made: Any) -> list[Any]:
+    """The code of a function, or of the methods of a class."""
+    functions = [made] if isinstance(made, FunctionType) else [f for f in vars(made).values() if inspect.isfunction(f)]
+    return [function.__code__ for function in functions]
+
+
+def _names_of(made: Any) -> Mapping[str, Any]:
+    """What the names of a function or class mean where it was defined."""
+    return made.__globals__ if isinstance(made, FunctionType) else vars(sys.modules[made.__module__])
+
+
+def _source(made: Any) -> str:
+    """The source of a function or class with its decorators, or "". (inspect finds no class of a cell.)"""
+    for code in _codes(made):
+        lines = linecache.getlines(code.co_filename)
+        try:
+            tree = ast.parse("".join(lines))
+        except SyntaxError:
+            continue
+        for node in tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == made.__name__:
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                if first <= code.co_firstlineno <= (node.end_lineno or 0):
+                    return "".join(lines[first - 1 : node.end_lineno]).rstrip()
+    return ""
+
+
+def _globals_of(source: str) -> set[str]:
+    """The names that a piece of source takes from around it."""
+    found, tables = set(), [symtable.symtable(source, "<cell>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        found |= {each.get_name() for each in table.get_symbols() if each.is_global() and each.is_referenced()}
+    return found

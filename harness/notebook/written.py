@@ -1,0 +1,91 @@
+"""What a notebook or script defines, as plugin files: runs happen in processes of their own, which know files alone.
+
+Which names of it a request has, and so which files it needs; `harness.notebook.source` makes their text.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.contracts import Study, Task
+from harness.errors import UserError
+from harness.files import atomic_write
+from harness.notebook.source import study_text, text_of
+from harness.registry import MAIN, WRITTEN
+
+_NAMES = re.compile(r"[^\W\d]\w*")
+_TEXTS: dict[str, str] = {}  # written file -> its text
+
+
+def named(value: Any) -> Any:
+    """The value with their names in place of objects. Raises UserError for one that is no plugin."""
+    if value is None or isinstance(value, (str, int, float, Path, Mapping)):
+        return value
+    if isinstance(value, (list, tuple)):
+        made = [(part, named(part)) for part in value]
+        return [name for part, names in made for name in (names if isinstance(part, type) else [names])]
+    if isinstance(value, type) and isinstance(tasks := getattr(value, "tasks", None), tuple):  # a source of tasks
+        return [task.name for task in tasks]
+    if isinstance(value, type) and isinstance(name := getattr(value, "name", None), str):
+        return [name]
+    if isinstance(value, Study) and registry.STUDIES.known().get(value.name, (None,))[0] != value:
+        registry.STUDIES.add(value.name, value, MAIN)
+    places = {id(getattr(found, "place", None)): name for name, (found, _) in registry.TASKS.known().items()}
+    name = places.get(id(value), getattr(value, "name", None))
+    if not isinstance(name, str) or isinstance(value, Task) and name not in registry.TASKS.names():
+        raise UserError(
+            f"{value!r} is no objective, student, teacher, task or study that could be named: decorate it, as in "
+            "@objective(NAME, needs=...), or declare it"
+        )
+    return name
+
+
+def files_of(words: Iterable[Any], folder: Path | None) -> list[Path]:
+    """The plugin files, written into the folder, of all that these words name and that no installed file defines.
+
+    None: a temporary folder. Raises UserError for what cannot be written.
+    """
+    found: dict[Path, None] = {}
+    waiting, seen = list(words), set[str]()
+    while waiting:
+        for name in set(_NAMES.findall(str(waiting.pop()))) - seen:
+            seen.add(name)
+            for known in registry.ALL.values():
+                plugin, origin = known.known().get(name, (None, ""))
+                if origin in WRITTEN:
+                    text = _TEXTS.get(origin) or _text(plugin, name)
+                    found[_write(name, text, folder)] = None
+                    waiting.append(text)
+                elif origin and (path := registry.own_file(known, name)):
+                    found[path] = None
+    return sorted(found)
+
+
+def _text(plugin: Any, name: str) -> str:
+    if isinstance(plugin, Study):
+        return study_text(plugin)
+    if isinstance(plugin, Task):
+        sources = registry.SOURCES.known().values()
+        plugin = next(source for source, origin in sources if origin == MAIN and plugin in source.tasks)
+    defined = getattr(plugin, "defined_by", None) or getattr(plugin, "place", None) or plugin
+    return text_of(defined if callable(defined) else type(defined), name)
+
+
+def _write(name: str, text: str, folder: Path | None) -> Path:
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="harness-plugins-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = (folder / f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}.py").resolve()
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        atomic_write(path, text.encode())
+    WRITTEN.add(str(path))
+    _TEXTS[str(path)] = text
+    return path

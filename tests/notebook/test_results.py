@@ -1,0 +1,153 @@
+"""What harness.run and harness.load_results give."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from matplotlib.figure import Figure
+
+import harness
+from harness.notebook.results import Results
+from tests.conftest import Harness, environment
+
+ASKED: dict[str, Any] = {
+    "objectives": ["vanilla_kd", "att_kl"],
+    "inits": ["every", "last"],
+    "tasks": ["acceptability", "entailment"],
+    "seeds": 2,
+    "trials": 1,
+    "set": {"epochs": 1, "train_examples": 48},
+}
+
+WITHOUT_TORCH = """
+import sys, harness
+found = harness.load_results(sys.argv[1])
+found.to_pandas(), found.to_pandas(wide=True), found.best("entailment"), found._repr_html_(), found.figure("curves")
+found.compare("att_kl", "vanilla_kd")
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+print(found)
+"""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("notebook") / "results"
+
+
+@pytest.fixture(scope="module")
+def found(out: Path) -> Results:
+    return harness.run("objectives_vs_init", out=out, **ASKED)
+
+
+def test_the_table_is_the_commands_and_a_second_call_trains_nothing(
+    found: Results, out: Path, call: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = harness.run("objectives_vs_init", out=out, **ASKED)
+    assert "runs done" not in capsys.readouterr().err
+    reported = call("report", "--study", "objectives_vs_init", "--out", out).stdout
+    assert reported == str(found.table) == str(again) == repr(found) == found.table
+    assert found.table._repr_html_() == found._repr_html_()
+    assert "<table>" in found._repr_html_() and "body" not in found._repr_html_()
+
+
+def test_folders_are_opened_without_torch(found: Results, out: Path) -> None:
+    words = [sys.executable, "-c", WITHOUT_TORCH, str(out)]
+    said = subprocess.run(words, env=environment(), check=True, capture_output=True, text=True).stdout
+    assert said.rstrip() == str(found.table).rstrip()
+
+
+def test_a_frame_of_runs_is_what_the_table_is_made_of(found: Results, out: Path) -> None:
+    runs = found.to_pandas()
+    assert len(runs) == 2 * 2 * 2 * 2 and runs.run.is_unique and set(runs.objective) == {"vanilla_kd", "att_kl"}
+    assert set(runs.epochs) == {1} and (runs.seconds > 0).all() and (runs.peak_memory_mib > 0).all()
+    entries = json.loads((out / "objectives_vs_init" / "quick" / "table.json").read_text())["entries"]
+    for entry in entries:
+        own = runs[(runs.cell == entry["cell"]) & runs.chosen]
+        if entry["cell"]:
+            assert entry["value"] == pytest.approx(100 * own.score.mean()) and entry["n"] == len(own) == 2
+            assert entry["std"] == pytest.approx(100 * own.score.std())
+    wide = found.to_pandas(wide=True)
+    assert wide.shape == (4, 6) and wide.loc["transformer", "every", "att_kl"]["entailment", "n"] == 2
+    one = runs[(runs.row == "att_kl") & (runs.init == "last") & (runs.task == "entailment")]
+    assert wide.loc["transformer", "last", "att_kl"]["entailment", "mean"] == pytest.approx(one.accuracy.mean())
+
+
+def test_rows_are_compared_by_the_bootstrap_of_the_table(found: Results) -> None:
+    pairs = found.compare("att_kl", "Vanilla KD")
+    assert list(zip(pairs.task, pairs.init, strict=True)) == [
+        (task, init) for init in ("every", "last") for task in ("acceptability", "entailment")
+    ]
+    assert (pairs.low <= pairs.difference).all() and (pairs.difference <= pairs.high).all()
+    back = found.compare("vanilla_kd", "att_kl")
+    assert pairs.difference.tolist() == (-back.difference).tolist() and pairs.p.tolist() == back.p.tolist()
+    flags = {
+        (line.row.name, line.init, column.task): (entry.best, entry.tied)
+        for block in found.whole.blocks
+        for line in block.lines
+        for column, entry in zip(found.whole.columns, line.entries, strict=True)
+    }
+    for pair in pairs.itertuples():
+        ours, theirs = (flags[row, pair.init, pair.task] for row in ("att_kl", "vanilla_kd"))
+        if ours[0] or theirs[0]:  # one of the two is the best of the column: underlined is the other, or not
+            assert (pair.p >= 0.05) == (ours[1] or theirs[1])
+    with pytest.raises(harness.UserError, match="did you mean att_kl"):
+        found.compare("att_k", "vanilla_kd")
+
+
+def test_the_best_is_that_of_a_task(found: Results) -> None:
+    best = found.best("acceptability")
+    runs = found.to_pandas().query("chosen and task == 'acceptability'")
+    assert best.score == pytest.approx(runs.groupby("cell").score.mean().max())
+    own = runs[runs.cell == best.cell]
+    assert best.run == own.loc[own.selection.astype(float).idxmax(), "run"] and best.row == own.row.iloc[0]
+    with pytest.raises(harness.UserError, match=r"best\('acceptability'\)"):
+        found.best()
+    with pytest.raises(harness.UserError, match="unknown task 'entail': did you mean entailment"):
+        found.best("entail")
+
+
+@pytest.mark.skipif("load" not in dir(harness), reason="weights of students are not kept yet")
+def test_the_best_student_is_opened_and_asked(found: Results, tmp_path: Path) -> None:
+    best = found.best("acceptability")
+    said = best.load().predict(["the dog sees the cat .", "dog the sees ."])
+    assert len(said) == 2 and said == harness.load(best.export(tmp_path / "student")).predict(
+        ["the dog sees the cat .", "dog the sees ."]
+    )
+
+
+@pytest.mark.parametrize("name", ["heatmap", "curves"])
+def test_figures_are_matplotlibs_and_a_notebook_shows_them(found: Results, name: str) -> None:
+    figure = found.figure(name)
+    assert isinstance(figure, Figure) and figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    with pytest.raises(harness.UserError, match="nothing to draw in points: valid names: curves, heatmap"):
+        found.figure("points")
+    with pytest.raises(harness.UserError, match="unknown figure"):
+        found.figure("pie")
+
+
+def test_a_plan_says_what_the_command_prints(found: Results, out: Path, call: Harness) -> None:
+    planned = harness.plan("objectives_vs_init", out=out, **ASKED)
+    words = ["--objectives", *ASKED["objectives"], "--inits", *ASKED["inits"], "--tasks", *ASKED["tasks"], "--seeds", 2]
+    words += ["--trials", 1, "--set", "epochs=1", "train_examples=48", "--out", out]
+    said = call("plan", "--study", "objectives_vs_init", *words).stdout
+    assert str(planned.text) == said.rstrip("\n") and "16 runs, 0 missing" in said
+    assert planned.to_pandas()[["row", "init", "task"]].equals(
+        pandas.DataFrame([[c.row, c.init, c.task] for c in found.plan.cells], columns=["row", "init", "task"])
+    )
+
+
+def test_a_folder_of_several_studies_asks_which(found: Results, out: Path) -> None:
+    harness.run("objectives_vs_init", profile="small", out=out, teacher="embedded", data="embedded", **ASKED)
+    with pytest.raises(harness.UserError, match=r"objectives_vs_init \(profile quick\), .*say which"):
+        harness.load_results(out)
+    assert harness.load_results(out, profile="quick").plan.profile == "quick"
+    with pytest.raises(harness.UserError, match="there is nothing of sra"):
+        harness.load_results(out, "sra")
+    with pytest.raises(harness.UserError, match="there are no results in"):
+        harness.load_results(out / "none")

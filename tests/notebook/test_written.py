@@ -1,0 +1,169 @@
+"""What a notebook's cells define, as plugin files."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from harness import code_versions, registry
+from harness.contracts import Profile, Row, Study
+from harness.errors import UserError
+from harness.notebook.source import study_text
+from harness.notebook.written import files_of, named
+
+Cell = Callable[[str], Any]
+IMPORTS = """
+from harness.contracts import Signal
+from harness.registry import objective
+"""
+FORMULA = (
+    IMPORTS
+    + """
+import math as m
+import torch
+from torch import nn as layers
+
+SCALE = {{"by": (2.0, float("inf"))}}
+
+def clipped(x):
+    return torch.clamp(x, max=SCALE["by"][1]) * {factor}
+
+@objective("of_a_cell", needs={{Signal.SENTENCE}})
+def of_a_cell(student, teacher, batch):
+    assert m.pi > 3 and layers.Linear
+    return clipped(student.sentence - teacher.sentence).abs().mean() * SCALE["by"][0]
+"""
+)
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
+    """cell(text) does what a cell of a notebook does, and gives the notebook's names."""
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    count = iter(range(100))
+
+    def run(text: str, source: bool = True) -> Any:
+        name = f"<cell {next(count)}>"
+        if source:
+            linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+        exec(compile(text, name, "exec", dont_inherit=True), vars(main))
+        return main
+
+    yield run
+    for known in registry.ALL.values():
+        for name in [name for name, (_, origin) in known._found.items() if origin in registry.WRITTEN]:
+            del known._found[name]
+
+
+def loss() -> float:
+    made = registry.OBJECTIVES.get("of_a_cell")(None, None, None)
+    ones, zeros = SimpleNamespace(sentence=torch.ones(2, 3)), SimpleNamespace(sentence=torch.zeros(2, 3))
+    return float(made(ones, zeros, None))
+
+
+def test_a_file_holds_what_the_objective_names_wherever_that_was_defined(cell: Cell, tmp_path: Path) -> None:
+    function = cell(FORMULA.format(factor=1)).of_a_cell
+    assert named([function, "vanilla_kd"]) == ["of_a_cell", "vanilla_kd"]
+    (path,) = files_of(["0.5*of_a_cell+vanilla_kd"], tmp_path)
+    registry.load_file(path)  # in a module of its own
+    assert loss() == 2.0 and registry.OBJECTIVES.origin("of_a_cell") == str(path)
+    assert files_of(["vanilla_kd"], tmp_path) == []
+
+
+def test_a_cell_may_be_run_again_and_changed_and_its_code_is_what_it_is(cell: Cell, tmp_path: Path) -> None:
+    found = []
+    for factor in (1, 3, 1):
+        cell(FORMULA.format(factor=factor))
+        (path,) = files_of(["of_a_cell"], tmp_path)
+        registry.load_file(path)
+        found.append((path, code_versions.fingerprint(registry.OBJECTIVES.origin("of_a_cell")), loss()))
+        assert files_of(["of_a_cell"], tmp_path) == [path]  # asked again without running the cell
+    assert found[0] == found[2] != found[1] and [value for *_, value in found] == [2.0, 6.0, 2.0]
+    (elsewhere,) = files_of(["of_a_cell"], tmp_path / "other")
+    assert elsewhere.name == path.name and elsewhere.read_text() == path.read_text()
+
+
+def test_a_class_of_a_cell_is_written(cell: Cell, tmp_path: Path) -> None:
+    text = (
+        IMPORTS
+        + """
+from harness.modeling.bases import Objective
+
+@objective(
+    "of_a_cell",
+    needs={Signal.SENTENCE},
+)
+class Learned(Objective):
+    def forward(self, student, teacher, batch):
+        return student.sentence.sum()
+"""
+    )
+    assert named(cell(text).Learned) == ["of_a_cell"]
+    (path,) = files_of(["of_a_cell"], tmp_path)
+    registry.load_file(path)
+    assert loss() == 6.0
+
+
+def test_a_study_is_written_with_the_objectives_of_the_notebook_that_its_rows_have(cell: Cell, tmp_path: Path) -> None:
+    cell(FORMULA.format(factor=1))
+    rows = (Row("mine", "of_a_cell", "Mine", settings={"epochs": 2}), Row("kd", "vanilla_kd", "KD", point=("a", 0.5)))
+    quick = Profile("embedded", ("sentiment",), ("every",), 1, 2, search={"learning_rate": (1e-3, 2e-3)})
+    made = Study("mine_or_kd", "Mine", 'Is "mine" better?', "two_stage", rows, ("transformer",), {"quick": quick})
+    assert named(made) == "mine_or_kd"
+    paths = files_of(["mine_or_kd"], tmp_path)
+    assert [path.name.rpartition("_")[0] for path in paths] == ["mine_or_kd", "of_a_cell"]
+    for path in paths:
+        registry.load_file(path)
+    found = registry.STUDIES.get("mine_or_kd")
+    assert found == made and found is not made and study_text(found) == study_text(made)
+
+
+DEFINED = "@objective('of_a_cell', needs={Signal.SENTENCE})\ndef of_a_cell(student, teacher, batch): "
+REFUSED = {
+    "uses WEIGHTS, a Tensor, which its runs, in processes of their own, cannot see": "WEIGHTS = torch.ones(2)\n"
+    f"{DEFINED}return WEIGHTS.sum()",
+    "uses missing, which nothing defines": f"{DEFINED}return missing(student)",
+    "is a lambda": f"square = lambda x: x * x\n{DEFINED}return square(1)",
+    "inside a function": "def made():\n    @objective('of_a_cell', needs={Signal.SENTENCE})\n"
+    "    def of_a_cell(student, teacher, batch): return 0\nmade()",
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_other_processes_cannot_have_is_refused(cell: Cell, tmp_path: Path, said: str) -> None:
+    cell(f"{IMPORTS}import torch\n{REFUSED[said]}")
+    with pytest.raises(UserError, match=said):
+        files_of(["of_a_cell"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_no_source_or_no_name_is_refused(cell: Cell, tmp_path: Path) -> None:
+    main = cell(FORMULA.format(factor=1), source=False)
+    with pytest.raises(UserError, match="of_a_cell has no source"):
+        files_of(["of_a_cell"], tmp_path)
+    with pytest.raises(UserError, match="decorate it"):
+        named([main.clipped])
+
+
+def test_a_module_of_the_users_own_is_given_as_the_file_that_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "losses_of_mine.py"
+    path.write_text(FORMULA.format(factor=1).replace("of_a_cell", "of_a_module"))
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        imported = importlib.import_module("losses_of_mine").of_a_module
+        assert named(imported) == "of_a_module"
+        assert files_of(["of_a_module"], None) == files_of(["of_a_module"], None) == [path]
+        registry.load_file(path)  # as a plan does: here it is known already
+    finally:
+        registry.OBJECTIVES._found.pop("of_a_module", None)
