@@ -105,7 +105,7 @@ def _built(plugin: Any, own: Values, configuration: Mapping[str, object], task: 
     config = StudentConfig(
         student=plugin.name,
         settings=dict(own),
-        source=dict(configuration),
+        source={name: value for name, value in configuration.items() if name != "_name_or_path"},  # of this machine
         outputs=task.outputs,
         pairs=task.pair,
         vocabulary=vocabulary,
