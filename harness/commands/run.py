@@ -60,7 +60,7 @@ def run(options: Namespace) -> int:
         for notice in plan.notices:
             say(notice)
         if options.executor == "local":
-            _say_cost(plan, ledger, executor.most)
+            _say_cost(plan, ledger, choosing.processes(options))
         trained = _train(plan, ledger, executor, storage, options.refresh)
         for damage in ledger.damaged.values():
             say(damage)
