@@ -82,7 +82,7 @@ def work(options: Namespace) -> Done:
         for notice in plan.notices:
             say(notice)
         if options.executor == "local":
-            _say_cost(plan, ledger, executor.most)
+            _say_cost(plan, ledger, choosing.processes(options))
         trained = _train(plan, ledger, executor, storage, options.refresh, options.keep)
         for damage in ledger.damaged.values():
             say(damage)

@@ -20,15 +20,14 @@ MOST = 1024  # workers
 
 def executor(options: Namespace) -> Callable[[Path], Any]:
     """What starts the executor, given the folder of results. Raises UserError for flags that do not go together."""
-    known = options.study in registry.STUDIES.names()
-    measures = known and registry.PROCEDURES.get(registry.STUDIES.get(options.study).procedure).undisturbed
+    measures = _measures(options)
     limit = _seconds("--run-timeout", options.run_timeout)
     if options.executor == "local":
         for name in ("address", "cpus_per_run", "gpus_per_run"):
             if getattr(options, name) is not None:
                 raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
-        processes = 1 if measures else workers(options.workers)  # what is timed shares the machine with nothing of ours
-        return lambda out: LocalExecutor(processes, limit)
+        most = processes(options)
+        return lambda out: LocalExecutor(most, limit)
     if measures:
         raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
     if options.workers is not None:
@@ -40,6 +39,16 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
     if cpus == 0:
         raise UserError("--cpus-per-run must be more than 0: otherwise every run would start at once")
     return lambda out: RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit)
+
+
+def _measures(options: Namespace) -> bool:
+    known = options.study in registry.STUDIES.names()
+    return known and bool(registry.PROCEDURES.get(registry.STUDIES.get(options.study).procedure).undisturbed)
+
+
+def processes(options: Namespace) -> int:
+    """How many runs go on here at the same time; what is timed shares the machine with nothing of ours."""
+    return 1 if _measures(options) else workers(options.workers)
 
 
 def workers(asked: int | None) -> int:
