@@ -42,8 +42,9 @@ Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 # Files of half a minute and more, or that wait for processes and servers, marked `slow`: `make quick` leaves them out.
 # They begin first, so that at the end no process waits for a long one of another.
 LONGEST = (
-    "test_embedded_default.py", "test_kills.py", "test_ray.py", "test_study.py", "test_new_procedures.py",
-    "test_distil_corpus.py", "test_bad_input.py", "test_general_faults.py", "test_database.py", "test_run_processes.py",
+    "test_embedded_default.py", "test_kills.py", "test_ray.py", "test_study.py", "test_new.py",
+    "test_new_procedures.py", "test_distil_corpus.py", "test_bad_input.py",
+    "test_general_faults.py", "test_database.py", "test_run_processes.py",
     "test_unreadable.py",
 )  # fmt: skip
 

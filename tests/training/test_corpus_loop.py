@@ -75,7 +75,7 @@ class Distances(nn.Module):
         near = (ours - teacher.hidden_states[1][batch.mask]).pow(2).mean()
         far = 0.5 * (ours - teacher.hidden_states[2][batch.mask]).abs().mean()
         self.losses.append((near + far).item())
-        return near + far, {"near": near.detach(), "far": far.detach()}
+        return near + far, {"near": near, "far": far}
 
 
 def teacher(batch: Batch, want: Want) -> Outputs:
