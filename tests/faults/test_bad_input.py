@@ -283,7 +283,7 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     out = tmp_path / "out"
     study = (*STUDY, "--tasks", "sst2", "--objectives", "vanilla_kd", "--inits", "every", "--seeds", "1")
     places = ("--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "1", "--trials", "1")
-    words = (*study, *places, "--set", "train_examples=64", "teacher.epochs=1", "epochs=18", "max_length=16")
+    words = (*study, *places, "--set", "train_examples=64", "teacher.epochs=1", "epochs=30", "max_length=16")
     limit = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, resource.RLIM_INFINITY));"
         "from harness.cli import main; sys.exit(main(sys.argv[1:]))"
