@@ -51,7 +51,7 @@ def test_checkpoints_are_fine_tuned_as_they_are(run: Any, checkpoint: Path, tmp_
     table = run("matrix_literature", "--tasks", "sst2", *words, "--set", *SIZES, *SHORT)
     rows = [entry["row"] for entry in table["entries"]]
     assert sorted(dict.fromkeys(rows)) == ["DistilBERT", "Hybrid + MLP (rand. init.)", "mine", "teacher"]
-    made = [r for r in records(tmp_path / "out") if r["specification"]["kind"] == "checkpoint"]
+    made = list(records(tmp_path / "out", "checkpoint").values())
     assert len(made) == 1 and "teacher_signals" not in made[0]  # two rows of one model share its run
 
 
