@@ -1,11 +1,10 @@
-"""The identities of all runs that the studies plan, as hashes: what `test_every_study` compares with those released.
+"""The identities of all runs that the studies plan, as hashes: what `test_identities` compares with those released.
 
 python -m tests.identities    writes them down anew; the commit then says which moved, and why
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
@@ -23,7 +22,7 @@ from harness import registry
 from harness.files import digest
 from harness.planning.contents import Contents
 from harness.planning.plan import resolve
-from harness.planning.planned import Cell, Plan
+from harness.planning.planned import Cell
 from harness.planning.request import Request
 from harness.planning.space import is_grid
 from harness.search.progress import specify
@@ -32,21 +31,27 @@ FILE = Path(__file__).with_suffix(".json")
 PROFILES = [(name, profile) for name in registry.STUDIES.names() for profile in registry.STUDIES.get(name).profiles]
 # What decides no run: places of this machine, sentences, and what `rows` below tell one by one.
 NOT_PINNED = (
-    "format", "defaults", "label", "argument", "files", "plugins", "notices", "origins", "shown", "rows", "cells",
+    "format",
+    "defaults",
+    "label",
+    "argument",
+    "files",
+    "plugins",
+    "notices",
+    "origins",
+    "shown",
+    "rows",
+    "cells",
     "first",
-)  # fmt: skip
+)
 
 
-@functools.cache
-def planned(study: str, profile: str) -> Plan:
-    """A study's plan in a profile. What is not of this distribution (GLUE, hub, files) counts by its name."""
+def planned(study: str, profile: str) -> dict[str, Any]:
+    """The hashes of a study's plan in a profile: of each row's cells and runs, of the runs that these start from, by
+    kind, and of the rest. What is not of this distribution (GLUE, hub, files) counts by its name."""
     with pytest.MonkeyPatch.context() as patch:
         _by_name(patch)
-        return resolve(Request(study, profile), lenient=True)
-
-
-def hashes(plan: Plan) -> dict[str, Any]:
-    """Of each row's cells and runs, of the runs that these start from, by kind, and of the rest."""
+        plan = resolve(Request(study, profile), lenient=True)
     rows: dict[str, list[Any]] = {row.name: [] for row in plan.rows}
     for cell in plan.cells:
         about = {
@@ -110,5 +115,5 @@ def released() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    found = {f"{study} {profile}": hashes(planned(study, profile)) for study, profile in PROFILES}
+    found = {f"{study} {profile}": planned(study, profile) for study, profile in PROFILES}
     FILE.write_text(json.dumps(found, indent=1) + "\n")

