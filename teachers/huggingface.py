@@ -104,7 +104,8 @@ class HuggingFaceTeacher(Teacher):
         of_this = recorded == task.name or not (task.labelled or recorded in TASKS.names())
         if not of_this or not self._holds(AutoModelForSequenceClassification, "ForSequenceClassification"):
             return False
-        if 1 < (classes := self.config.num_labels or 0) < len(task.labels):
+        classes = self.config.num_labels or 0
+        if recorded == task.name and 1 < classes < len(task.labels):
             raise UserError(
                 f"teacher {self.argument} was trained for {task.name} with {classes} classes, but its "
                 f"data have {len(task.labels)}: {', '.join(task.labels)}"

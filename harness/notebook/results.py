@@ -110,12 +110,14 @@ class Results:
             raise unknown("task", task, tasks)
         place = tasks[task or next(iter(tasks))]
         lines = [line for block in self.whole.blocks if not block.improvement for line in block.lines]
-        found = [line for line in lines if line.entries[place].best]
-        if not found:
+        made = [line for line in lines if line.entries[place].runs]
+        if not made:
             raise UserError("no cell is finished yet: harness.run goes on from what there is")
-        entry = found[0].entries[place]
+        # One that answers every example alike is never best in a table; where all do, it is still what there is.
+        line = max(made, key=lambda each: (each.entries[place].best, each.entries[place].value or 0.0))
+        entry = line.entries[place]
         run = max(entry.runs, key=lambda each: each.selection)
-        where = (found[0].row.name, found[0].student, found[0].init, self.whole.columns[place].task)
+        where = (line.row.name, line.student, line.init, self.whole.columns[place].task)
         return Best(entry.cell, *where, run.run, entry.value or 0.0, entry.std, self.ledger.out)
 
     def figure(self, name: str = "heatmap") -> Figure:

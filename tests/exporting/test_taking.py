@@ -15,15 +15,16 @@ import huggingface_hub
 import pytest
 import torch
 
-from harness.commands.view import _read_plan, plan_file
 from harness.data.sources import load as read_task
 from harness.data.tasks import get_task
 from harness.evaluation.metrics import score
 from harness.exporting.opened import load
 from harness.ledger import Ledger
+from harness.planning.filed import read as read_plan
 from harness.search.kept import best_run
 from harness.search.progress import Progress, progress
 from tests.conftest import Harness
+from tests.results import table_folder
 
 STUDY = "objectives_vs_init"
 
@@ -41,7 +42,7 @@ def results(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cell_of(out: Path, task: str) -> tuple[str, Progress]:
-    plan = _read_plan(plan_file(out, STUDY, "quick"))
+    plan = read_plan(table_folder(out) / "plan.json", out)
     cell = next(cell for cell in plan.cells if cell.task == task)
     return cell.id, progress(cell, plan.defaults, Ledger(out).read)
 
