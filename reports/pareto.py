@@ -27,7 +27,7 @@ LABELLED = 12  # points that all have their label; among more, those that are un
 
 @dataclass(frozen=True)
 class Point:
-    """student: "" of the teacher, which is drawn but joins nothing. Its score is x 100; what has no spread has nan."""
+    """student: "" of the teacher, which is drawn but not joined. The score is x 100; what has no spread has nan."""
 
     label: str
     student: str
@@ -35,13 +35,14 @@ class Point:
     x_spread: float
     score: float
     spread: float
+    collapsed: bool = False
 
 
 def pareto(table: Table) -> Figure | None:
     """The average (of a single task its first metric) x 100 against each of AXES that the table has a column of.
 
-    Logarithmic axes; bars: ± as in the table, both ways; a line joins what no other surpasses in both. None without
-    such a column, or without a complete score beside one.
+    Logarithmic across; bars: ± as in the table, both ways; a line joins the students that none surpasses in both, those
+    aside that collapsed, which are hollow. None without such a column, or without a complete score beside one.
     """
     scores = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
     asked = [(j, c.metric) for j, c in enumerate(table.columns) if not c.task and c.metric in AXES]
@@ -56,26 +57,29 @@ def pareto(table: Table) -> Figure | None:
         for point in found:
             place = students.index(point.student) if point.student else -1
             look = {"color": f"C{place % 10}", "marker": MARKERS[place % len(MARKERS)]}
-            handles[point.student or point.label] = panel.errorbar(
+            look |= {"markerfacecolor": "white"} if point.collapsed else {}
+            bar = panel.errorbar(
                 point.x,
                 point.score,
-                xerr=None if math.isnan(point.x_spread) else point.x_spread,
+                xerr=None if math.isnan(point.x_spread) else [[min(point.x_spread, 0.9 * point.x)], [point.x_spread]],
                 yerr=None if math.isnan(point.spread) else point.spread,
                 **(look if point.student else {"color": "black", "marker": "*", "markersize": 10}),
                 linestyle="none",
                 elinewidth=0.7,
                 capsize=2,
             )
-        front = undominated([p for p in found if p.student], more)
+            if not point.collapsed or point.student not in handles:
+                handles[point.student or point.label] = bar
+        front = undominated([p for p in found if p.student and not p.collapsed], more)
         panel.plot([p.x for p in front], [p.score for p in front], color="grey", linewidth=1, zorder=0)
-        panel.set_xscale("log")
         panel.margins(0.12)
+        _logarithmic(panel, [p.x for p in found])
         panel.set_xlabel(axis)
         panel.set_ylabel(plain(f"{table.columns[scores[-1]].label} × 100"))
         named = [p for p in found if p.student]
         _label(figure, panel, named if len(named) <= LABELLED else front)
     legend(figure, handles)
-    title(figure, "Bars: ±, as in the table; joined: no other is better in both")
+    title(figure, "Bars: ±, as in the table; joined: no other student is better in both")
     return figure
 
 
@@ -96,7 +100,8 @@ def _point(label: str, student: str, score: Entry, at: Entry) -> list[Point]:
     if score.status != "complete" or score.value is None or not at.value:
         return []
     spread = math.nan if score.std is None else 100 * score.std
-    return [Point(label, student, at.value, math.nan if at.std is None else at.std, 100 * score.value, spread)]
+    x_spread = math.nan if at.std is None else at.std
+    return [Point(label, student, at.value, x_spread, 100 * score.value, spread, bool(score.collapsed))]
 
 
 def undominated(found: Sequence[Point], more: bool) -> list[Point]:
@@ -111,6 +116,18 @@ def undominated(found: Sequence[Point], more: bool) -> list[Point]:
 
     front = [p for p in found if not any(surpasses(other, p) for other in found)]
     return sorted(front, key=lambda p: (p.x, p.score))
+
+
+def _logarithmic(panel: Any, found: Sequence[float]) -> None:
+    """A logarithmic horizontal axis whose marks are few and short: 150k, 2M."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
+    panel.set_xscale("log")
+    span = max(found) / min(found)
+    steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if span < 5 else (1.0, 2.0, 5.0) if span < 50 else (1.0,)
+    panel.xaxis.set_major_locator(LogLocator(subs=steps))
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.xaxis.set_minor_locator(NullLocator())
 
 
 def _label(figure: Figure, panel: Any, found: Sequence[Point]) -> None:

@@ -1,4 +1,4 @@
-"""The columns that --columns asks for: how large the models of a table are, and how fast they encode on this machine."""
+"""What --columns asks for: how large the models of a table are, and how fast they encode on this machine."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
     found = _models(plan, ledger, task)
     told = {cell: _sizes(ledger, model) for cell, model in found.items()}
     notes = []
-    where = f" on {task.label}" if len(plan.tasks) > 1 else ""
+    if {"parameters", "megabytes"} & {*asked} and len(plan.tasks) > 1:
+        notes.append(f"Size: of the models on {task.label}")
     if "megabytes" in asked:
-        notes.append(f"Megabytes: the file of weights{where}, 1 MB being a million bytes")
+        notes.append("Megabytes: of the file of weights, 1 MB being a million bytes")
     if "speed" in asked:
         for cell, speeds in _speeds(plan, ledger, found, task, say).items():
             told[cell] = {**told[cell], **speeds}
@@ -128,8 +129,8 @@ def _speeds(
     kept = {cell: model for cell, model in found.items() if _weights(ledger, model)}
     if not kept:
         raise UserError(
-            f"nothing of {plan.study} can be timed: no weights of finished runs on {task.name} are kept in "
-            f"{ledger.out} (harness run --keep best keeps them; harness export CELL makes those of a cell again)"
+            f"nothing of {plan.study} can be timed: no weights of finished runs on {task.name} are kept "
+            "(harness run --keep best keeps them; harness export CELL makes those of a cell again)"
         )
     shapes = {cell: _shape(plan, ledger, model, task) for cell, model in kept.items()}
     folder = ledger.out / "cache" / "speed"
@@ -152,7 +153,7 @@ def _speeds(
 
 
 def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
-    """A hash of all that a model's speed depends on: its shape, the texts, and the machine. Its weights do not count."""
+    """A hash of all that a model's speed depends on: its shape, the texts, the machine. Weights do not count."""
     folder = ledger.folder(model.run) / "weights"
     part: Any = model.made.part(task.name) if isinstance(model.made, JointRun) else model.made
     config, tokenizer = folder / "config.json", folder / "tokenizer.json"
@@ -189,8 +190,8 @@ def _how(task: Task) -> str:
     what = "pairs of sentences" if task.pair else "texts"
     return (
         f"Speed: {what} of {task.label}'s dev split a second, in batches of 64, by one thread of this processor "
-        f"({_processor()}): the median of {ROUNDS} rounds ± their standard deviation. From text the tokenizer counts, whose own "
-        "speed stands beside it. Models of one shape are measured once"
+        f"({_processor()}): the median of {ROUNDS} rounds ± their standard deviation. From text the "
+        "tokenizer counts, whose own speed stands beside it. Models of one shape are measured once"
     )
 
 

@@ -123,7 +123,7 @@ class Results:
 
     def figure(self, name: str = "heatmap") -> Figure:
         """A figure of matplotlib: "heatmap" (rows by initialisations), "points" (along the rows' points), "curves" (by
-        epoch), "masked_words" or "pareto" (against the columns that `load_results` was asked for, otherwise parameters).
+        epoch), "masked_words" or "pareto" (against the columns asked of `load_results`, otherwise parameters).
 
         result.figure("heatmap").savefig("heatmap.pdf")
         """
