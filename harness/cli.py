@@ -25,6 +25,7 @@ from harness.commands import (
     submit,
     view,
 )
+from harness.commands.columns import COLUMNS
 from harness.errors import UserError, near, sentence, unknown
 
 
@@ -203,6 +204,14 @@ def _add_looking(commands: Any) -> None:
         help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
+    report.add_argument(
+        "--columns",
+        nargs="+",
+        action="extend",
+        default=[],
+        choices=tuple(COLUMNS),
+        help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
+    )
     commands.add_parser(
         "status",
         parents=[seen],

@@ -7,17 +7,31 @@ print(render(with_published(table, study), "markdown"))
 from __future__ import annotations
 
 from harness.reports import latex, page, writers
+from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
 from harness.reports.drawing import png
 from harness.reports.page import FIGURES, fragment
-from harness.reports.shapes import Provenance, Table
+from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.table import build
 
 from harness.errors import unknown
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
-__all__ = ["FIGURES", "FORMATS", "Provenance", "Table", "build", "fragment", "png", "render", "with_published"]
+__all__ = [
+    "FIGURES",
+    "FORMATS",
+    "TEACHER",
+    "Entry",
+    "Provenance",
+    "Table",
+    "build",
+    "fragment",
+    "png",
+    "render",
+    "with_columns",
+    "with_published",
+]
 
 
 def render(table: Table, format: str) -> str:

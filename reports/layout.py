@@ -127,7 +127,8 @@ def _units(table: Table, counts: set[int]) -> str:
 
 
 def _cell(entry: Entry, column: Column, show_n: bool) -> Cell:
-    shown = show_n and entry.status == "complete" and column.metric not in COUNTED
+    of_seeds = (column.task or column.average) and column.metric not in COUNTED
+    shown = bool(show_n and entry.status == "complete" and of_seeds)
     return Cell(entry_text(entry, column.metric, shown), entry.best, entry.tied, str(entry.note or ""), _tip(entry))
 
 

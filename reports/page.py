@@ -10,6 +10,7 @@ from harness.reports.drawing import svg
 from harness.reports.entropy_heatmap import masked_words
 from harness.reports.figures import curves, heatmap, lines
 from harness.reports.layout import grids
+from harness.reports.pareto import pareto
 from harness.reports.shapes import Table
 
 from harness.errors import plain
@@ -23,6 +24,7 @@ FIGURES: dict[str, Callable[[Table], Figure | None]] = {
     "points": lines,
     "curves": curves,
     "masked_words": masked_words,
+    "pareto": pareto,
 }
 
 STYLE = """
@@ -43,7 +45,11 @@ def html(table: Table) -> str:
         if pointed
         else ("Scores by objective and initialisation", heatmap)
     )
-    others = (("Learning curves", curves), ("Entropy of the prediction when a word is masked", masked_words))
+    others = (
+        ("Scores against size and speed", pareto),
+        ("Learning curves", curves),
+        ("Entropy of the prediction when a word is masked", masked_words),
+    )
     drawn = [(title, svg(figure)) for title, draw in (scores, *others) if (figure := draw(table))]
     figures = [(title, text[text.index(b"<svg") :].decode()) for title, text in drawn]
     return _template().render(title=plain(table.title), grids=grids(table), figures=figures) + "\n"

@@ -6,16 +6,20 @@ import math
 
 WHOLE = frozenset({"parameters", "classifier_parameters", "encoder_parameters"})  # counted, so compared exactly
 # The same for every seed: without spread.
-COUNTED = WHOLE | {"millions_of_parameters", "millions_without_embeddings", "size_factor"}
+COUNTED = WHOLE | {"millions_of_parameters", "millions_without_embeddings", "size_factor", "megabytes"}
 MACHINE = frozenset({"sentences_per_second", "seconds"})  # of another machine another number: never subtracted
 MEASURED = {  # three significant digits, then this sign
     "sentences_per_second": "",
+    "sentences_per_second_from_ids": "",
+    "sentences_per_second_from_text": "",
+    "sentences_tokenized_per_second": "",
     "speed_ratio": "×",
     "time_factor": "×",
     "seconds": " s",
     "millions_of_parameters": " M",
     "millions_without_embeddings": " M",
     "size_factor": "×",
+    "megabytes": " MB",
     "distillation_loss": "",
 }
 # What a row has of a quantity as a multiple of what the study's `relative_to` has; the time is the inverse of a speed.

@@ -1,4 +1,4 @@
-"""Looking at what is recorded: report, status and show. Nothing here trains or writes."""
+"""Looking at what is recorded: report, status and show. Nothing here trains, or writes but into the cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
-from harness.commands import long_form
+from harness.commands import columns, long_form
 from harness.contracts import CellResult, Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
@@ -47,6 +47,8 @@ def report(options: Namespace) -> int:
     table = table_of(plan, ledger)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
+    if options.columns:
+        table = columns.added(plan, ledger, table, options.columns, say)
     for damage in ledger.damaged.values():
         say(damage)
     if isinstance(ledger, Ledger):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness import reports
-from harness.commands.view import score_of, shown_of
+from harness.commands.columns import added
+from harness.commands.view import say, score_of, shown_of
 from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
@@ -122,13 +123,15 @@ class Results:
 
     def figure(self, name: str = "heatmap") -> Figure:
         """A figure of matplotlib: "heatmap" (rows by initialisations), "points" (along the rows' points), "curves" (by
-        epoch) or "masked_words".
+        epoch), "masked_words" or "pareto" (against the columns asked of `load_results`, otherwise parameters).
 
         result.figure("heatmap").savefig("heatmap.pdf")
         """
         if name not in reports.FIGURES:
             raise unknown("figure", name, reports.FIGURES)
         figure = reports.FIGURES[name](self.whole)
+        if figure is None and name == "pareto":
+            figure = reports.FIGURES[name](added(self.plan, self.ledger, self.whole, ("parameters",), say))
         if figure is None:
             others = [other for other, draw in reports.FIGURES.items() if draw(self.whole) is not None]
             raise UserError(f"there is nothing to draw in {name}: {near(name, others)}")

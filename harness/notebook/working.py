@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness import registry
 from harness.commands import run as commands
+from harness.commands.columns import added
 from harness.commands.view import say, table_of
 from harness.data import own
 from harness.errors import UserError
@@ -113,8 +114,12 @@ def distil(
     return run(**{**chosen, **arguments})
 
 
-def load_results(out: str | Path = "results", study: str | None = None, profile: str | None = None) -> Results:
+def load_results(
+    out: str | Path = "results", study: str | None = None, profile: str | None = None, columns: Sequence[str] = ()
+) -> Results:
     """The results in a folder, read without torch. study and profile may be left out where it holds one of them alone.
+
+    columns: "parameters", "megabytes" and "speed" stand in the table too; speed is measured here, once, with torch.
 
     harness.load_results("results", "objectives_vs_init").compare("att_kl", "vanilla_kd")
     """
@@ -134,4 +139,4 @@ def load_results(out: str | Path = "results", study: str | None = None, profile:
     table = table_of(chosen, ledger)
     for damage in ledger.damaged.values():
         say(damage)
-    return Results(chosen, ledger, table)
+    return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)

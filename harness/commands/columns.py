@@ -1,0 +1,203 @@
+"""What --columns asks for: how large the models of a table are, and how fast they encode on this machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from harness import registry, reports
+from harness.contracts import Task
+from harness.data import sources
+from harness.data.tasks import get_task
+from harness.errors import UserError, sentence, unknown
+from harness.files import checksum, digest, read_sealed, write_sealed
+from harness.ledger import Ledger
+from harness.planning.planned import Plan
+from harness.runs import JointRun, Run, RunId
+from harness.runs.told import Record
+from harness.search.driver import workspace_of
+from harness.search.kept import best_run
+from harness.search.results import replayed
+
+Say = Callable[[str], None]
+ROUNDS = 5
+SPEEDS = ("sentences_per_second_from_ids", "sentences_per_second_from_text", "sentences_tokenized_per_second")
+COLUMNS = {"parameters": ("parameters",), "megabytes": ("megabytes",), "speed": SPEEDS}
+NOT_KEPT = "the weights of its best run are not kept, so that they are neither weighed nor timed"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A finished run whose model stands in a table. record: {} of a teacher, whose weights tell everything."""
+
+    run: RunId
+    made: Run
+    record: Record
+
+
+def check(asked: Sequence[str]) -> None:
+    """Raise UserError for a column that there is none of."""
+    for name in asked:
+        if name not in COLUMNS:
+            raise unknown("column", name, COLUMNS)
+
+
+def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], say: Say) -> reports.Table:
+    """The table with the columns asked for after its own: of its models on its first task.
+
+    ledger: a `Ledger`, or records that were only counted. say tells what takes its time.
+    Speed is measured once for each shape of model and kept in the cache. Raises UserError for an unknown column, where
+    nothing that could be timed is kept, and where it has to be measured while another run works in the folder.
+    """
+    check(asked)
+    task = get_task(table.columns[0].task)
+    found = _models(plan, ledger, task)
+    told = {cell: _sizes(ledger, model) for cell, model in found.items()}
+    notes = []
+    if {"parameters", "megabytes"} & {*asked} and len(plan.tasks) > 1:
+        notes.append(f"Size: of the models on {task.label}")
+    if "megabytes" in asked:
+        notes.append("Megabytes: of the file of weights, 1 MB being a million bytes")
+    if "speed" in asked:
+        for cell, speeds in _speeds(plan, ledger, found, task, say).items():
+            told[cell] = {**told[cell], **speeds}
+        notes.append(_how(task))
+    metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
+    return reports.with_columns(table, metrics, told, notes)
+
+
+def _models(plan: Plan, ledger: Ledger, task: Task) -> dict[str, Model]:
+    """Cell, or reports.TEACHER -> the best run of it that is finished."""
+    found = {}
+    for cell, progress in zip(plan.cells, replayed(plan, ledger), strict=True):
+        if cell.task == task.name and (best := best_run(progress)):
+            found[cell.id] = Model(best.run, best.made, best.record)
+    teacher = plan.teachers.get(task.name)
+    if teacher and (ledger.read(teacher) or {}).get("status") == "finished":
+        found[reports.TEACHER] = Model(teacher, plan.first[teacher].run, {})
+    return found
+
+
+def _sizes(ledger: Ledger, model: Model) -> dict[str, reports.Entry]:
+    """What the record and the files of weights say."""
+    weights = _weights(ledger, model)
+    parameters = {**model.record, **model.record.get("metrics", {})}.get("parameters")
+    if parameters is None:
+        parameters = sum(map(_numbers, weights))
+    size = sum(file.stat().st_size for file in weights) / 1e6
+    missing = reports.Entry("unrecorded", reason=NOT_KEPT if model.made.leaves_model else "")
+    return {
+        "parameters": reports.Entry("complete", parameters) if parameters else reports.Entry("unrecorded"),
+        **({"megabytes": reports.Entry("complete", size)} if size else dict.fromkeys(("megabytes", *SPEEDS), missing)),
+    }
+
+
+def _weights(ledger: Ledger, model: Model) -> list[Path]:
+    return sorted((ledger.folder(model.run) / "weights").glob("*.safetensors")) if model.made.leaves_model else []
+
+
+def _numbers(file: Path) -> int:
+    """How many numbers a safetensors file holds, by its header; 0 of one that is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    with suppress(SafetensorError, OSError), safe_open(file, "np") as tensors:
+        shapes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118  # no mapping
+        return sum(_product(shape) for shape in shapes)
+    return 0
+
+
+def _product(shape: Sequence[int]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+# ---------------------------------------------------------------- speed
+
+
+def _speeds(
+    plan: Plan, ledger: Ledger, found: Mapping[str, Model], task: Task, say: Say
+) -> dict[str, dict[str, reports.Entry]]:
+    """Cell -> metric -> what was measured, of the models whose weights are kept."""
+    timed: dict[str, dict[str, reports.Entry]] = {}
+    kept = {cell: model for cell, model in found.items() if _weights(ledger, model)}
+    if not kept:
+        raise UserError(
+            f"nothing of {plan.study} can be timed: no weights of finished runs on {task.name} are kept "
+            "(harness run --keep best keeps them; harness export CELL makes those of a cell again)"
+        )
+    shapes = {cell: _shape(plan, ledger, model, task) for cell, model in kept.items()}
+    folder = ledger.out / "cache" / "speed"
+    known = {shape: read_sealed(folder / f"{shape}.json") for shape in dict.fromkeys(shapes.values())}
+    with ExitStack() as held:
+        if missing := sum(not speeds for speeds in known.values()):
+            held.enter_context(ledger.lock())  # nothing else works here meanwhile, which would slow it
+            say(f"measuring how fast {missing} kind{'s' * (missing > 1)} of model encode here, some 15 seconds each")
+        for cell, model in kept.items():
+            shape = shapes[cell]
+            if not known[shape]:
+                try:
+                    known[shape] = _measured(plan, ledger, model, task)
+                except UserError as error:
+                    timed[cell] = dict.fromkeys(SPEEDS, reports.Entry("unrecorded", reason=sentence(str(error))))
+                    continue
+                write_sealed(folder / f"{shape}.json", known[shape])
+            timed[cell] = {name: reports.Entry("complete", *known[shape][name]) for name in SPEEDS}
+    return timed
+
+
+def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
+    """A hash of all that a model's speed depends on: its shape, the texts, the machine. Weights do not count."""
+    folder = ledger.folder(model.run) / "weights"
+    part: Any = model.made.part(task.name) if isinstance(model.made, JointRun) else model.made
+    config, tokenizer = folder / "config.json", folder / "tokenizer.json"
+    return digest(
+        {
+            "model": checksum(config) if config.is_file() else model.run,
+            "student": part.student_name,
+            "settings": part.settings.of(part.student_name) if part.student_name else {},
+            "pair_encoding": part.pair_encoding,
+            "tokenizer": checksum(tokenizer) if tokenizer.is_file() else [plan.teacher, plan.label],
+            "max_length": part.settings["max_length"],
+            "data": dict(part.data_of),
+            "machine": _processor(),
+            "torch": version("torch"),
+        }
+    )[:16]
+
+
+def _measured(plan: Plan, ledger: Ledger, model: Model, task: Task) -> dict[str, tuple[float, float]]:
+    """Raises UserError for weights and data that are not as they were."""
+    from harness.exporting.opened import of_run
+    from harness.exporting.timed import sentences_per_second
+
+    if trouble := ledger.trouble_with_weights(model.run):
+        raise UserError(f"the weights of run {model.run} {trouble}")
+    for path in plan.plugins:
+        registry.load_file(path)
+    student = of_run(model.made, task, workspace_of(plan, ledger.out, model.run, model.made))
+    return sentences_per_second(student, sources.load(task, plan.source).dev[0], ROUNDS)
+
+
+def _how(task: Task) -> str:
+    """A sentence on what was measured."""
+    what = "pairs of sentences" if task.pair else "texts"
+    return (
+        f"Speed: {what} of {task.label}'s dev split a second, in batches of 64, by one thread of this processor "
+        f"({_processor()}): the median of {ROUNDS} rounds ± their standard deviation. From text the "
+        "tokenizer counts, whose own speed stands beside it. Models of one shape are measured once"
+    )
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,48 @@
+"""How fast an opened student encodes: from token ids, from text, and the tokenizer by itself."""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+
+import torch
+
+from harness.data.encoding import Encoded, encode, evaluation_batches
+from harness.data.sources import Split
+from harness.evaluation import speed
+from harness.exporting.opened import BATCH, Opened
+
+TEXTS = 512  # at most, the first of dev
+
+
+def sentences_per_second(student: Opened, split: Split, rounds: int) -> dict[str, tuple[float, float]]:
+    """Metric -> (median over rounds, their sample standard deviation) on the first TEXTS of a split; of pairs, pairs.
+
+    By one thread on the processor, in batches of BATCH sorted by length. From text the tokenizer's time counts too.
+    """
+    second = None if split.text_b is None else split.text_b[:TEXTS]
+    part = Split(split.name, split.text_a[:TEXTS], second, split.labels[:TEXTS])
+
+    def read() -> Encoded:
+        return encode(part, student.tokenizer, student.pair_encoding, student.max_length)
+
+    def answer(data: Encoded) -> None:
+        for index in evaluation_batches(data.lengths, BATCH):
+            student.of_batch(data.batch(index))
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            seconds = speed.compare(
+                {
+                    "sentences_per_second_from_ids": partial(answer, read()),
+                    "sentences_per_second_from_text": lambda: answer(read()),
+                    "sentences_tokenized_per_second": read,
+                },
+                rounds,
+            )
+    finally:
+        torch.set_num_threads(threads)
+    rates = {name: [len(part.text_a) / one for one in turns] for name, turns in seconds.items()}
+    return {name: (statistics.median(found), statistics.stdev(found)) for name, found in rates.items()}
