@@ -26,6 +26,7 @@ from harness.commands import (
     view,
 )
 from harness.errors import UserError, near, sentence, unknown
+from harness.search import tracking
 
 
 class Parser(argparse.ArgumentParser):
@@ -161,6 +162,11 @@ def _add_working(commands: Any) -> None:
         default="best",
         choices=("best", "all", "none"),
         help="whose weights are kept, for harness export: each cell's best run's (default), all or none",
+    )
+    run.add_argument(
+        "--track",
+        choices=tracking.LIBRARIES,
+        help="also follow every run's losses, selection score and learning rate there, kept in OUT/track",
     )
     run.add_argument(
         "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
