@@ -206,8 +206,10 @@ def _add_looking(commands: Any) -> None:
         "--format",
         default="terminal",
         metavar="FORMAT",
-        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet",
+        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; for others to collect, as files "
+        "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
     )
+    report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     commands.add_parser(
         "status",

@@ -11,13 +11,14 @@ from harness.reports.compare import with_published
 from harness.reports.drawing import png
 from harness.reports.page import FIGURES, fragment
 from harness.reports.shapes import Provenance, Table
+from harness.reports.statistics import mean_std
 from harness.reports.table import build
 
 from harness.errors import unknown
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
-__all__ = ["FIGURES", "FORMATS", "Provenance", "Table", "build", "fragment", "png", "render", "with_published"]
+__all__ = ["FIGURES", "FORMATS", "Provenance", "Table", "build", "fragment", "mean_std", "png", "render", "with_published"]
 
 
 def render(table: Table, format: str) -> str:

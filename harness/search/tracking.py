@@ -1,4 +1,4 @@
-"""A run's curve in an experiment tracker, by accelerate's trackers: told beside the display, no part of what a run is."""
+"""A run's curve in an experiment tracker, by accelerate's: told beside the display, no part of what a run is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALUES = ("loss", "selection", "learning_rate", "tokens_per_second", "peak_memor
 def check(library: str | None) -> None:
     """Raise UserError where the tracker's library is not installed."""
     if library and find_spec(library) is None:
-        raise UserError(f"--track {library} needs {library}: pip install {library}")
+        raise UserError(f"--track {library} needs {library}, which is not installed: pip install {library}")
 
 
 @contextmanager
@@ -139,7 +139,7 @@ class _OfRun:
 
 @contextmanager
 def _accelerate() -> Iterator[None]:
-    """accelerate's state, which its trackers ask for. It takes no device, and is gone afterwards unless it was there."""
+    """The state that accelerate's trackers ask for: of no device, and gone afterwards unless it was there."""
     from accelerate import PartialState
 
     if PartialState._shared_state:
