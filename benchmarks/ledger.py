@@ -19,7 +19,7 @@ from pathlib import Path
 from harness import registry
 from harness.contracts import Hyperparameter
 from harness.ledger import Ledger
-from harness.planning.kept import keep
+from harness.planning.filed import keep
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request

@@ -18,7 +18,18 @@ from harness.errors import unknown
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
-__all__ = ["FIGURES", "FORMATS", "Provenance", "Table", "build", "fragment", "mean_std", "png", "render", "with_published"]
+__all__ = [
+    "FIGURES",
+    "FORMATS",
+    "Provenance",
+    "Table",
+    "build",
+    "fragment",
+    "mean_std",
+    "png",
+    "render",
+    "with_published",
+]
 
 
 def render(table: Table, format: str) -> str:

@@ -36,23 +36,27 @@ HUB = "hub:"
 def write(plan: Plan, ledger: Ledger, form: str, to: Path) -> None:
     """Write the files of every cell that has a finished run of its chosen setting, and tell how many.
 
-    Raises UserError where there is nothing to tell, and nothing that the format has a place for.
+    Raises UserError where there is none, or none that the format has a place for.
     """
     tasks = tasks_of(plan)
     cells = [cell for cell in frame.cells(plan, frame.runs(plan, ledger)) if cell.seeds]
     if not cells:
         raise UserError(f"no cell of study {plan.study} has a finished run that could be written")
-    check_writable(to)
-    made = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form]
-    files = [file for cell in cells for file in made(plan, ledger, cell, tasks[cell.task])]
-    for name, content in files:
-        atomic_write(to / name, content)
-    if not files:
+    others = [name for name in plan.tasks if form == "eval_results" and not _dataset(plan, tasks[name])[0]]
+    if len(others) == len(plan.tasks):
         raise UserError(
             "eval_results names data sets of the hub, and no cell here is of one: use --data hub or --tasks "
             "NAME=hub:DATASET, or --format every_eval_ever"
         )
-    tell(f"{len(files)} files written to {to}")
+    if others:
+        say(f"left out, for they are no data sets of the hub: {', '.join(others)}")
+    check_writable(to)
+    made, count = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], 0
+    for cell in cells:
+        for name, content in made(plan, ledger, cell, tasks[cell.task]):
+            atomic_write(to / name, content)
+            count += 1
+    tell(f"{count} files written to {to}")
 
 
 # ---------------------------------------------------------------- Hugging Face's .eval_results
@@ -65,7 +69,6 @@ def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> I
 
     dataset, config = _dataset(plan, task)
     if not dataset:
-        say(f"cell {cell.cell} is left out: task {task.name} is no data set of the hub")
         return
     mean, spread = _mean(cell, cell.metric)
     notes = f"{cell.metric} on dev x 100, {_row(cell)}, mean of {len(cell.seeds)} seeds"
@@ -123,7 +126,7 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
         # The name that the format asks for, a UUID of version 4, follows from the run: written again, it is the same.
         name = str(uuid.UUID(hashlib.sha256(f"{cell.cell} {run.run}".encode()).hexdigest()[:32], version=4))
         folder = f"data/{plan.study}/{model}"
-        lines = list(_samples(ledger, run, task, log, _id(run, cell)))
+        lines = list(_samples(run, task, log, _id(run, cell, cell.metric)))
         if lines:
             content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
             log["detailed_evaluation_results"] = {
@@ -137,20 +140,18 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
         yield f"{folder}/{name}.json", json.dumps(log, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _id(run: RunResult, cell: CellResult) -> str:
-    return f"{run.run}/{cell.task}/{cell.metric}"
+def _id(run: RunResult, cell: CellResult, metric: str) -> str:
+    return f"{run.run}/{cell.task}/{metric}"
 
 
 def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: str) -> JSON:
     """What a run scored by a metric, beside the mean over its seeds that tables show."""
     value, (mean, spread) = float(run.metrics[metric]), _mean(cell, metric)
-    n = int(plan.examples.get(task.name, 0))
     details = {"mean_over_seeds": mean, "seeds": len(cell.seeds)}
     details |= {} if spread is None else {"standard_deviation_over_seeds": spread}
     score: dict[str, Any] = {"score": value, "details": _texts(details)}
     answers = run.record["predictions"]()
-    if answers is not None:
-        n = len(answers[0])
+    n = 0 if answers is None else len(answers[0])
     if metric == "accuracy" and n > 1:
         deviation = math.sqrt(value * (1 - value) * n / (n - 1))
         score["uncertainty"] = {
@@ -164,7 +165,7 @@ def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: st
         data |= {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": "val"}
     data["additional_details"] = _texts({"split": "dev", **({"configuration": config} if dataset else {})})
     return {
-        "evaluation_result_id": f"{run.run}/{cell.task}/{metric}",
+        "evaluation_result_id": _id(run, cell, metric),
         "evaluation_name": task.name,
         "source_data": data,
         "metric_config": {
@@ -178,7 +179,7 @@ def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: st
     }
 
 
-def _samples(ledger: Ledger, run: RunResult, task: Task, log: JSON, result: str) -> Iterator[JSON]:
+def _samples(run: RunResult, task: Task, log: JSON, result: str) -> Iterator[JSON]:
     """What a run answers each dev example with. Of scores nothing: the format asks of an answer whether it is right.
 
     The ledger holds no texts: `input.raw` is empty, and the example is told by its number.
