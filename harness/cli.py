@@ -27,6 +27,7 @@ from harness.commands import (
 )
 from harness.commands.columns import COLUMNS
 from harness.errors import UserError, near, sentence, unknown
+from harness.search import tracking
 
 
 class Parser(argparse.ArgumentParser):
@@ -164,6 +165,11 @@ def _add_working(commands: Any) -> None:
         help="whose weights are kept, for harness export: each cell's best run's (default), all or none",
     )
     run.add_argument(
+        "--track",
+        choices=tracking.LIBRARIES,
+        help="also follow every run's losses, selection score and learning rate there, kept in OUT/track",
+    )
+    run.add_argument(
         "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
     )
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
@@ -201,8 +207,10 @@ def _add_looking(commands: Any) -> None:
         "--format",
         default="terminal",
         metavar="FORMAT",
-        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet",
+        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; for others to collect, as files "
+        "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
     )
+    report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     report.add_argument(
         "--columns",

@@ -12,6 +12,7 @@ from harness.reports.compare import with_published
 from harness.reports.drawing import png
 from harness.reports.page import FIGURES, fragment
 from harness.reports.shapes import Entry, Provenance, Table
+from harness.reports.statistics import mean_std
 from harness.reports.table import build
 
 from harness.errors import unknown
@@ -27,6 +28,7 @@ __all__ = [
     "Table",
     "build",
     "fragment",
+    "mean_std",
     "png",
     "render",
     "with_columns",

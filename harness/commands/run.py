@@ -25,6 +25,7 @@ from harness.planning.planned import Plan
 from harness.planning.recipe import budget, corpus_recipe, protocol, recipe
 from harness.planning.request import Request, check_early
 from harness.runs import Run
+from harness.search import tracking
 from harness.search.database import View, database
 from harness.search.display import display
 from harness.search.driver import Driver
@@ -63,6 +64,7 @@ def work(options: Namespace) -> Done:
             "harness run by itself"
         )
     check_early(request)
+    tracking.check(options.track)
     if sys.stderr.isatty():  # loading torch, and looking at the teacher, takes its seconds
         say(f"working out what is to do of study {request.study}, profile {request.profile}")
     start = choosing.executor(options)
@@ -83,7 +85,7 @@ def work(options: Namespace) -> Done:
             say(notice)
         if options.executor == "local":
             _say_cost(plan, ledger, choosing.processes(options))
-        trained = _train(plan, ledger, executor, storage, options.refresh, options.keep)
+        trained = _train(plan, ledger, executor, storage, options)
         for damage in ledger.damaged.values():
             say(damage)
         table = table_of(plan, ledger)
@@ -200,13 +202,13 @@ def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
         say(estimate(plan, replays, workers))
 
 
-def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, refresh: bool, keep: str) -> int:
-    view = View(plan.study, ledger.out, storage, refresh)
+def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Namespace) -> int:
+    view = View(plan.study, ledger.out, storage, options.refresh)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     try:
-        with display(plan) as listener:
-            return Driver(plan, ledger, executor, listener, view, refresh, keep).run()
+        with display(plan) as shown, tracking.tracked(options.track, plan, ledger.out, shown) as listener:
+            return Driver(plan, ledger, executor, listener, view, options.refresh, options.keep).run()
     finally:
         executor.close()
         if trouble := view.close():

@@ -37,12 +37,20 @@ from harness.search.progress import Progress, progress
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    if options.format not in (*reports.FORMATS, *long_form.FORMATS):
-        raise unknown("report format", options.format, (*reports.FORMATS, *long_form.FORMATS))
+    from harness.commands import exchange  # stands on this module
+
+    formats = (*reports.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
+    if options.format not in formats:
+        raise unknown("report format", options.format, formats)
+    if (options.format in exchange.FORMATS) != (options.to is not None):
+        raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
     study = _study(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
     if options.format in long_form.FORMATS:
         long_form.write(plan, ledger, options.format)
+        return 0
+    if options.format in exchange.FORMATS:
+        exchange.write(plan, cast(Ledger, ledger), options.format, Path(options.to))
         return 0
     table = table_of(plan, ledger)
     if options.compare:

@@ -23,8 +23,8 @@ class Entry(TypedDict, total=False):
     """A point of a run's curve, progress between two of them (step of steps), or a note alone.
 
     loss: the mean since the last point; terms: what it is the sum of, by name; selection: what the epoch is chosen by,
-    None where it is not; saved: a checkpoint was written. seconds_left, steps_per_second and peak_memory_mib are told
-    on a corpus alone.
+    None where it is not; learning_rate: of the last update; saved: a checkpoint was written. seconds_left,
+    steps_per_second and peak_memory_mib are told on a corpus alone.
     """
 
     stage: str
@@ -32,6 +32,7 @@ class Entry(TypedDict, total=False):
     loss: float
     terms: dict[str, Term]
     selection: float | None
+    learning_rate: float
     step: int
     steps: int
     tokens_per_second: float

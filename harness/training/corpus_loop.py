@@ -39,10 +39,10 @@ class Course:
     since: int = 0
     told: Told = field(default_factory=Told)
 
-    def add_point(self, epoch: int) -> None:
+    def add_point(self, epoch: int, rate: float) -> None:
         """End a point of the curve, and begin the next."""
         point: Entry = {"stage": STAGE, "epoch": epoch + 1, "loss": self.total / self.since, "selection": None}
-        self.curve.append({**point, "step": self.step, "terms": self.told.terms()})
+        self.curve.append({**point, "step": self.step, "terms": self.told.terms(), "learning_rate": rate})
         self.total, self.since, self.told = 0.0, 0, Told(shares=self.told.shares)
 
     def state(self) -> State:
@@ -95,7 +95,7 @@ def train_on_corpus(
         loss = _update(model, objective, pieces, teacher, optimisation, regime)
         course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
         if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
-            course.add_point(epoch)
+            course.add_point(epoch, optimisation.rate)
         watch.count(int(lengths[index].sum()))
         if not processes.leads():
             continue

@@ -248,7 +248,7 @@ class _Training:
             if best is None or found > best:
                 history.best = entry.copy()
                 self.best_weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-        entry["terms"] = within.told.terms()
+        entry |= {"terms": within.told.terms(), "learning_rate": self.optimisation.rate}
         history.curve.append(entry)
         scores = [e["selection"] for e in history.curve if e["selection"] is not None]
         last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.epochs)

@@ -48,6 +48,7 @@ class Optimisation:
         warmup = int(settings["warmup_ratio"] * steps)
         self.schedulers = [get_scheduler(settings["schedule"], o, warmup, steps) for o in self.optimisers]
         self.clip = settings["gradient_clip"]
+        self.rate = 0.0  # of the last update
 
     def step(self, loss: Tensor) -> None:
         """One update towards a smaller loss."""
@@ -70,6 +71,7 @@ class Optimisation:
         elif self.clip:
             nn.utils.clip_grad_norm_(self.parameters, self.clip)
         for optimiser, scheduler in zip(self.optimisers, self.schedulers, strict=True):
+            self.rate = float(optimiser.param_groups[0]["lr"])
             optimiser.step()
             scheduler.step()
 

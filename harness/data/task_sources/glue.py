@@ -120,7 +120,7 @@ class GlueFolder(Glue):
 class GlueHub(Glue):
     """GLUE as the Hugging Face hub keeps it (nyu-mll/glue)."""
 
-    title, given, remote = "hub", "name", True
+    title, given, remote, dataset = "hub", "name", True, HUB
 
     def examples(self, task: Task, split: str) -> Iterator[Example]:
         """Class indices there are in the order of task.labels."""

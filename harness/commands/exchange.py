@@ -1,0 +1,238 @@
+"""Results in the formats that others collect: `.eval_results` of Hugging Face's hub, and Every Eval Ever's.
+
+Both describe models: a file a cell, of the mean that tables show, or a file a run, with its own scores and answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import registry, reports
+from harness.commands.view import say, tasks_of, tell
+from harness.contracts import CellResult, RunResult, Task
+from harness.data.metric_names import ALL
+from harness.errors import UserError
+from harness.files import JSON, atomic_write, check_writable
+from harness.ledger import Ledger
+from harness.planning.planned import Plan
+from harness.search import frame
+
+FORMATS = ("eval_results", "every_eval_ever")
+SCHEMA = "0.2.1"  # of Every Eval Ever: eval.schema.json and instance_level_eval.schema.json
+# From -1 to 1; others are fractions. What has no least value cannot be told there.
+SIGNED = ("matthews", "kappa", "pearson", "spearman", "kendall", "pearson_spearman_mean")
+UNBOUNDED = ("r2",)
+UNKNOWN = "unknown"  # the organisation, which whoever publishes the files fills in
+HUB = "hub:"
+
+
+def write(plan: Plan, ledger: Ledger, form: str, to: Path) -> None:
+    """Write the files of every cell that has a finished run of its chosen setting, and tell how many.
+
+    Raises UserError where there is none, or none that the format has a place for.
+    """
+    tasks = tasks_of(plan)
+    cells = [cell for cell in frame.cells(plan, frame.runs(plan, ledger)) if cell.seeds]
+    if not cells:
+        raise UserError(f"no cell of study {plan.study} has a finished run that could be written")
+    others = [name for name in plan.tasks if form == "eval_results" and not _dataset(plan, tasks[name])[0]]
+    if len(others) == len(plan.tasks):
+        raise UserError(
+            "eval_results names data sets of the hub, and no cell here is of one: use --data hub or --tasks "
+            "NAME=hub:DATASET, or --format every_eval_ever"
+        )
+    if others:
+        say(f"left out, for they are no data sets of the hub: {', '.join(others)}")
+    check_writable(to)
+    made, count = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], 0
+    for cell in cells:
+        for name, content in made(plan, ledger, cell, tasks[cell.task]):
+            atomic_write(to / name, content)
+            count += 1
+    tell(f"{count} files written to {to}")
+
+
+# ---------------------------------------------------------------- Hugging Face's .eval_results
+
+
+def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
+    """(file, content) of a cell; nothing where its data are not the hub's."""
+    import yaml
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    dataset, config = _dataset(plan, task)
+    if not dataset:
+        return
+    mean, spread = _mean(cell, cell.metric)
+    notes = f"{cell.metric} on dev x 100, {_row(cell)}, mean of {len(cell.seeds)} seeds"
+    notes += f" ± {100 * spread:.2f}" if spread is not None else ""
+    entry = EvalResultEntry(dataset, config, round(100 * mean, 2), notes=notes)
+    text = yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, allow_unicode=True)
+    yield f"{cell.cell}.yaml", text.encode()
+
+
+def _dataset(plan: Plan, task: Task) -> tuple[str, str]:
+    """(data set, task of it) on the hub, or ("", "")."""
+    if told := plan.declared.get(task.name):
+        place = str(told["place"])
+        name, _, config = place.removeprefix(HUB).partition(":")
+        return (name, config or "default") if place.startswith(HUB) else ("", "")
+    source = registry.SOURCES.get(plan.source) if plan.source in registry.SOURCES.names() else None
+    dataset = getattr(source, "dataset", "")
+    return (dataset, task.name) if dataset else ("", "")
+
+
+# ---------------------------------------------------------------- Every Eval Ever
+
+
+def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
+    """(file, content) of each run of a cell: what it scored, and what it answers every dev example with."""
+    for run in cell.seeds:
+        model = f"{UNKNOWN}/{re.sub(r'[^A-Za-z0-9._-]+', '-', _row(cell))}-{run.run}"
+        written = str(int((ledger.folder(run.run) / "record.json").stat().st_mtime))
+        evaluation = f"{plan.study}/{model.replace('/', '_')}/{written}"
+        results = [_result(plan, cell, run, task, name) for name in run.metrics if name in {*ALL} - {*UNBOUNDED}]
+        if not results:
+            say(f"run {run.run} is left out: the format has no place for {cell.metric}")
+            continue
+        log: dict[str, Any] = {
+            "schema_version": SCHEMA,
+            "evaluation_id": evaluation,
+            "retrieved_timestamp": written,
+            "source_metadata": {
+                "source_name": f"study {plan.study}, profile {plan.profile}",
+                "source_type": "evaluation_run",
+                "source_organization_name": UNKNOWN,
+                "evaluator_relationship": "first_party",
+            },
+            "eval_library": {"name": "distill-harness", "version": _version()},
+            "model_info": {
+                "name": _row(cell),
+                "id": model,
+                "developer": UNKNOWN,
+                "additional_details": _texts(
+                    {"run": run.run, "cell": cell.cell, "seed": run.seed, "teacher": plan.label, **run.hyperparameters}
+                ),
+            },
+            "evaluation_results": results,
+        }
+        # The name that the format asks for, a UUID of version 4, follows from the run: written again, it is the same.
+        name = str(uuid.UUID(hashlib.sha256(f"{cell.cell} {run.run}".encode()).hexdigest()[:32], version=4))
+        folder = f"data/{plan.study}/{model}"
+        lines = list(_samples(run, task, log, _id(run, cell, cell.metric)))
+        if lines:
+            content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+            log["detailed_evaluation_results"] = {
+                "format": "jsonl",
+                "file_path": f"{folder}/{name}_samples.jsonl",
+                "hash_algorithm": "sha256",
+                "checksum": hashlib.sha256(content).hexdigest(),
+                "total_rows": len(lines),
+            }
+            yield f"{folder}/{name}_samples.jsonl", content
+        yield f"{folder}/{name}.json", json.dumps(log, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _id(run: RunResult, cell: CellResult, metric: str) -> str:
+    return f"{run.run}/{cell.task}/{metric}"
+
+
+def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: str) -> JSON:
+    """What a run scored by a metric, beside the mean over its seeds that tables show."""
+    value, (mean, spread) = float(run.metrics[metric]), _mean(cell, metric)
+    details = {"mean_over_seeds": mean, "seeds": len(cell.seeds)}
+    details |= {} if spread is None else {"standard_deviation_over_seeds": spread}
+    score: dict[str, Any] = {"score": value, "details": _texts(details)}
+    answers = run.record["predictions"]()
+    n = 0 if answers is None else len(answers[0])
+    if metric == "accuracy" and n > 1:
+        deviation = math.sqrt(value * (1 - value) * n / (n - 1))
+        score["uncertainty"] = {
+            "standard_error": {"value": deviation / math.sqrt(n), "method": "analytic"},
+            "standard_deviation": deviation,
+            "num_samples": n,
+        }
+    dataset, config = _dataset(plan, task)
+    data: dict[str, Any] = {"dataset_name": task.name, "source_type": "other"}
+    if dataset:
+        data |= {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": "val"}
+    data["additional_details"] = _texts({"split": "dev", **({"configuration": config} if dataset else {})})
+    return {
+        "evaluation_result_id": _id(run, cell, metric),
+        "evaluation_name": task.name,
+        "source_data": data,
+        "metric_config": {
+            "evaluation_description": f"{metric} on dev",
+            "lower_is_better": False,
+            "score_type": "continuous",
+            "min_score": -1.0 if metric in SIGNED else 0.0,
+            "max_score": 1.0,
+        },
+        "score_details": score,
+    }
+
+
+def _samples(run: RunResult, task: Task, log: JSON, result: str) -> Iterator[JSON]:
+    """What a run answers each dev example with. Of scores nothing: the format asks of an answer whether it is right.
+
+    The ledger holds no texts: `input.raw` is empty, and the example is told by its number.
+    """
+    answers = run.record["predictions"]() if task.labels else None
+    if answers is None:
+        return
+    for number, predicted, label in zip(*(part.tolist() for part in answers), strict=True):
+        said, right = task.labels[int(predicted)], predicted == label
+        yield {
+            "schema_version": f"instance_level_eval_{SCHEMA}",
+            "evaluation_id": log["evaluation_id"],
+            "evaluation_result_id": result,
+            "model_id": log["model_info"]["id"],
+            "evaluation_name": task.name,
+            "sample_id": f"{task.name}_dev_{number}",
+            "interaction_type": "single_turn",
+            "input": {"raw": "", "reference": [task.labels[int(label)]], "choices": list(task.labels)},
+            "output": {"raw": [said]},
+            "answer_attribution": [
+                {
+                    "turn_idx": 0,
+                    "source": "output.raw",
+                    "extracted_value": said,
+                    "extraction_method": "exact_match",
+                    "is_terminal": True,
+                }
+            ],
+            "evaluation": {"score": float(right), "is_correct": bool(right)},
+            "metadata": {"split": "dev", "example": str(number)},
+        }
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _row(cell: CellResult) -> str:
+    return f"{cell.row.name} {cell.init} {cell.student} {cell.task}"
+
+
+def _mean(cell: CellResult, metric: str) -> tuple[float, float | None]:
+    return reports.mean_std([run.metrics[metric] for run in cell.seeds])
+
+
+def _texts(told: Mapping[str, Any]) -> dict[str, str]:
+    """As the format has details: every value a text."""
+    return {name: str(value) for name, value in told.items()}
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("distill-harness")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
+        return UNKNOWN

@@ -1,0 +1,105 @@
+"""Results as Hugging Face's hub and Every Eval Ever collect them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from huggingface_hub import EvalResultEntry
+from huggingface_hub._eval_results import parse_eval_result_entries
+
+from tests.commands import results
+from tests.conftest import Harness
+from tests.results import done, refused
+
+REPORT = ("report", "--study", "objectives_vs_init")
+# What the schemas ask of an aggregate, of one of its results, and of a sample (version 0.2.1).
+LOG = {
+    "schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info", "eval_library",
+    "evaluation_results",
+}  # fmt: skip
+SOURCE = {"source_type", "source_organization_name", "evaluator_relationship"}
+RESULT = {"evaluation_name", "source_data", "metric_config", "score_details"}
+SAMPLE = {
+    "schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_id", "interaction_type", "input",
+    "answer_attribution", "evaluation",
+}  # fmt: skip
+# Whatever else either may hold: an unknown key is refused there.
+LOG_TOO = {"dedupe_identity", "evaluation_timestamp", "detailed_evaluation_results"}
+SAMPLE_TOO = {
+    "sample_hash", "output", "messages", "token_usage", "performance", "error", "metadata", "evaluation_result_id",
+}  # fmt: skip
+ATTRIBUTION = {"turn_idx", "source", "extracted_value", "extraction_method", "is_terminal"}
+
+
+def details(found: Any) -> list[Any]:
+    """Every value of every `additional_details`, `details` and `metadata`."""
+    if isinstance(found, list):
+        return [value for part in found for value in details(part)]
+    if not isinstance(found, dict):
+        return []
+    own = [v for key in ("additional_details", "details", "metadata") for v in found.get(key, {}).values()]
+    return own + [value for part in found.values() for value in details(part)]
+
+
+def test_every_eval_ever_has_a_log_and_its_samples_for_each_run(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out", score=0.75)
+    words = (*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", tmp_path / "to")
+    done(call(*words))
+    logs = sorted((tmp_path / "to").glob("data/objectives_vs_init/unknown/*/*.json"))
+    assert len(logs) == 2
+    for path in logs:
+        log = json.loads(path.read_bytes())
+        assert log.keys() >= LOG and not log.keys() - LOG - LOG_TOO
+        assert log["source_metadata"].keys() >= SOURCE and log["source_metadata"]["source_type"] == "evaluation_run"
+        assert log["retrieved_timestamp"].isdigit() and uuid.UUID(path.stem).version == 4
+        (result,) = log["evaluation_results"]
+        assert result.keys() >= RESULT and result["score_details"]["score"] == 0.75
+        assert result["metric_config"]["score_type"] == "continuous" and not result["metric_config"]["lower_is_better"]
+        assert (result["metric_config"]["min_score"], result["metric_config"]["max_score"]) == (0, 1)
+        assert result["score_details"]["uncertainty"]["num_samples"] == 100
+        assert result["source_data"]["source_type"] == "other" and result["source_data"]["dataset_name"] == "sst2"
+        told = log["detailed_evaluation_results"]
+        content = (tmp_path / "to" / told["file_path"]).read_bytes()
+        assert told["checksum"] == hashlib.sha256(content).hexdigest() and told["total_rows"] == 100
+        samples = [json.loads(line) for line in content.splitlines()]
+        assert sum(sample["evaluation"]["is_correct"] for sample in samples) == 75
+        for sample in samples:
+            assert sample.keys() >= SAMPLE and not sample.keys() - SAMPLE - SAMPLE_TOO
+            assert sample["evaluation_id"] == log["evaluation_id"] and sample["model_id"] == log["model_info"]["id"]
+            assert sample["evaluation_result_id"] == result["evaluation_result_id"]
+            assert sample["interaction_type"] == "single_turn" and sample["output"]["raw"]
+            assert all(part.keys() == ATTRIBUTION for part in sample["answer_attribution"])
+            right = sample["output"]["raw"] == sample["input"]["reference"]
+            assert right == sample["evaluation"]["is_correct"]
+        found = [*details(log), *details(samples)]
+        assert found and all(isinstance(value, str) for value in found)
+    before = {path: path.read_bytes() for path in (tmp_path / "to").rglob("*.json*")}
+    done(call(*words))
+    assert {path: path.read_bytes() for path in (tmp_path / "to").rglob("*.json*")} == before
+
+
+def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out", score=0.75)
+    words = (*REPORT, "--out", ledger.out, "--format", "eval_results", "--to", tmp_path / "to")
+    refused(call(*words), "data sets of the hub")
+    results.write_plan(ledger.out, replace(results.plan(), source="hub"))
+    done(call(*words))
+    files = sorted((tmp_path / "to").iterdir())
+    assert [file.stem for file in files] == [cell.id for cell in results.plan().cells]
+    for file in files:
+        (entry,) = parse_eval_result_entries(yaml.safe_load(file.read_text()))
+        assert isinstance(entry, EvalResultEntry)
+        assert (entry.dataset_id, entry.task_id, entry.value) == ("nyu-mll/glue", "sst2", 75.0)
+        assert entry.notes and "accuracy on dev" in entry.notes
+
+
+@pytest.mark.parametrize("flags", [("--format", "eval_results"), ("--format", "csv", "--to", "folder")])
+def test_a_folder_goes_with_the_formats_of_several_files(flags: tuple[str, ...], call: Harness, tmp_path: Path) -> None:
+    refused(call(*REPORT, "--out", results.finished(tmp_path / "out").out, *flags), "--to FOLDER")
