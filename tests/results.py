@@ -54,9 +54,8 @@ def same_runs(ours: Path, theirs: Path) -> None:
 
 
 def table_folder(out: Path, study: str = "*") -> Path:
-    """The folder of the only plan of these results, or of this study among them, and of its table."""
-    (plan,) = out.glob(f"{study}/*/**/plan.json")
-    return plan.parent
+    """The folder of the last request of these results, or of this study among them, and of its table."""
+    return max(out.glob(f"{study}/*/**/plan.json"), key=lambda path: path.stat().st_mtime_ns).parent
 
 
 def same_tables(ours: Path, theirs: Path) -> None:
