@@ -62,11 +62,11 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
         notes.append(f"Size: of the models on {task.label}")
     if "megabytes" in asked:
         notes.append("Megabytes: of the file of weights, 1 MB being a million bytes")
-    if "speed" in asked:
+    metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
+    if SPEEDS[0] in metrics:
         for cell, speeds in _speeds(plan, ledger, found, task, say).items():
             told[cell] = {**told[cell], **speeds}
         notes.append(_how(task))
-    metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
     return reports.with_columns(table, metrics, told, notes)
 
 
