@@ -12,7 +12,6 @@ from typing import Any
 
 from harness import registry, reports
 from harness.contracts import Task
-from harness.data import sources
 from harness.data.tasks import get_task
 from harness.errors import UserError, sentence, unknown
 from harness.files import checksum, digest, read_sealed, write_sealed
@@ -33,7 +32,7 @@ NOT_KEPT = "the weights of its best run are not kept, so that they are neither w
 
 @dataclass(frozen=True)
 class Model:
-    """A finished run whose model stands in a table. record: {} of a teacher, whose weights tell everything."""
+    """A finished run whose model stands in a table."""
 
     run: RunId
     made: Run
@@ -63,11 +62,11 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
         notes.append(f"Size: of the models on {task.label}")
     if "megabytes" in asked:
         notes.append("Megabytes: of the file of weights, 1 MB being a million bytes")
-    if "speed" in asked:
+    metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
+    if SPEEDS[0] in metrics:
         for cell, speeds in _speeds(plan, ledger, found, task, say).items():
             told[cell] = {**told[cell], **speeds}
         notes.append(_how(task))
-    metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
     return reports.with_columns(table, metrics, told, notes)
 
 
@@ -78,8 +77,9 @@ def _models(plan: Plan, ledger: Ledger, task: Task) -> dict[str, Model]:
         if cell.task == task.name and (best := best_run(progress)):
             found[cell.id] = Model(best.run, best.made, best.record)
     teacher = plan.teachers.get(task.name)
-    if teacher and (ledger.read(teacher) or {}).get("status") == "finished":
-        found[reports.TEACHER] = Model(teacher, plan.first[teacher].run, {})
+    record = ledger.read(teacher) if teacher else None
+    if teacher and record and record["status"] == "finished":
+        found[reports.TEACHER] = Model(teacher, plan.first[teacher].run, record)
     return found
 
 
@@ -87,7 +87,7 @@ def _sizes(ledger: Ledger, model: Model) -> dict[str, reports.Entry]:
     """What the record and the files of weights say."""
     weights = _weights(ledger, model)
     parameters = {**model.record, **model.record.get("metrics", {})}.get("parameters")
-    if parameters is None:
+    if parameters is None:  # as of a teacher of one task
         parameters = sum(map(_numbers, weights))
     size = sum(file.stat().st_size for file in weights) / 1e6
     missing = reports.Entry("unrecorded", reason=NOT_KEPT if model.made.leaves_model else "")
@@ -174,6 +174,7 @@ def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
 
 def _measured(plan: Plan, ledger: Ledger, model: Model, task: Task) -> dict[str, tuple[float, float]]:
     """Raises UserError for weights and data that are not as they were."""
+    from harness.data import sources
     from harness.exporting.opened import of_run
     from harness.exporting.timed import sentences_per_second
 
