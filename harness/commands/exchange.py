@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry, reports
-from harness.commands.view import say, tasks_of, tell
 from harness.contracts import CellResult, RunResult, Task
 from harness.data.metric_names import ALL
 from harness.errors import UserError
@@ -25,20 +24,19 @@ from harness.planning.planned import Plan
 from harness.search import frame
 
 FORMATS = ("eval_results", "every_eval_ever")
-SCHEMA = "0.2.1"  # of Every Eval Ever: eval.schema.json and instance_level_eval.schema.json
+SCHEMA = "0.2.2"  # of Every Eval Ever: eval.schema.json and instance_level_eval.schema.json
 # From -1 to 1; others are fractions. What has no least value cannot be told there.
 SIGNED = ("matthews", "kappa", "pearson", "spearman", "kendall", "pearson_spearman_mean")
 UNBOUNDED = ("r2",)
 UNKNOWN = "unknown"  # the organisation, which whoever publishes the files fills in
-HUB = "hub:"
+HUB = "hub"  # as --tasks NAME=hub:DATASET says it
 
 
-def write(plan: Plan, ledger: Ledger, form: str, to: Path) -> None:
-    """Write the files of every cell that has a finished run of its chosen setting, and tell how many.
+def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: Path) -> list[str]:
+    """Write the files of every cell that has a finished run of its chosen setting. Returns sentences on them.
 
     Raises UserError where there is none, or none that the format has a place for.
     """
-    tasks = tasks_of(plan)
     cells = [cell for cell in frame.cells(plan, frame.runs(plan, ledger)) if cell.seeds]
     if not cells:
         raise UserError(f"no cell of study {plan.study} has a finished run that could be written")
@@ -48,15 +46,14 @@ def write(plan: Plan, ledger: Ledger, form: str, to: Path) -> None:
             "eval_results names data sets of the hub, and no cell here is of one: use --data hub or --tasks "
             "NAME=hub:DATASET, or --format every_eval_ever"
         )
-    if others:
-        say(f"left out, for they are no data sets of the hub: {', '.join(others)}")
     check_writable(to)
     made, count = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], 0
     for cell in cells:
         for name, content in made(plan, ledger, cell, tasks[cell.task]):
             atomic_write(to / name, content)
             count += 1
-    tell(f"{count} files written to {to}")
+    left_out = [f"left out, for they are no data sets of the hub: {', '.join(others)}"] if others else []
+    return [f"{count} files written to {to}", *left_out]
 
 
 # ---------------------------------------------------------------- Hugging Face's .eval_results
@@ -81,9 +78,9 @@ def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> I
 def _dataset(plan: Plan, task: Task) -> tuple[str, str]:
     """(data set, task of it) on the hub, or ("", "")."""
     if told := plan.declared.get(task.name):
-        place = str(told["place"])
-        name, _, config = place.removeprefix(HUB).partition(":")
-        return (name, config or "default") if place.startswith(HUB) else ("", "")
+        where, _, place = str(told["place"]).partition(":")
+        name, _, config = place.partition(":")
+        return (name, config or "default") if where == HUB else ("", "")
     source = registry.SOURCES.get(plan.source) if plan.source in registry.SOURCES.names() else None
     dataset = getattr(source, "dataset", "")
     return (dataset, task.name) if dataset else ("", "")
@@ -100,8 +97,7 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
         evaluation = f"{plan.study}/{model.replace('/', '_')}/{written}"
         results = [_result(plan, cell, run, task, name) for name in run.metrics if name in {*ALL} - {*UNBOUNDED}]
         if not results:
-            say(f"run {run.run} is left out: the format has no place for {cell.metric}")
-            continue
+            continue  # measurements of speed or size
         log: dict[str, Any] = {
             "schema_version": SCHEMA,
             "evaluation_id": evaluation,

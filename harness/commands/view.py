@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
-from harness.commands import columns, long_form
+from harness.commands import columns, exchange, long_form
 from harness.contracts import CellResult, Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
@@ -37,8 +37,6 @@ from harness.search.progress import Progress, progress
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    from harness.commands import exchange  # stands on this module
-
     formats = (*reports.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
     if options.format not in formats:
         raise unknown("report format", options.format, formats)
@@ -50,7 +48,8 @@ def report(options: Namespace) -> int:
         long_form.write(plan, ledger, options.format)
         return 0
     if options.format in exchange.FORMATS:
-        exchange.write(plan, cast(Ledger, ledger), options.format, Path(options.to))
+        for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
+            tell(line)
         return 0
     table = table_of(plan, ledger)
     if options.compare:

@@ -19,7 +19,7 @@ from tests.conftest import Harness
 from tests.results import done, refused
 
 REPORT = ("report", "--study", "objectives_vs_init")
-# What the schemas ask of an aggregate, of one of its results, and of a sample (version 0.2.1).
+# What the schemas ask of an aggregate, of one of its results, and of a sample (version 0.2.2).
 LOG = {
     "schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info", "eval_library",
     "evaluation_results",
