@@ -109,7 +109,7 @@ def test_the_section_on_them_is_followed_word_by_word(tmp_path: Path) -> None:
     (tmp_path / "labels_first.py").write_text(re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)[0])
     listed, run = (line.split()[1:] for line in re.findall(r"^(harness .*)$", section, re.M))
     said = forked(*listed, folder=tmp_path / "said", cwd=tmp_path)
-    assert "labels_first       By the labels alone, then by the row's objective.\n" in said.stdout
+    assert re.search(r"^labels_first +By the labels alone, then by the row's objective\.$", said.stdout, re.M)
     said = forked(*run, "--inits", "every", "--seeds", "1", folder=tmp_path / "said", cwd=tmp_path)
     assert said.returncode == 0 and "Labels, then vanilla KD" in said.stdout, said.stderr
     made = [r for r in records(tmp_path / "results").values() if r["specification"].get("procedure") == "labels_first"]
