@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from harness.contracts import Hyperparameter, Study, Task
 from harness.data import metric_names
 from harness.data.own import Declaration
 from harness.errors import UserError
-from harness.files import digest, read_sealed, write_sealed
+from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, SPEED_SETTINGS, TEACHER_TRAINING, TRAINING, UNTUNED
 
 Line = tuple[str, str]  # a name, and what it is
@@ -51,7 +51,7 @@ def names(kind: str, plugins: Sequence[str] = ()) -> list[str]:
     return [name for name, _ in stored or lines(kind, plugins)]
 
 
-def _read(stored: Mapping[str, Any]) -> list[Line]:
+def _read(stored: JSON) -> list[Line]:
     return [(str(name), str(text)) for name, text in stored.get("lines", ())]
 
 

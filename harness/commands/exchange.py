@@ -31,6 +31,8 @@ UNBOUNDED = ("r2",)
 UNKNOWN = "unknown"  # the organisation, which whoever publishes the files fills in
 HUB = "hub"  # as --tasks NAME=hub:DATASET says it
 
+Document = dict[str, Any]  # as JSON or YAML
+
 
 def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: Path) -> list[str]:
     """Write the files of every cell that has a finished run of its chosen setting. Returns sentences on them.
@@ -98,7 +100,7 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
         results = [_result(plan, cell, run, task, name) for name in run.metrics if name in {*ALL} - {*UNBOUNDED}]
         if not results:
             continue  # measurements of speed or size
-        log: dict[str, Any] = {
+        log: Document = {
             "schema_version": SCHEMA,
             "evaluation_id": evaluation,
             "retrieved_timestamp": written,
@@ -145,7 +147,7 @@ def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: st
     value, (mean, spread) = float(run.metrics[metric]), _mean(cell, metric)
     details = {"mean_over_seeds": mean, "seeds": len(cell.seeds)}
     details |= {} if spread is None else {"standard_deviation_over_seeds": spread}
-    score: dict[str, Any] = {"score": value, "details": _texts(details)}
+    score: Document = {"score": value, "details": _texts(details)}
     answers = run.record["predictions"]()
     n = 0 if answers is None else len(answers[0])
     if metric == "accuracy" and n > 1:
@@ -156,7 +158,7 @@ def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: st
             "num_samples": n,
         }
     dataset, config = _dataset(plan, task)
-    data: dict[str, Any] = {"dataset_name": task.name, "source_type": "other"}
+    data: Document = {"dataset_name": task.name, "source_type": "other"}
     if dataset:
         data |= {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": "val"}
     data["additional_details"] = _texts({"split": "dev", **({"configuration": config} if dataset else {})})
@@ -220,7 +222,7 @@ def _mean(cell: CellResult, metric: str) -> tuple[float, float | None]:
     return reports.mean_std([run.metrics[metric] for run in cell.seeds])
 
 
-def _texts(told: Mapping[str, Any]) -> dict[str, str]:
+def _texts(told: Document) -> dict[str, str]:
     """As the format has details: every value a text."""
     return {name: str(value) for name, value in told.items()}
 

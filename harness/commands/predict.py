@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from harness import registry
 from harness.commands.taken import opened, taken
 from harness.errors import UserError, near
-from harness.files import atomic_file
+from harness.files import JSON, atomic_file
 
 if TYPE_CHECKING:
     from harness.contracts import Task
@@ -168,7 +168,7 @@ def _writer(out: TextIO, name: str | None, task: Task) -> Any:
     table = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
     table.writerow(("label", *(f"probability_{label}" for label in task.labels)) if task.labels else ("score",))
 
-    def write(found: Mapping[str, Any]) -> None:
+    def write(found: JSON) -> None:
         table.writerow((found["label"], *found["probabilities"].values()) if task.labels else (found["score"],))
 
     return write

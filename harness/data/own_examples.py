@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.data.sources import Example
-from harness.data.tables import Row, column
+from harness.data.tables import Columns, Row, column
 from harness.errors import UserError, near
 from harness.seeds import derive_seed
 
@@ -106,7 +106,7 @@ class OwnExamples:
             raise UserError(f"{self.source.data} has no examples in {name}")
         return rows
 
-    def _columns(self, first: Mapping[str, Any]) -> None:
+    def _columns(self, first: Columns) -> None:
         """Find the columns of text, label and group in what the first row has."""
         names, where = list(first), f"{self.source.data}, {self.train_name},"
         given = {key: column(self.settings[key], names, where) for key in ("text", "text2", "label", "group")
@@ -143,7 +143,7 @@ class OwnExamples:
         return [(where, tuple(self._text(where, row, name) for name in self.texts), self._label(where, row))
                 for where, row in rows]  # fmt: skip
 
-    def _text(self, where: str, row: Mapping[str, Any], name: str) -> str:
+    def _text(self, where: str, row: Columns, name: str) -> str:
         text = row.get(name)
         if name not in row:
             raise UserError(f"{where}: there is no {name}, which others have: {near(name, list(row))}")
@@ -155,7 +155,7 @@ class OwnExamples:
             raise UserError(f"{where}: {name} is empty")
         return text
 
-    def _label(self, where: str, row: Mapping[str, Any]) -> Any:
+    def _label(self, where: str, row: Columns) -> Any:
         """The label as text, a number as it is written; None where the data have none."""
         if not self.label:
             return None

@@ -18,7 +18,8 @@ from typing import Any
 from harness.data.sources import lines
 from harness.errors import UserError, near
 
-Row = tuple[str, Mapping[str, Any]]  # ("FILE, line N", column -> value)
+Columns = Mapping[str, Any]  # name -> value
+Row = tuple[str, Columns]  # ("FILE, line N", column -> value)
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "bar": "|"}
 TABBED = (".tsv", ".tab", ".txt")
 
@@ -120,7 +121,7 @@ def _parsed(where: str, text: str) -> Any:
         raise UserError(f"{where}: not JSON ({error})") from error
 
 
-def _object(where: str, found: Any) -> Mapping[str, Any]:
+def _object(where: str, found: Any) -> Columns:
     if not isinstance(found, dict):
         raise UserError(f'{where}: an example must be an object, as {{"text": ...}}, not {type(found).__name__}')
     return found

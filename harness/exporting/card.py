@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
 from harness.contracts import Task
 from harness.exporting.opened import Opened
+from harness.files import JSON
 
 LICENCE = "# license: to be filled in, see the section Licence\n"
 SAID = ("student", "objective", "row", "init", "teacher", "data", "speed", "version")
@@ -97,7 +97,7 @@ class About:
     recipe: Mapping[str, object]
     speed: str
     version: str
-    made: Mapping[str, Any]
+    made: JSON
 
 
 def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +28,7 @@ from harness.data.encoding import encode, evaluation_batches
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.evaluation.metrics import predictions_of
-from harness.files import trouble_with
+from harness.files import JSON, trouble_with
 from harness.jobs.examples import encoding_of
 from harness.modeling.bases import Student, StudentConfig, in_own_memory
 from harness.modeling.signals import own_inputs
@@ -190,7 +190,7 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
     return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"])
 
 
-def _told(folder: Path) -> Mapping[str, Any]:
+def _told(folder: Path) -> JSON:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}: harness export writes one")
     try:

@@ -20,6 +20,7 @@ from harness.search.results import replayed
 if TYPE_CHECKING:
     import pandas
 
+FrameRow = dict[str, Any]  # column -> value
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
 NESTED = ("settings", "metrics")  # mappings: in the long form a column for each of their keys
@@ -71,7 +72,7 @@ def spread(runs: pandas.DataFrame) -> pandas.DataFrame:
 def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     """What the frame of `runs` says of every cell of the plan, in order."""
     rows = {row.name: row for row in plan.rows}
-    of_cell: dict[str, list[dict[str, Any]]] = {}
+    of_cell: dict[str, list[FrameRow]] = {}
     for told in _dicts(runs):
         of_cell.setdefault(told["cell"], []).append(told)
     made = []
@@ -99,17 +100,17 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     return made
 
 
-def _dicts(runs: pandas.DataFrame) -> list[dict[str, Any]]:
+def _dicts(runs: pandas.DataFrame) -> list[FrameRow]:
     return runs.to_dict("records")  # type: ignore[return-value]  # every column's name is text
 
 
-def _result(row: Mapping[str, Any]) -> RunResult:
+def _result(row: FrameRow) -> RunResult:
     return RunResult(
         row["run"], row["seed"], row["hyperparameters"], row["metrics"], float(row["selection"]), row["record"]
     )
 
 
-def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[dict[str, Any]]:
+def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[FrameRow]:
     """The rows of a cell: its trials, the further seeds, the failed runs that it starts from; otherwise one of none."""
     wanted = {"refused": cell.refused, "wanted_trials": found.wanted_trials, "wanted_seeds": cell.seeds}
     if cell.refused:
@@ -127,7 +128,7 @@ def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[d
     yield from ({**row, **wanted} for row in rows or [_none(plan, cell, "waiting")])
 
 
-def _none(plan: Plan, cell: Cell, status: str) -> dict[str, Any]:
+def _none(plan: Plan, cell: Cell, status: str) -> FrameRow:
     """A row of a cell with all its columns, but without a run."""
     return {
         "study": plan.study,
@@ -156,7 +157,7 @@ def _none(plan: Plan, cell: Cell, status: str) -> dict[str, Any]:
     }
 
 
-def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mapping[str, float]) -> dict[str, Any]:
+def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mapping[str, float]) -> FrameRow:
     record, kept = run.record, _Predictions(ledger, run.run, cell.task)
     metrics = {}
     if run.score is not None:
