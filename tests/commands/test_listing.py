@@ -32,7 +32,9 @@ def test_every_kind_is_listed_with_a_description(kind: str, call: Harness, monke
     done = call("list", kind)
     assert done.returncode == 0 and done.stdout, done.stderr
     found = declared.lines(kind)
-    assert found and not [name for name, text in found if not text], "of each there is something to say"
+    plugins = registry.ALL.get(kind)  # other tests load some of their own
+    silent = [name for name, text in found if not text and (plugins is None or plugins.ships(name))]
+    assert found and not silent, "of each there is something to say"
     words = " ".join(done.stdout.split())
     assert all(" ".join(f"{name} {text}".split()) in words for name, text in found)
     monkeypatch.setenv("COLUMNS", "90")

@@ -268,7 +268,8 @@ def test_a_plugin_says_it_in_a_few_lines(tmp_path: Path, call: Harness) -> None:
         recalled = own.Known.from_json("mine", json.loads(json.dumps(plan.declared["mine"])))
         assert recalled.task == get_task("mine") and recalled.source.content(recalled.task) in contents
     assert len(contents) == 1
-    assert ["mine", "Whether it is so."] in [line.split(None, 1) for line in call("list", "tasks").stdout.splitlines()]
+    listed = call("list", "tasks", "--plugin", tmp_path / "b.py").stdout.splitlines()
+    assert ["mine", "Whether it is so."] in [line.split(None, 1) for line in listed]
     refused = call("plan", *QUICK, "--tasks", f"mine={tmp_path / 'rows.csv'}")
     assert refused.returncode == 2 and "there is a task mine already" in refused.stderr
 

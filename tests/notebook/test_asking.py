@@ -54,7 +54,7 @@ def test_every_flag_is_an_argument_and_every_argument_a_flag(command: str) -> No
         ("--set epochs=2 general.pack=true rate=1e-05", {"set": {"epochs": 2, "general.pack": True, "rate": 1e-5}}),
         ("--set epochs=2 --trials 3", {"set": ["epochs=2"], "trials": 3, "seeds": None}),
         ("--data=a_folder --teacher minilm", {"data": Path("a_folder"), "teacher": "minilm"}),
-        ("--checkpoints mine=m", {"checkpoints": {"mine": "m"}}),
+        ("--checkpoints a_row=m", {"checkpoints": {"a_row": "m"}}),
         ("--refresh --run-timeout 2h --workers 1", {"refresh": True, "run_timeout": "2h", "workers": 1}),
         ("", {"refresh": False}),
     ],
