@@ -19,7 +19,7 @@ quick: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 # The tests that compare bits, as on a processor with AVX2 alone: other instructions round otherwise, not less surely.
-BITS := tests/students tests/modeling tests/training tests/jobs tests/teaching tests/faults/test_kills.py \
+BITS := harness/testing tests/students tests/modeling tests/training tests/jobs tests/teaching tests/faults/test_kills.py \
 	tests/faults/test_damage.py tests/test_study.py
 LOW := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
 
