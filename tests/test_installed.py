@@ -64,6 +64,7 @@ def test_a_study_runs_beside_packages_of_the_same_names(installed: Path, own: Pa
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Vanilla KD" in done.stdout
+    assert call(installed, own, "harness", "new", "task", "mine").returncode == 0 and (own / "mine.py").is_file()
     where = call(installed, own, "harness", "show", "--help"), call(installed, own, "harness", "list", "objectives")
     assert all(process.returncode == 0 for process in where)
     origin = subprocess.run(

@@ -136,8 +136,8 @@ def _made_again(one: Taken, aside: Path) -> Finished:
             needed = replace(plan, cells=[], first=first)
             with display(needed) as listener:
                 Driver(needed, ledger, executor, listener).run()
-        place = workspace_of(plan, ledger.out, one.run, one.made, keep=True)
-        executor.submit(one.run, one.made.specification(), replace(place, run=aside))
+        workspace = workspace_of(plan, ledger.out, one.run, one.made, keep=True)
+        executor.submit(one.run, one.made.specification(), replace(workspace, run=aside))
         while not isinstance(message := executor.next(), (Finished, Failed, Refused)):
             pass
     if isinstance(message, Refused):

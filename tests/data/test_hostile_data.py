@@ -35,7 +35,8 @@ def rows(*labels: object, text: str = "some words {}") -> str:
 
 
 def parquet(folder: Path, keep: float = 1.0) -> Path:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     path = folder / "data.parquet"
     datasets.Dataset.from_dict({"text": [f"text {n}" for n in range(60)], "label": [0, 1] * 30}).to_parquet(str(path))
     path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
@@ -43,7 +44,8 @@ def parquet(folder: Path, keep: float = 1.0) -> Path:
 
 
 def saved(folder: Path) -> Path:
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["bad", "good"]))
     texts = {"text": [f"text {n}" for n in range(6)], "label": [0, 1, 0, 1, -1, 0]}
     datasets.Dataset.from_dict(texts, features=features).save_to_disk(str(folder / "saved"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -50,7 +49,6 @@ def test_data_in_memory_become_one_file_by_content(tmp_path: Path, train: object
     assert written(ROWS, tmp_path / "out") == f"data={folder}"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("harness.data.own") is None, reason="no data of one's own are read yet")
 def test_a_frame_of_ones_own_is_trained_on(tmp_path: Path, checkpoint: Path) -> None:
     rows = [(f"the {noun} was {word} .", kind) for kind, words in {"good": GOOD, "bad": BAD}.items()
             for word in words for noun in SUBJECTS for _ in range(3)]  # fmt: skip

@@ -113,7 +113,6 @@ def test_the_best_is_that_of_a_task(found: Results) -> None:
         found.best("entail")
 
 
-@pytest.mark.skipif("load" not in dir(harness), reason="weights of students are not kept yet")
 def test_the_best_student_is_opened_and_asked(found: Results, tmp_path: Path) -> None:
     best = found.best("acceptability")
     said = best.load().predict(["the dog sees the cat .", "dog the sees ."])
