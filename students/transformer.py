@@ -17,11 +17,13 @@ from transformers import (
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling import layer_maps
-from harness.modeling.bases import LoadTeacher, Student, StudentConfig
-from harness.modeling.initialisation import copy_layers, unlike
-from harness.modeling.signals import emit, layers_path
+from harness.modeling.bases import Emitter, LoadTeacher, Student, StudentConfig
+from harness.modeling.initialisation import built_otherwise, copy_layers
+from harness.modeling.layers import build_like, lists_of_layers, places
+from harness.modeling.signals import emit
 from harness.registry import student
 
+BUILT_LIKE = "built_like"  # kept with a student's configuration
 LAYERS = Hyperparameter(3, low=1)
 
 
@@ -29,7 +31,9 @@ LAYERS = Hyperparameter(3, low=1)
 class Transformer(Student):
     """`layers` encoder layers of the teacher's kind, with a head of its kind on top; pairs are read jointly.
 
-    `config.source` is the teacher's Hugging Face configuration. Raises UserError if it does not say its model_type.
+    `config.source` is the teacher's Hugging Face configuration; `built_like` in it are the layers of the teacher that
+    the student's are built like, where a smaller model's own are built otherwise. Raises UserError if it does not say
+    its model_type.
     """
 
     def __init__(self, config: StudentConfig):
@@ -38,12 +42,15 @@ class Transformer(Student):
         kind = source.pop("model_type", None)
         if kind is None:
             raise UserError("a transformer student is built from its teacher's configuration; this has no model_type")
+        layers = source.pop(BUILT_LIKE, None)
         inner = AutoConfig.for_model(kind, **source)
         inner.num_hidden_layers = LAYERS.check("layers", config.settings.get("layers", LAYERS.default))
         if config.outputs:
             inner.num_labels = config.outputs
         head = AutoModelForSequenceClassification if config.outputs else AutoModelForMaskedLM
         self.model: PreTrainedModel = head.from_config(inner, dtype=torch.float32, trust_remote_code=False)
+        if layers:
+            build_like(self.model, AutoConfig.for_model(kind, **source), layers)
         self.post_init()
 
     @classmethod
@@ -69,13 +76,7 @@ class Transformer(Student):
             return ""
         if teacher.uncopied:
             return f"no student can start from the weights of {teacher.name}: {teacher.uncopied}"
-        if not teacher.traits:
-            return ""
-        depth = LAYERS.check("layers", settings.get("layers", LAYERS.default))
-        layers = layer_maps.layers_of(init, depth, teacher.layers)
-        built = zip(teacher.traits, layers)  # noqa: B905 - layers of a deeper student are told when they are built
-        found = (unlike(i, own, n, teacher.traits[n - 1]) for i, (own, n) in enumerate(built, start=1))
-        return next(filter(None, found), "")
+        return ""
 
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
@@ -86,13 +87,18 @@ class Transformer(Student):
         if init != "random":
             model = teacher()
             depths = self.model.config.num_hidden_layers, model.config.num_hidden_layers
-            copy_layers(self.model, model, layer_maps.layers_of(init, *depths), embeddings=True)
+            layers = layer_maps.layers_of(init, *depths)
+            source = model.converted() if isinstance(model, Emitter) else model
+            if layers and built_otherwise(self.model, source, layers):
+                build_like(self.model, source.config, layers)
+                self.config.source = {**self.config.source, BUILT_LIKE: list(layers)}
+            copy_layers(self.model, model, layers, embeddings=True)
         return {}
 
     def layer_weights(self, number: int) -> set[str]:
-        path = f"{layers_path(self.model)}."
         names = {n for n, _ in self.model.base_model.named_parameters()}
-        inside = {n for n in names if n.startswith(f"{path}{number - 1}." if number else path)}
+        of = places(self.model, number) if number else lists_of_layers(self.model)
+        inside = {n for n in names if n.startswith(tuple(f"{path}." for path in of))}
         found = inside if number else {n for n in names - inside if not n.startswith("pooler.")}
         prefix = "" if self.model.base_model is self.model else f"{self.model.base_model_prefix}."
         return {f"model.{prefix}{n}" for n in found}

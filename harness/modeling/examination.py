@@ -54,9 +54,10 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
         return Findings({signal.value: why for pair in PAIRS for signal in pair}, why)
     own = model.converted() if isinstance(model, Emitter) else model
     signals.check_encoder(own.config)
-    signals.layers_path(own)
+    signals.check_layers_known(own)
     try:
         known = _Known(own.eval(), model.eval() is own, masked)
+        far = _Known(own, False, False, (length, length)) if (length := _beyond_windows(own)) else None
     except Exception as error:  # models of the library raise anything where they need more than text
         raise UserError(
             f"a model of type {own.config.model_type} cannot be used: its library fails to run it on a small batch "
@@ -84,7 +85,7 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
         raise UserError(f"a model of type {own.config.model_type} cannot be used: {wrong}")
     if Signal.ATTENTION_SCORES in lacks:  # which layer values belong to is known by its scores
         lacks.setdefault(Signal.VALUES, lacks[Signal.ATTENTION_SCORES])
-    elif why := _narrow(own, layers):
+    elif far and (why := far.unlike(own, Want(attention_scores=layers))):
         lacks[Signal.ATTENTION_SCORES] = why
     traits = traits_that_differ(own)
     return Findings(
@@ -97,9 +98,9 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
 class _Known:
     """What the library says of a small ragged batch. The first text and the second differ in their last token alone."""
 
-    def __init__(self, own: PreTrainedModel, head: bool, masked: bool):
+    def __init__(self, own: PreTrainedModel, head: bool, masked: bool, lengths: tuple[int, ...] = LENGTHS):
         """own: the model before it was prepared, changed in nothing but its attention. head: it has the head too."""
-        self.encoding = _texts(own.config, LENGTHS)
+        self.encoding = signals.texts(own.config, lengths)
         self.mask = self.encoding["attention_mask"].bool()  # (B, L)
         self.targets = torch.full_like(self.encoding["input_ids"], IGNORED)
         self.targets[:, 1:3] = 1  # two predictions a text
@@ -130,6 +131,8 @@ class _Known:
         for layer, scores in found.attention_scores.items():
             ours = scores.masked_fill(~self.mask[:, None, None, :], -torch.inf).softmax(-1)  # (B, H, L, L)
             theirs = self.attentions and self.attentions[layer - 1]
+            if theirs is not None and (theirs < 0).any():  # some give scores under that name
+                theirs = theirs.softmax(-1)
             pairs.append((f"attention_scores of layer {layer}", ours, theirs))
         if self.values is not None:  # else they are what the states of an exact run are made of
             pairs += [(f"values of layer {i}", ours, self.values.get(i)) for i, ours in found.values.items()]
@@ -168,29 +171,11 @@ def _emitted(
         return f"asking {type(model).__name__} for them ends in {type(error).__name__}: {error}"
 
 
-def _texts(config: PreTrainedConfig, lengths: tuple[int, ...]) -> dict[str, Tensor]:
-    """Token ids of texts of these lengths, no special ones among them, padded on the right, in two segments."""
-    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "cls", "sep", "mask")}
-    plain = [token for token in range(min(config.vocab_size, 1000)) if token not in special]
-    width = max(lengths)
-    ids = torch.full((len(lengths), width), getattr(config, "pad_token_id", None) or 0)
-    mask = torch.zeros(len(lengths), width, dtype=torch.long)
-    for row, length in enumerate(lengths):
-        ids[row, :length] = torch.tensor([plain[5 * i % len(plain)] for i in range(length)])
-        ids[row, length - 1] = plain[-1 - row % len(plain)]
-        mask[row, :length] = 1
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": (torch.arange(width) > 2).long() * mask}
-
-
-def _narrow(own: PreTrainedModel, layers: frozenset[int]) -> str:
-    """Why the scores of a model are not all of its attention: in a longer text its tokens see some of it only."""
+def _beyond_windows(own: PreTrainedModel) -> int:
+    """The length of a text whose tokens do not all see each other, or 0 for a model without windows."""
     settings = own.config.to_dict()
     windows = [v for name, v in settings.items() if any(word in name for word in WINDOWS) and type(v) is int and v > 0]
-    if not windows:
-        return ""
-    length = min(max(windows) + 2, signals.longest(own) or 1024, 1024)
-    found = _emitted(own, _texts(own.config, (length,)), Want(attention_scores=layers))
-    return found if isinstance(found, str) else ""
+    return min(max(windows) + 2, signals.longest(own) or 1024, 1024) if windows else 0
 
 
 def _uncopied(own: PreTrainedModel, known: _Known) -> str:

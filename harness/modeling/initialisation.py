@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from harness.errors import UserError
 from harness.modeling.bases import Emitter
-from harness.modeling.signals import layers_path
+from harness.modeling.layers import lists_of_layers, parts, places
 
 
 def copy_layers(
@@ -30,16 +30,19 @@ def copy_layers(
     kinds = student.config.model_type, teacher.config.model_type
     if kinds[0] != kinds[1]:
         raise UserError(f"a {kinds[0]} student cannot take layers of a {kinds[1]} teacher: both must be of one kind")
-    path, depth = layers_path(student), len(_layers(student))
+    depth = student.config.num_hidden_layers
     if layers and len(layers) != depth:
         raise UserError(f"{len(layers)} teacher layers were given for a student of {depth}")
     target, source = student.base_model.state_dict(), teacher.base_model.state_dict()
     pairs = []
-    for i, layer in enumerate(layers):
-        ours, theirs = f"{path}.{i}.", f"{layers_path(teacher)}.{layer - 1}."
-        names = [name.removeprefix(ours) for name in target if name.startswith(ours)]
-        names += [name.removeprefix(theirs) for name in source if name.startswith(theirs)]
-        pairs += [(f"{ours}{name}", f"{theirs}{name}") for name in dict.fromkeys(names)]
+    for i, layer in enumerate(layers, start=1):
+        for own, given in zip(places(student, i), places(teacher, layer), strict=True):
+            names = [name.removeprefix(f"{own}.") for name in target if name.startswith(f"{own}.")]
+            names += [name.removeprefix(f"{given}.") for name in source if name.startswith(f"{given}.")]
+            pairs += [(f"{own}.{name}", f"{given}.{name}") for name in dict.fromkeys(names)]
+    pairs = list(dict.fromkeys(pairs))  # layers may be the same weights
+    if twice := [to for to, _ in pairs if len({origin for name, origin in pairs if name == to}) > 1]:
+        raise UserError(f"layers of the student share {twice[0]}, but are to start from layers that do not share it")
     if embeddings:
         pairs += [(name, name) for name in dict.fromkeys(_embeddings(student) + _embeddings(teacher))]
     for to, origin in pairs:
@@ -53,10 +56,7 @@ def copy_layers(
                 f"teacher's {origin} of shape {tuple(source[origin].shape)}"
             )
     if layers:
-        # What has run may remember how: where the two seem to differ, they are compared as they were built.
-        if _unlike(layers, _traits(student), _traits(teacher)) and (
-            refused := _unlike(layers, _traits(blank(student)), _traits(blank(teacher)))
-        ):
+        if refused := built_otherwise(student, teacher, layers):
             raise UserError(refused)
         rest = _outside(student) if embeddings else []
         # A part whose shape follows the number of layers stays: `examination` tells if the layers need it.
@@ -66,6 +66,13 @@ def copy_layers(
         for to, origin in pairs:
             target[to].copy_(source[origin])
     return tuple(to for to, _ in pairs)
+
+
+def built_otherwise(student: PreTrainedModel, teacher: PreTrainedModel, layers: tuple[int, ...]) -> str:
+    """Why layers of a student, as they are built, cannot take those of the teacher, or ""."""
+    # What has run may remember how: where the two seem to differ, they are compared as they were built.
+    found = _unlike(layers, _traits(student), _traits(teacher))
+    return found and _unlike(layers, _traits(student), _traits(blank(teacher)))
 
 
 def _unlike(layers: tuple[int, ...], own: list[dict[str, object]], given: list[dict[str, object]]) -> str:
@@ -107,14 +114,20 @@ def blank(model: PreTrainedModel, layers: int = 0) -> PreTrainedModel:
 def _traits(model: PreTrainedModel) -> list[dict[str, object]]:
     """Of each layer what it computes with beside weights and dropout: its modules' kinds and their plain attributes."""
     found = []
-    for layer in _layers(model):
+    for layer in parts(model):
         traits: dict[str, object] = {}
-        for path, module in layer.named_modules():
-            traits[path or "kind"] = type(module).__name__
+        several = [f"{i}." if len(layer) > 1 else "" for i in range(len(layer))]
+        named = [
+            (f"{of}{n}".rstrip("."), m)
+            for of, part in zip(several, layer, strict=True)
+            for n, m in part.named_modules()
+        ]
+        for place, module in named:
+            traits[place or "kind"] = type(module).__name__
             for name, value in vars(module).items() if not isinstance(module, nn.Dropout) else ():
-                plain = not name.startswith("_") and name != "training"  # a mode, not what it computes with
+                plain = not name.startswith(("_", "signal_")) and name != "training"  # a mode, and what we note
                 if plain and (value is None or isinstance(value, (bool, int, float, str))):
-                    traits[f"{path}.{name}".lstrip(".")] = value
+                    traits[f"{place}.{name}".lstrip(".")] = value
         found.append(traits)
     return found
 
@@ -128,19 +141,15 @@ def _numbers(traits: list[dict[str, object]]) -> set[str]:
     }
 
 
-def _layers(model: PreTrainedModel) -> list[nn.Module]:
-    return list(model.base_model.get_submodule(layers_path(model)).children())
-
-
 def _outside(model: PreTrainedModel) -> list[str]:
     """The weights of the base model outside its layers and pooler."""
-    path = layers_path(model)
-    return [name for name in model.base_model.state_dict() if not name.startswith((f"{path}.", "pooler."))]
+    inside = (*(f"{name}." for name in lists_of_layers(model)), "pooler.")
+    return [name for name in model.base_model.state_dict() if not name.startswith(inside)]
 
 
 def _embeddings(model: PreTrainedModel) -> list[str]:
     """Those of all that comes before the layers, in ELECTRA a projection too, and of tables of vectors anywhere."""
     children = [name for name, _ in model.base_model.named_children()]
-    parts = children[: children.index(layers_path(model).split(".")[0])]
-    parts += [name for name, module in model.base_model.named_modules() if isinstance(module, nn.Embedding)]
-    return [name for name in _outside(model) if name.startswith(tuple(f"{part}." for part in parts))]
+    before = children[: min(children.index(name.split(".")[0]) for name in lists_of_layers(model))]
+    before += [name for name, module in model.base_model.named_modules() if isinstance(module, nn.Embedding)]
+    return [name for name in _outside(model) if name.startswith(tuple(f"{part}." for part in before))]

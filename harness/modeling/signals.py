@@ -8,7 +8,7 @@ shared between calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,13 @@ from transformers.utils import logging
 from harness.contracts import IGNORED, Outputs, Want
 from harness.errors import UserError
 from harness.modeling.bases import Emitter
+from harness.modeling.caught import Caught
+from harness.modeling.layers import lists_of_layers, parts, shared
 
 IMPLEMENTATION = "harness_signals"
+SHARED = -1  # the number of layers that share weights: they are told apart by the order in which they run
+# Scores of tokens that see nothing of each other. No infinity: a difference of two must be a number, in bfloat16 too.
+OUT_OF_SIGHT = -(2.0**14)
 NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
 
 
@@ -37,6 +42,7 @@ class _Request:
     explicit: bool  # every layer without the fused kernel
     found_scores: dict[int, Tensor] = field(default_factory=dict)
     found_values: dict[int, Tensor] = field(default_factory=dict)
+    calls: int = 0  # of the attention function until now
 
 
 def _attention(
@@ -54,7 +60,11 @@ def _attention(
     kwargs |= {"dropout": dropout, "scaling": scaling}
     if signal_request is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    signal_request.calls += 1
     layer = int(getattr(module, "signal_layer", 0))  # set by `prepare`; 0: an attention outside the layers
+    layer = signal_request.calls if layer == SHARED else layer
+    if key.size(1) < query.size(1):  # several queries share a key
+        key, value = (one.repeat_interleave(query.size(1) // one.size(1), 1) for one in (key, value))
     if layer in signal_request.values:
         _check_first(layer, signal_request.found_values)
         signal_request.found_values[layer] = value
@@ -63,8 +73,7 @@ def _attention(
     scores = query @ key.transpose(-1, -2) * (query.size(-1) ** -0.5 if scaling is None else scaling)  # (B, H, L, L)
     if layer in signal_request.scores:
         _check_first(layer, signal_request.found_scores)
-        _check_mask(layer, attention_mask)
-        signal_request.found_scores[layer] = scores
+        signal_request.found_scores[layer] = _in_sight(scores, attention_mask)
     masked = scores
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         masked = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
@@ -79,10 +88,14 @@ def _check_first(layer: int, found: dict[int, Tensor]) -> None:
         raise UserError(f"layer {layer} attends more than once, so which attention is its own cannot be told")
 
 
-def _check_mask(layer: int, mask: Tensor | None) -> None:
-    """Objectives mask padding, and nothing else, in the scores they get. mask: (B, 1, L, L) or None."""
-    if mask is not None and not torch.equal(mask, mask[:, :1, :1].expand_as(mask)):
-        raise UserError(f"layer {layer} attends to some of the tokens only, which its scores do not tell")
+def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """The scores, with `OUT_OF_SIGHT` where a window ends. Padding is masked by those who get them.
+
+    mask: (B, 1, L, L), bool or to be added, or None.
+    """
+    if mask is None or torch.equal(mask, mask[:, :, :1].expand_as(mask)):
+        return scores
+    return scores.masked_fill(~mask if mask.dtype == torch.bool else mask < 0, OUT_OF_SIGHT)
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
@@ -90,20 +103,13 @@ AttentionInterface.register(IMPLEMENTATION, _attention)
 AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 
 
-def layers_path(model: PreTrainedModel) -> str:
-    """The name, within `model.base_model`, of the list that holds the encoder's layers ("encoder.layer").
-
-    Where there are several of that length, the outermost first one; `harness.modeling.examination` tells whether that
-    was right. Raises UserError for a model that keeps its layers otherwise.
-    """
-    depth = getattr(model.config, "num_hidden_layers", None)
-    for name, module in model.base_model.named_modules():  # outermost first
-        if isinstance(module, nn.ModuleList) and len(module) == depth:
-            return name
-    raise UserError(
-        f"a model of type {model.config.model_type} has no list of its {depth} encoder layers, so it "
-        "can be neither teacher nor student; BERT, RoBERTa, DistilBERT and ELECTRA have one"
-    )
+def check_layers_known(model: PreTrainedModel) -> None:
+    """Raise UserError for a model that has no list of its layers."""
+    if not lists_of_layers(model):
+        raise UserError(
+            f"a model of type {model.config.model_type} has no list of its {model.config.num_hidden_layers} encoder "
+            "layers, so it can be neither teacher nor student; BERT, RoBERTa, DistilBERT and ELECTRA have one"
+        )
 
 
 def check_encoder(config: PreTrainedConfig) -> None:
@@ -125,14 +131,77 @@ def prepare(model: PreTrainedModel) -> None:
     if isinstance(model, Emitter) or getattr(model, "signals_prepared", False):
         return
     check_encoder(model.config)
-    layers = model.base_model.get_submodule(layers_path(model))
-    for number, layer in enumerate(layers.children(), start=1):
-        for module in layer.modules():
+    check_layers_known(model)
+    for number, layer in enumerate(parts(model), start=1):
+        for module in (inner for part in layer for inner in part.modules()):
             if getattr(module, "is_causal", False):
                 raise UserError(f"a model of type {model.config.model_type} is a decoder; {NEEDED}")
-            setattr(module, "signal_layer", number)  # noqa: B010
+            setattr(module, "signal_layer", SHARED if shared(model) else number)  # noqa: B010
     set_attention(model, IMPLEMENTATION)
     setattr(model, "signals_prepared", True)  # noqa: B010
+    _find_ways(model)
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How signals are had of a model. hooked: states are what its layers give; otherwise its library tells them.
+
+    interface: attention goes through transformers' interface; otherwise it is caught at its softmax.
+    """
+
+    hooked: bool
+    interface: bool
+
+
+@torch.no_grad()
+def _find_ways(model: PreTrainedModel) -> None:
+    """Note the ways, found with a text of three tokens. Draws no random numbers."""
+    base, modes = model.base_model, {module: module.training for module in model.modules()}
+    device = next(base.parameters()).device
+    inputs = {name: one.to(device) for name, one in own_inputs(model, texts(model.config, (3,))).items()}
+    request = _Request(frozenset(), frozenset(), False)
+    depth = model.config.num_hidden_layers
+    hooked = frozenset(range(depth)) if not shared(model) else frozenset()
+    model.eval()
+    try:
+        with _states(model, hooked) as found:
+            told = base(**inputs, signal_request=request, output_hidden_states=True, return_dict=True)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    states = getattr(told, "hidden_states", None)
+    known = states is not None and len(states) == depth + 1
+    same = (
+        found.keys() == set(range(depth))
+        and all(isinstance(ours, Tensor) and torch.equal(ours, states[layer]) for layer, ours in found.items())
+        if known
+        else True
+    )  # the library does not tell
+    setattr(model, "signal_ways", Ways(same, request.calls > 0))  # noqa: B010
+
+
+def texts(config: PreTrainedConfig, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+    """Token ids of texts of these lengths, no special ones among them, padded on the right, in two segments."""
+    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "cls", "sep", "mask")}
+    plain = [token for token in range(min(config.vocab_size, 1000)) if token not in special]
+    width = max(lengths)
+    ids = torch.full((len(lengths), width), getattr(config, "pad_token_id", None) or 0)
+    mask = torch.zeros(len(lengths), width, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = torch.tensor([plain[5 * i % len(plain)] for i in range(length)])
+        ids[row, length - 1] = plain[-1 - row % len(plain)]
+        mask[row, :length] = 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": (torch.arange(width) > 2).long() * mask}
+
+
+def _take(caught: Caught, depth: int, request: _Request) -> None:
+    """Give the request what was caught, if it is one softmax a layer."""
+    if len(caught.scores) == len(caught.values) == depth:
+        for layer in sorted(request.scores):
+            scores = caught.scores[layer - 1]
+            hidden = scores <= torch.finfo(scores.dtype).min / 2  # as the library masks
+            request.found_scores[layer] = scores.masked_fill(hidden, OUT_OF_SIGHT)
+        request.found_values |= {layer: caught.values[layer - 1] for layer in sorted(request.values)}
 
 
 def set_attention(model: PreTrainedModel, implementation: str) -> None:
@@ -163,18 +232,30 @@ def emit(
     _check_length(model, encoding["input_ids"].shape[1])
     if isinstance(model, Emitter):
         return model.emit(encoding, want, exact, targets)
-    arguments: dict[str, _Request] = {}
+    ways: Ways = getattr(model, "signal_ways")  # noqa: B009 - unknown to type checkers
+    arguments: dict[str, Any] = {}
     request = _Request(want.attention_scores, want.values, exact)
-    if exact or want.attention_scores or want.values:
+    if ways.interface and (exact or want.attention_scores or want.values):
         arguments["signal_request"] = request
     layers = want.hidden_states | ({depth} if want.sentence else set())
+    hooked = layers if ways.hooked else layers & {depth}
+    if layers - hooked:
+        arguments |= {"output_hidden_states": True, "return_dict": True}
     network = model if want.logits or want.mlm_logits else model.base_model
-    with _head_at(model, targets if want.mlm_logits else None), _states(model, layers) as found:
+    caught = Caught() if not ways.interface and (want.attention_scores or want.values) else None
+    with (
+        _head_at(model, targets if want.mlm_logits else None),
+        _states(model, hooked) as found,
+        caught or nullcontext(),
+    ):
         output = network(**own_inputs(model, encoding), **arguments)
+    found |= {layer: output.hidden_states[layer] for layer in layers - hooked}
+    if caught:
+        _take(caught, depth, request)
     if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
         raise UserError(
-            f"{type(model).__name__} does not use transformers' attention interface, so its attention "
-            "scores and values cannot be had; choose an objective that needs neither"
+            f"the attention of {type(model).__name__} neither goes through transformers' interface nor is one softmax "
+            "a layer over all tokens, so its scores and values cannot be had; choose an objective that needs neither"
         )
     single: dict[str, Tensor] = {}
     if want.logits:
@@ -202,7 +283,8 @@ def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tens
     """
     found: dict[int, Tensor] = {}
     base = model.base_model
-    modules = list(base.get_submodule(layers_path(model)).children())
+    modules = [layer[0] for layer in parts(model)]
+    depth = model.config.num_hidden_layers
 
     def read(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Tensor]) -> None:
         found[0] = arguments[0] if arguments else keywords["hidden_states"]
@@ -216,7 +298,7 @@ def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tens
     hooks = [modules[0].register_forward_pre_hook(read, with_kwargs=True)] if 0 in layers else []
     for layer in layers - {0}:
         # What the whole encoder gives is the last state: some have a normalisation after the last layer.
-        hooks.append((base if layer == len(modules) else modules[layer - 1]).register_forward_hook(keep(layer)))
+        hooks.append((base if layer == depth else modules[layer - 1]).register_forward_hook(keep(layer)))
     try:
         yield found
     finally:
