@@ -16,16 +16,18 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from harness.contracts import IGNORED, Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, IGNORED, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling import signals
 from harness.modeling.bases import Emitter
+from harness.modeling.caught import OUT_OF_SIGHT
 from harness.modeling.initialisation import blank, copy_layers, traits_that_differ
 
 LENGTHS = (7, 7, 4)  # tokens of the texts; the first two differ in the last one alone
 TOLERANCE = 1e-4  # of probabilities, and of anything else as a share of its largest value
 STATES = (Signal.HIDDEN_STATES,)  # what there is of layer 0 too
-PAIRS = ((Signal.SENTENCE, Signal.HIDDEN_STATES), (Signal.ATTENTION_SCORES, Signal.VALUES))  # each asked at once
+ATTENDING = (Signal.ATTENTION_SCORES, *sorted(HEAD_SIGNALS))
+GROUPS = ((Signal.SENTENCE, Signal.EMBEDDINGS, Signal.HIDDEN_STATES), ATTENDING)  # each asked at once
 WINDOWS = ("window", "local")  # in the names of settings that say how far a token sees
 
 
@@ -51,7 +53,7 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
     """
     if isinstance(model, Emitter) and type(model).converted is Emitter.converted:
         why = f"{type(model).__name__} gives no model of transformers to compare it with"
-        return Findings({signal.value: why for pair in PAIRS for signal in pair}, why)
+        return Findings({signal.value: why for group in GROUPS for signal in group}, why)
     own = model.converted() if isinstance(model, Emitter) else model
     signals.check_encoder(own.config)
     signals.check_layers_known(own)
@@ -70,23 +72,26 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
     for prepared in (own, model):
         signals.prepare(prepared)
     layers = frozenset(range(1, own.config.num_hidden_layers + 1))
-    if model is not own and not isinstance(theirs := _emitted(own, known.encoding, Want(values=layers)), str):
-        known.values = theirs.values
+    heads = Want.of(HEAD_SIGNALS, sorted(layers))
+    if model is not own and not isinstance(theirs := _emitted(own, known.encoding, heads), str):
+        known.heads = theirs
     predictions = Want(mlm_logits=masked, logits=not masked)
     together, wrong = predictions, known.unlike(model, predictions)
     lacks: dict[Signal, str] = {}
-    for pair in PAIRS:
-        wants = {s: Want.of(frozenset({s}), sorted(layers | {0} if s in STATES else layers)) for s in pair}
+    for group in GROUPS:
+        wants = {s: Want.of(frozenset({s}), sorted(layers | {0} if s in STATES else layers)) for s in group}
         if known.unlike(model, reduce(or_, wants.values())):
             lacks |= {s: why for s, want in wants.items() if (why := known.unlike(model, want))}
         together = reduce(or_, (want for s, want in wants.items() if s not in lacks), together)
     # Teachers are asked so: no layer uses the fused kernel, and what is captured makes all that follows.
     if wrong := wrong or known.unlike(model, together, exact=True):
         raise UserError(f"a model of type {own.config.model_type} cannot be used: {wrong}")
-    if Signal.ATTENTION_SCORES in lacks:  # which layer values belong to is known by its scores
-        lacks.setdefault(Signal.VALUES, lacks[Signal.ATTENTION_SCORES])
+    if Signal.ATTENTION_SCORES in lacks:  # which layer the others belong to is known by its scores
+        lacks = dict.fromkeys(ATTENDING, lacks[Signal.ATTENTION_SCORES]) | lacks
     elif far and (why := far.unlike(own, Want(attention_scores=layers))):
         lacks[Signal.ATTENTION_SCORES] = why
+    if not {Signal.ATTENTION_SCORES, Signal.QUERIES, Signal.KEYS} & set(lacks) and (why := _more(own, known, layers)):
+        lacks |= {Signal.QUERIES: why, Signal.KEYS: why}
     traits = traits_that_differ(own)
     return Findings(
         {signal.value: why for signal, why in sorted(lacks.items())},
@@ -115,7 +120,7 @@ class _Known:
         last = own.base_model(**inputs)[0] if self.states is None else self.states[-1]
         self.sentence = last[:, 0]
         self.blind = bool((last[0, 0] - last[1, 0]).abs().max() <= 1e-6 * last[0, 0].abs().max())
-        self.values: dict[int, Tensor] | None = None  # of another library's model: as transformers' model has them
+        self.heads: Outputs | None = None  # queries, keys and values of another library's model as transformers has it
 
     def unlike(self, model: PreTrainedModel, want: Want, exact: bool = False) -> str:
         """What of these signals cannot be had of the model, or is not what its library says; or ""."""
@@ -126,6 +131,8 @@ class _Known:
         if self.predictions is not None:
             pairs += [("logits", found.logits, self.predictions)] if want.logits else []
             pairs += [("mlm_logits", found.mlm_logits, self.predictions)] if want.mlm_logits else []
+        if want.embeddings:
+            pairs.append(("embeddings", found.embeddings, self.states and self.states[0]))
         for layer, states in found.hidden_states.items():
             pairs.append((f"hidden_states of layer {layer}", states, self.states and self.states[layer]))
         for layer, scores in found.attention_scores.items():
@@ -134,8 +141,11 @@ class _Known:
             if theirs is not None and (theirs < 0).any():  # some give scores under that name
                 theirs = theirs.softmax(-1)
             pairs.append((f"attention_scores of layer {layer}", ours, theirs))
-        if self.values is not None:  # else they are what the states of an exact run are made of
-            pairs += [(f"values of layer {i}", ours, self.values.get(i)) for i, ours in found.values.items()]
+        for signal in sorted(HEAD_SIGNALS) if self.heads else ():  # else states of an exact run are made of them
+            known = getattr(self.heads, signal.value)
+            pairs += [
+                (f"{signal.value} of layer {i}", ours, known.get(i)) for i, ours in getattr(found, signal.value).items()
+            ]
         for name, ours, theirs in pairs:
             if theirs is None:
                 return f"the library does not give {name} to compare with"
@@ -176,6 +186,19 @@ def _beyond_windows(own: PreTrainedModel) -> int:
     settings = own.config.to_dict()
     windows = [v for name, v in settings.items() if any(word in name for word in WINDOWS) and type(v) is int and v > 0]
     return min(max(windows) + 2, signals.longest(own) or 1024, 1024) if windows else 0
+
+
+def _more(own: PreTrainedModel, known: _Known, layers: frozenset[int]) -> str:
+    """Why queries and keys are not what a model's attention is made of, or "". A bias by position may be added."""
+    want = Want(attention_scores=layers, queries=layers, keys=layers)
+    found = signals.emit(own, known.encoding, want)
+    for layer, scores in found.attention_scores.items():
+        product = found.queries[layer] @ found.keys[layer].mT * found.queries[layer].shape[-1] ** -0.5
+        rest = (scores - product)[:2]  # of the two texts without padding
+        visible = scores[:2] > OUT_OF_SIGHT
+        if ((rest[0] - rest[1]).abs() * visible.all(0)).max() > TOLERANCE * (scores[:2] * visible).abs().max():
+            return f"attention in layer {layer} of {type(own).__name__} is made of more than its queries and keys"
+    return ""
 
 
 def _uncopied(own: PreTrainedModel, known: _Known) -> str:

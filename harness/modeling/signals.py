@@ -7,6 +7,7 @@ shared between calls.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -20,16 +21,15 @@ from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils import logging
 
-from harness.contracts import IGNORED, Outputs, Want
+from harness.contracts import HEAD_SIGNALS, IGNORED, LAYER_SIGNALS, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling.bases import Emitter
-from harness.modeling.caught import Caught
+from harness.modeling.caught import OUT_OF_SIGHT, Caught
 from harness.modeling.layers import lists_of_layers, parts, shared
 
 IMPLEMENTATION = "harness_signals"
+ATTENTION_SIGNALS = HEAD_SIGNALS | {Signal.ATTENTION_SCORES}
 SHARED = -1  # the number of layers that share weights: they are told apart by the order in which they run
-# Scores of tokens that see nothing of each other. No infinity: a difference of two must be a number, in bfloat16 too.
-OUT_OF_SIGHT = -(2.0**14)
 NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
 
 
@@ -37,12 +37,23 @@ NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELE
 class _Request:
     """What one call asks of the attention layers, and what they gave. Layers are 1-based."""
 
-    scores: frozenset[int]
-    values: frozenset[int]
+    want: Want
     explicit: bool  # every layer without the fused kernel
-    found_scores: dict[int, Tensor] = field(default_factory=dict)
-    found_values: dict[int, Tensor] = field(default_factory=dict)
     calls: int = 0  # of the attention function until now
+    found: Outputs = field(default_factory=Outputs)
+
+    def asks(self, signal: Signal, layer: int) -> bool:
+        return layer in getattr(self.want, signal.value)
+
+    def take(self, signal: Signal, layer: int, tensor: Tensor) -> None:
+        found = getattr(self.found, signal.value)
+        if layer in found:
+            raise UserError(f"layer {layer} attends more than once, so which attention is its own cannot be told")
+        found[layer] = tensor
+
+    @property
+    def whole(self) -> bool:
+        return all(len(getattr(self.found, s.value)) == len(getattr(self.want, s.value)) for s in ATTENTION_SIGNALS)
 
 
 def _attention(
@@ -65,15 +76,17 @@ def _attention(
     layer = signal_request.calls if layer == SHARED else layer
     if key.size(1) < query.size(1):  # several queries share a key
         key, value = (one.repeat_interleave(query.size(1) // one.size(1), 1) for one in (key, value))
-    if layer in signal_request.values:
-        _check_first(layer, signal_request.found_values)
-        signal_request.found_values[layer] = value
-    if not (signal_request.explicit or layer in signal_request.scores):
+    scaling = query.size(-1) ** -0.5 if scaling is None else scaling
+    for signal, tensor in ((Signal.QUERIES, query), (Signal.KEYS, key), (Signal.VALUES, value)):
+        if signal_request.asks(signal, layer):
+            # of ESM the query comes scaled already
+            rescaled = signal is Signal.QUERIES and not math.isclose(scaling, query.size(-1) ** -0.5)
+            signal_request.take(signal, layer, tensor * (scaling * query.size(-1) ** 0.5) if rescaled else tensor)
+    if not (signal_request.explicit or signal_request.asks(Signal.ATTENTION_SCORES, layer)):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    scores = query @ key.transpose(-1, -2) * (query.size(-1) ** -0.5 if scaling is None else scaling)  # (B, H, L, L)
-    if layer in signal_request.scores:
-        _check_first(layer, signal_request.found_scores)
-        signal_request.found_scores[layer] = _in_sight(scores, attention_mask)
+    scores = query @ key.transpose(-1, -2) * scaling  # (B, H, L, L)
+    if signal_request.asks(Signal.ATTENTION_SCORES, layer):
+        signal_request.take(Signal.ATTENTION_SCORES, layer, _in_sight(scores, attention_mask))
     masked = scores
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         masked = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
@@ -81,11 +94,6 @@ def _attention(
         masked = scores + attention_mask
     attention = nn.functional.dropout(masked.softmax(-1), dropout, module.training)
     return (attention @ value).transpose(1, 2).contiguous(), None  # (B, L, H, D / H)
-
-
-def _check_first(layer: int, found: dict[int, Tensor]) -> None:
-    if layer in found:
-        raise UserError(f"layer {layer} attends more than once, so which attention is its own cannot be told")
 
 
 def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -159,7 +167,7 @@ def _find_ways(model: PreTrainedModel) -> None:
     base, modes = model.base_model, {module: module.training for module in model.modules()}
     device = next(base.parameters()).device
     inputs = {name: one.to(device) for name, one in own_inputs(model, texts(model.config, (3,))).items()}
-    request = _Request(frozenset(), frozenset(), False)
+    request = _Request(Want(), False)
     depth = model.config.num_hidden_layers
     hooked = frozenset(range(depth)) if not shared(model) else frozenset()
     model.eval()
@@ -196,12 +204,12 @@ def texts(config: PreTrainedConfig, lengths: tuple[int, ...]) -> dict[str, Tenso
 
 def _take(caught: Caught, depth: int, request: _Request) -> None:
     """Give the request what was caught, if it is one softmax a layer."""
-    if len(caught.scores) == len(caught.values) == depth:
-        for layer in sorted(request.scores):
-            scores = caught.scores[layer - 1]
-            hidden = scores <= torch.finfo(scores.dtype).min / 2  # as the library masks
-            request.found_scores[layer] = scores.masked_fill(hidden, OUT_OF_SIGHT)
-        request.found_values |= {layer: caught.values[layer - 1] for layer in sorted(request.values)}
+    if len(caught.attentions) == depth:
+        for layer, attention in enumerate(caught.attentions, start=1):
+            for signal in ATTENTION_SIGNALS:
+                tensor = getattr(attention, signal.value)
+                if request.asks(signal, layer) and tensor is not None:
+                    request.take(signal, layer, tensor)
 
 
 def set_attention(model: PreTrainedModel, implementation: str) -> None:
@@ -233,16 +241,15 @@ def emit(
     if isinstance(model, Emitter):
         return model.emit(encoding, want, exact, targets)
     ways: Ways = getattr(model, "signal_ways")  # noqa: B009 - unknown to type checkers
-    arguments: dict[str, Any] = {}
-    request = _Request(want.attention_scores, want.values, exact)
-    if ways.interface and (exact or want.attention_scores or want.values):
-        arguments["signal_request"] = request
-    layers = want.hidden_states | ({depth} if want.sentence else set())
+    request = _Request(want, exact)
+    attention = any(getattr(want, signal.value) for signal in ATTENTION_SIGNALS)
+    arguments: dict[str, Any] = {"signal_request": request} if ways.interface and (exact or attention) else {}
+    layers = want.hidden_states | ({depth} if want.sentence else set()) | ({0} if want.embeddings else set())
     hooked = layers if ways.hooked else layers & {depth}
     if layers - hooked:
         arguments |= {"output_hidden_states": True, "return_dict": True}
     network = model if want.logits or want.mlm_logits else model.base_model
-    caught = Caught() if not ways.interface and (want.attention_scores or want.values) else None
+    caught = Caught() if attention and not ways.interface else None
     with (
         _head_at(model, targets if want.mlm_logits else None),
         _states(model, hooked) as found,
@@ -252,20 +259,23 @@ def emit(
     found |= {layer: output.hidden_states[layer] for layer in layers - hooked}
     if caught:
         _take(caught, depth, request)
-    if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
+    if not request.whole:
         raise UserError(
             f"the attention of {type(model).__name__} neither goes through transformers' interface nor is one softmax "
-            "a layer over all tokens, so its scores and values cannot be had; choose an objective that needs neither"
+            "a layer over all tokens, so its scores, queries, keys and values cannot be had; choose an objective that "
+            "needs none of them"
         )
-    single: dict[str, Tensor] = {}
+    outputs = request.found
     if want.logits:
-        single["logits"] = output.logits
+        outputs.logits = output.logits
     if want.mlm_logits:
-        single["mlm_logits"] = output.logits
+        outputs.mlm_logits = output.logits
     if want.sentence:
-        single["sentence"] = found[depth][:, 0]  # (B, L, D) -> (B, D)
-    states = {layer: found[layer] for layer in sorted(want.hidden_states)}
-    return Outputs(hidden_states=states, attention_scores=request.found_scores, values=request.found_values, **single)
+        outputs.sentence = found[depth][:, 0]  # (B, L, D) -> (B, D)
+    if want.embeddings:
+        outputs.embeddings = found[0]
+    outputs.hidden_states = {layer: found[layer] for layer in sorted(want.hidden_states)}
+    return outputs
 
 
 def own_inputs(model: PreTrainedModel, encoding: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -350,11 +360,9 @@ def longest(model: PreTrainedModel) -> int:
 
 def check_layers(model: str, depth: int, want: Want) -> None:
     """Raise UserError for a layer that a model of this depth does not have."""
-    for signal, lowest, asked in (
-        ("hidden_states", 0, want.hidden_states),
-        ("values", 1, want.values),
-        ("attention_scores", 1, want.attention_scores),
-    ):
-        wrong = sorted(layer for layer in asked if not lowest <= layer <= depth)
+    for signal in sorted(LAYER_SIGNALS):
+        lowest = 0 if signal is Signal.HIDDEN_STATES else 1
+        wrong = sorted(layer for layer in getattr(want, signal.value) if not lowest <= layer <= depth)
         if wrong:
-            raise UserError(f"{signal} of layer {wrong[0]} were asked of {model}, whose layers are {lowest} to {depth}")
+            asked = f"{signal.value} of layer {wrong[0]}"
+            raise UserError(f"{asked} were asked of {model}, whose layers are {lowest} to {depth}")
