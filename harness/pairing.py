@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from harness import combine
-from harness.contracts import ModelInfo, Signal, Task
+from harness.contracts import LayerMap, ModelInfo, Signal, Task
 from harness.registry import OBJECTIVES, PROCEDURES
 
 
@@ -44,3 +46,21 @@ def refusal(objective: str, procedure: str, student: ModelInfo, teacher: ModelIn
     if procedure and (refused := PROCEDURES.get(procedure).refuse(objective)):
         return refused
     return combine.refuse(terms, student, teacher, task)
+
+
+def refusal_of_layers(objective: str, layers: LayerMap, built_like: Mapping[int, int], teacher: ModelInfo) -> str:
+    """Why a student's attention cannot be that of the teacher's layers, as one sentence, or "".
+
+    built_like: see `Student.built_like`. A window in one and none in the other cannot be trained away.
+    """
+    names = [name for _, name in combine.parse(objective) if Signal.ATTENTION_SCORES in OBJECTIVES.get(name).needs]
+    for ours, theirs in layers.pairs if names and teacher.traits else ():
+        own, given = teacher.traits[built_like.get(ours, theirs) - 1], teacher.traits[theirs - 1]
+        for trait in sorted(own):
+            if "window" in trait and own[trait] != given[trait]:
+                return (
+                    f"{names[0]} compares layer {ours} of the student with layer {theirs} of {teacher.name}, which "
+                    f"sees other tokens: its {trait} is {given[trait]}, the student's {own[trait]}; a student that starts "
+                    "from the teacher's layers is built like them"
+                )
+    return ""

@@ -19,11 +19,10 @@ from harness.errors import UserError
 from harness.modeling import layer_maps
 from harness.modeling.bases import Emitter, LoadTeacher, Student, StudentConfig
 from harness.modeling.initialisation import built_otherwise, copy_layers
-from harness.modeling.layers import build_like, lists_of_layers, places
+from harness.modeling.layers import BUILT_LIKE, build_like, lists_of_layers, places
 from harness.modeling.signals import emit
 from harness.registry import student
 
-BUILT_LIKE = "built_like"  # kept with a student's configuration
 LAYERS = Hyperparameter(3, low=1)
 
 
@@ -81,6 +80,11 @@ class Transformer(Student):
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
         return layer_maps.layer_map(init, student.layers, teacher.layers)
+
+    @classmethod
+    def built_like(cls, init: str, layers: LayerMap) -> dict[int, int]:
+        alone = init.startswith("random")  # as a smaller model of the kind is
+        return {ours: ours if alone else theirs for ours, theirs in layers.pairs}
 
     def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         init = layer_maps.canonical_init(init)

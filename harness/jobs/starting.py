@@ -18,6 +18,7 @@ from harness.errors import UserError
 from harness.hyperparameters import Values
 from harness.jobs.examples import own_settings
 from harness.modeling.bases import Student, StudentConfig
+from harness.modeling.layers import BUILT_LIKE
 from harness.runs import OfStudent, Run
 from harness.runs.told import Record
 from harness.training.loop import TrainingFailure
@@ -46,9 +47,11 @@ def started_student(
     plugin = registry.STUDENTS.get(run.student_name)
     source, own = teacher_source(workspace.teacher, workspace.argument), own_settings(run)
     vocabulary = 0 if reader is teacher_tokenizer(workspace) else len(reader)
-    student = _built(plugin, own, source.configuration(), task, vocabulary)
     if before := run.starts_from:
-        return student, load_pretrained(student, _weights(workspace.runs / before, before), before, task)
+        folder = _weights(workspace.runs / before, before)
+        student = _built(plugin, own, source.configuration() | _structure(folder), task, vocabulary)
+        return student, load_pretrained(student, folder, before, task)
+    student = _built(plugin, own, source.configuration(), task, vocabulary)
     kind, _, file = run.init.partition(":")
     init = f"{kind}:{workspace.files[file]}" if file in workspace.files else run.init
 
@@ -80,10 +83,16 @@ def check_pretrained(run: Run, task: Task, teacher: str, argument: str, folder: 
     configuration = teacher_source(teacher, argument).configuration()
     vocabulary = json.loads((folder / "config.json").read_bytes()).get("vocabulary", 0)
     with torch.device("meta"):
-        student = _built(plugin, own_settings(run), configuration, task, vocabulary)
+        student = _built(plugin, own_settings(run), configuration | _structure(folder), task, vocabulary)
     with safe_open(folder / "model.safetensors", "pt") as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     _check_fits(student, shapes, str(run.starts_from))
+
+
+def _structure(folder: Path) -> dict[str, object]:
+    """What a student of the run in `folder` was built like, where that is not its kind's own way."""
+    source = json.loads((folder / "config.json").read_bytes()).get("source", {})
+    return {BUILT_LIKE: source[BUILT_LIKE]} if BUILT_LIKE in source else {}
 
 
 def _check_fits(student: Student, shapes: Mapping[str, tuple[int, ...]], run: str) -> list[str]:

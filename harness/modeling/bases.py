@@ -169,6 +169,11 @@ class Student(PreTrainedModel):
         """Which teacher layer each student layer learns from under `init`. Raises UserError for an unknown init."""
         raise TypeError(f"student {cls.name} has no layer_map")
 
+    @classmethod
+    def built_like(cls, init: str, layers: LayerMap) -> dict[int, int]:
+        """Which layer of the teacher each of its own is built like, where it is a model of the teacher's kind."""
+        return {}
+
     def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
         """Copy into this student the weights that `init` names; returns what is to be recorded of it.
 

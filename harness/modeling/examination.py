@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from harness.contracts import HEAD_SIGNALS, IGNORED, Outputs, Signal, Want
 from harness.errors import UserError

@@ -11,6 +11,8 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
+BUILT_LIKE = "built_like"  # beside the teacher's configuration: the layers of it that a student's are built like
+
 
 def lists_of_layers(model: PreTrainedModel) -> tuple[str, ...]:
     """The names, within `model.base_model`, of the lists that hold the encoder's layers ("encoder.layer").

@@ -74,17 +74,17 @@ def _attention(
     signal_request.calls += 1
     layer = int(getattr(module, "signal_layer", 0))  # set by `prepare`; 0: an attention outside the layers
     layer = signal_request.calls if layer == SHARED else layer
-    if key.size(1) < query.size(1):  # several queries share a key
-        key, value = (one.repeat_interleave(query.size(1) // one.size(1), 1) for one in (key, value))
+    shares = query.size(1) // key.size(1)  # heads of queries for one of keys and values
+    keys, values = (one if shares == 1 else one.repeat_interleave(shares, 1) for one in (key, value))
     scaling = query.size(-1) ** -0.5 if scaling is None else scaling
-    for signal, tensor in ((Signal.QUERIES, query), (Signal.KEYS, key), (Signal.VALUES, value)):
+    for signal, tensor in ((Signal.QUERIES, query), (Signal.KEYS, keys), (Signal.VALUES, values)):
         if signal_request.asks(signal, layer):
             # of ESM the query comes scaled already
             rescaled = signal is Signal.QUERIES and not math.isclose(scaling, query.size(-1) ** -0.5)
             signal_request.take(signal, layer, tensor * (scaling * query.size(-1) ** 0.5) if rescaled else tensor)
     if not (signal_request.explicit or signal_request.asks(Signal.ATTENTION_SCORES, layer)):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    scores = query @ key.transpose(-1, -2) * scaling  # (B, H, L, L)
+    scores = query @ keys.transpose(-1, -2) * scaling  # (B, H, L, L)
     if signal_request.asks(Signal.ATTENTION_SCORES, layer):
         signal_request.take(Signal.ATTENTION_SCORES, layer, _in_sight(scores, attention_mask))
     masked = scores
@@ -93,7 +93,7 @@ def _attention(
     elif attention_mask is not None:  # to be added, as some models make it themselves
         masked = scores + attention_mask
     attention = nn.functional.dropout(masked.softmax(-1), dropout, module.training)
-    return (attention @ value).transpose(1, 2).contiguous(), None  # (B, L, H, D / H)
+    return (attention @ values).transpose(1, 2).contiguous(), None  # (B, L, H, D / H)
 
 
 def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -14,7 +14,7 @@ from harness.code_versions import fingerprint
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
-from harness.modeling import examination, initialisation, signals
+from harness.modeling import caught, examination, initialisation, layers, signals
 from harness.modeling.examination import Findings
 
 _found: dict[str, Findings] = {}  # in this process
@@ -29,7 +29,7 @@ def narrowed(
     beyond this process. With `lenient` nothing is written, and a model that cannot be had is believed. Raises UserError
     for one that cannot be used.
     """
-    code = [fingerprint(str(part.__file__)) for part in (signals, initialisation, examination)]
+    code = [fingerprint(str(part.__file__)) for part in (signals, caught, layers, initialisation, examination)]
     code += [fingerprint(registry.TEACHERS.origin(source.name)), transformers.__version__, torch.__version__]
     key = digest([source.name, content, masked, code])
     if key not in _found:

@@ -41,6 +41,9 @@ class JointRuns:
             if refused := pairing.refusal(objective, ONE_STAGE, described, teacher, task):
                 return None, f"{refused} (task {name} of the joint training)"
             layers = choice.student.layer_map(base, described, teacher)
+            built = choice.student.built_like(base, layers)
+            if refused := pairing.refusal_of_layers(objective, layers, built, teacher):
+                return None, f"{refused} (task {name} of the joint training)"
             wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
         self.wants = {name: self.wants.get(name, Want()) | wants.get(name, Want()) for name in {*self.wants, *wants}}
         metrics = self._metrics(tasks)

@@ -53,6 +53,8 @@ class Labelled(Procedure):
         objective, on_corpus = self.expressions(choice, asked.study.general)
         refused = self.refuse_choice(choice, task, cells)
         refused = refused or pairing.refusal(objective, self.on_task.name, described, teacher, task)
+        built = student.built_like(choice.base, layers)
+        refused = refused or pairing.refusal_of_layers(objective, layers, built, teacher)
         refused = refused or cells.refused_analysis(task) or cells.prerequisites.refused_answers(task)
         stages = self.on_task.stages(objective, layers)
         self.lengthen(choice, stages)

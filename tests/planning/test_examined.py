@@ -17,7 +17,7 @@ from harness.planning import examined
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
-from tests.modeling.test_families import LIKE_ROBERTA, SHARED, SPECIAL
+from tests.modeling.families import LIKE_ROBERTA, SHARED, SPECIAL
 
 INITS = ("every", "first", "random")
 ROWS = ("vanilla_kd", "cosine", "hid_seq", "att_kl", "att_kl+val_kl")
