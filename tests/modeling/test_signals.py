@@ -74,6 +74,7 @@ class TestAgainstTheModelItself:
         """attention x values, joined over heads, is what the model's own output projection reads."""
         batch = small_batch(family)
         model = small_model(family)
+        prepare(model)
         read: list[Tensor] = []
         outputs = [m for n, m in model.named_modules() if n.endswith(("attention.output.dense", "attention.out_lin"))]
         outputs[1].register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
@@ -85,6 +86,7 @@ class TestAgainstTheModelItself:
     def test_queries_and_keys_are_what_its_own_layers_make_of_the_states(self, family: str) -> None:
         batch = small_batch(family)
         model = small_model(family)
+        prepare(model)
         made: dict[str, list[Tensor]] = {"query": [], "key": []}
         for name, module in model.named_modules():
             kind = {"query": "query", "q_lin": "query", "key": "key", "k_lin": "key"}.get(name.rpartition(".")[2])
@@ -241,8 +243,9 @@ def test_the_fast_kernel_runs_unless_scores_are_asked(monkeypatch: pytest.Monkey
         ("exact", Want(logits=True), True),
     )
     for name, want, exact in cases:
+        prepare(model := small_model("bert"))
         calls.clear()
-        emit(small_model("bert"), small_batch("bert"), want, exact)
+        emit(model, small_batch("bert"), want, exact)
         counts[name] = len(calls)
     assert counts == {"none": 4, "values": 4, "one": 3, "exact": 0}
 
@@ -270,26 +273,15 @@ def test_a_decoder_is_refused() -> None:
         prepare(GPT2ForSequenceClassification(config))
 
 
-def test_attention_outside_the_interface_is_told() -> None:
-    from transformers import MPNetConfig, MPNetForSequenceClassification
+def test_attention_that_is_no_softmax_over_all_tokens_is_told() -> None:
+    from transformers import FNetConfig, FNetForSequenceClassification
 
-    model = MPNetForSequenceClassification(
-        MPNetConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
-    ).eval()
-    assert emit(model, small_batch("roberta"), Want(logits=True, hidden_states=frozenset({1}))).logits.shape == (3, 2)
-    with pytest.raises(UserError, match="MPNetForSequenceClassification does not use"):
-        emit(model, small_batch("roberta"), Want(values=frozenset({1})))
-
-
-def test_a_model_without_a_list_of_layers_is_refused() -> None:
-    from transformers import AlbertConfig
-
-    config = AlbertConfig(
-        vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-        intermediate_size=16,
-    )  # fmt: skip
-    with pytest.raises(UserError, match="albert has no list of its 3 encoder layers"):
-        prepare(AutoModel.from_config(config))
+    config = FNetConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, intermediate_size=16, num_attention_heads=2)
+    model, batch = FNetForSequenceClassification(config).eval(), small_batch("roberta")
+    del batch["attention_mask"], batch["token_type_ids"]
+    assert emit(model, batch, Want(logits=True, hidden_states=frozenset({1}))).logits.shape == (3, 2)
+    with pytest.raises(UserError, match="attention of FNetForSequenceClassification neither goes through"):
+        emit(model, batch, Want(values=frozenset({1})))
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
