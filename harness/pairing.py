@@ -60,7 +60,7 @@ def refusal_of_layers(objective: str, layers: LayerMap, built_like: Mapping[int,
             if "window" in trait and own[trait] != given[trait]:
                 return (
                     f"{names[0]} compares layer {ours} of the student with layer {theirs} of {teacher.name}, which "
-                    f"sees other tokens: its {trait} is {given[trait]}, the student's {own[trait]}; a student that starts "
-                    "from the teacher's layers is built like them"
+                    f"sees other tokens: its {trait} is {given[trait]}, the student's {own[trait]}; a student that "
+                    "starts from the teacher's layers is built like them"
                 )
     return ""

@@ -78,7 +78,7 @@ def build_like(model: PreTrainedModel, config: PreTrainedConfig, layers: Sequenc
             own[number] = theirs[layer - 1].to(next(model.parameters()).device)
             for module in own[number].modules():
                 if hasattr(module, "config"):
-                    module.config = model.config  # which says how attention is computed
+                    setattr(module, "config", model.config)  # noqa: B010 - which says how attention is computed
     for name, value in vars(chosen(config, layers)).items():
         if "layer" in name and isinstance(value, list):
             setattr(model.config, name, value)

@@ -2,7 +2,7 @@
 
 Attention is captured by an attention function of our own, registered with transformers' `AttentionInterface`: it runs
 the fast kernel unless scores are asked of that layer. What is asked travels as a keyword of the call, so no state is
-shared between calls.
+shared between calls. Of models that compute it themselves it is caught at its softmax (`harness.modeling.caught`).
 """
 
 from __future__ import annotations
@@ -178,13 +178,11 @@ def _find_ways(model: PreTrainedModel) -> None:
         for module, mode in modes.items():
             module.training = mode
     states = getattr(told, "hidden_states", None)
-    known = states is not None and len(states) == depth + 1
-    same = (
-        found.keys() == set(range(depth))
-        and all(isinstance(ours, Tensor) and torch.equal(ours, states[layer]) for layer, ours in found.items())
-        if known
-        else True
-    )  # the library does not tell
+    same = True  # where the library does not tell
+    if states is not None and len(states) == depth + 1:
+        same = found.keys() == set(range(depth)) and all(
+            isinstance(ours, Tensor) and torch.equal(ours, states[layer]) for layer, ours in found.items()
+        )
     setattr(model, "signal_ways", Ways(same, request.calls > 0))  # noqa: B010
 
 

@@ -28,7 +28,6 @@ from tests.modeling.families import (
     FAMILIES,
     LIKE_ROBERTA,
     SENTENCES,
-    SPECIAL,
     batch,
     checkpoint,
     config_of,

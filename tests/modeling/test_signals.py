@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import (
     AttentionMaskInterface,
-    AutoModel,
     AutoModelForMaskedLM,
     GPT2Config,
     GPT2ForSequenceClassification,
