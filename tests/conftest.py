@@ -9,7 +9,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -55,6 +55,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in order:
             item.add_marker("slow")
+
+
+@pytest.fixture(scope="module")
+def often(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A plugin that has checkpoints written every now and then, by whatever process loads it."""
+    from harness.training import corpus_loop, loop
+
+    path = tmp_path_factory.mktemp("often") / "often.py"
+    names = "corpus_loop", "loop"
+    lines = ["from harness.training import corpus_loop, loop", *(f"{name}.CHECKPOINT_SECONDS = 0.1" for name in names)]
+    path.write_text("\n\n".join(lines) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (corpus_loop, loop):
+            patch.setattr(module, "CHECKPOINT_SECONDS", module.CHECKPOINT_SECONDS)  # undone in this process
+        yield path
 
 
 def environment() -> dict[str, str]:

@@ -85,6 +85,7 @@ class TeacherOutputs:
         gib = run.settings["cache_gib"]
         self.keeps = {s.value: self.cache.fits(s.value, numbers.get(s, 1), gib) for s in Signal}
         self.filled = Want()
+        self._asked: dict[Want, tuple[list[tuple[str, int]], Want]] = {}  # its parts that are stored, and the others
         self._fill(Want.of_parts(workspace.outputs.get(run.task, ())))
 
     def _fill(self, want: Want) -> None:
@@ -103,11 +104,13 @@ class TeacherOutputs:
         return self._encoder().model
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
-        self._fill(want)  # a plugin's run may ask for what no cell does
-        stored = [p for p in want.parts() if self._stored(p)]
-        computed = [p for p in want.parts() if p not in stored]
+        if want not in self._asked:
+            self._fill(want)  # a plugin's run may ask for what no cell does
+            computed = [part for part in want.parts() if not self._stored(part)]
+            self._asked[want] = [part for part in want.parts() if self._stored(part)], Want.of_parts(computed)
+        stored, missing = self._asked[want]
         ids = batch.ids.cpu()  # the student may read the same examples otherwise: its encodings are not the teacher's
-        outputs = self._compute(self.train.batch(ids, self.device), Want.of_parts(computed)) if computed else Outputs()
+        outputs = self._compute(self.train.batch(ids, self.device), missing) if missing != Want() else Outputs()
         rows = self.rows[ids.numpy()]
         length = int(self.train.sizes[0][ids].max())
         for name, layer in stored:

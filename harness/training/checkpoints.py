@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import pickle
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,3 +96,17 @@ class Checkpoint:
 def checkpoint_of(run: Run, workspace: Workspace) -> Checkpoint:
     """The checkpoint of a run, which whoever trains it reads and writes."""
     return Checkpoint(workspace.run / CHECKPOINT, digest(of_run(run)))
+
+
+class Timer:
+    """Tells when so many seconds of the clock have passed."""
+
+    def __init__(self) -> None:
+        self.then = time.monotonic()
+
+    def due(self, seconds: float) -> bool:
+        """True if so many seconds have passed since it was last true."""
+        if time.monotonic() - self.then < seconds:
+            return False
+        self.then = time.monotonic()
+        return True

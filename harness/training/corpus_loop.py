@@ -16,6 +16,7 @@ from harness.runs.settings import Settings
 from harness.runs.told import Entry, Record, State
 from harness.seeds import derive_seed
 from harness.training import machine, processes
+from harness.training.checkpoints import Timer
 from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum, Told, shares
@@ -177,20 +178,6 @@ def _update(
 
 
 # ---------------------------------------------------------------- watching
-
-
-class Timer:
-    """Tells when so many seconds of the clock have passed."""
-
-    def __init__(self) -> None:
-        self.then = time.monotonic()
-
-    def due(self, seconds: float) -> bool:
-        """True if so many seconds have passed since it was last true."""
-        if time.monotonic() - self.then < seconds:
-            return False
-        self.then = time.monotonic()
-        return True
 
 
 class Watch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,13 +16,11 @@ from harness.data.encoding import Encoded, evaluation_batches
 from harness.runs.settings import Settings
 from harness.runs.told import Entry, State
 from harness.seeds import derive_seed
-from harness.training.checkpoints import Checkpoint
+from harness.training.checkpoints import Checkpoint, Timer
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Told, shares
 
-# Fewer steps than this are made again sooner than they are saved; within an epoch only long ones are saved.
-CHECKPOINT_STEPS = 100
-CHECKPOINT_STEPS_WITHIN = 250
+CHECKPOINT_SECONDS = 30.0  # between checkpoints; when one is written changes no number
 TELL_SECONDS = 2.0  # between reports of progress within an epoch
 
 
@@ -137,8 +135,7 @@ def train(
 
 @dataclass
 class _Training:
-    """A training under way. The checkpoint is written after an epoch, once CHECKPOINT_STEPS steps are at stake, and
-    within a long one."""
+    """A training under way. A checkpoint is written when CHECKPOINT_SECONDS are at stake, after a step or an epoch."""
 
     model: nn.Module
     stages: Sequence[Stage]
@@ -149,7 +146,7 @@ class _Training:
     history: History = field(default_factory=History)
     number: int = 0  # of the stage
     best_weights: dict[str, Tensor] | None = None  # of the stage
-    unsaved: int = 0  # steps since the last checkpoint
+    saved: Timer = field(default_factory=Timer)  # since the last checkpoint
 
     def run(self) -> History:
         state = self.regime.checkpoint.read(self.regime.tell)
@@ -198,18 +195,18 @@ class _Training:
         self.model.train()
         regime, order = self.regime, derive_seed("order", self.regime.seed, self.number)
         batches = self.data.batches(regime.settings["batch_size"], order, epoch)
-        told, tokens = time.perf_counter(), 0
+        told, seen = time.perf_counter(), list[Tensor]()
         for index in batches[within.step :]:
             within.total += self._step(stage, epoch, index, within)
             within.step += 1
-            tokens += int(self.data.lengths[index].sum())
+            seen.append(index)
             where: Entry = {"stage": stage.name, "epoch": epoch + 1}
             if (now := time.perf_counter()) - told > TELL_SECONDS:
+                tokens = int(self.data.lengths[torch.cat(seen)].sum())
                 speed: Entry = {"loss": self.loss, "tokens_per_second": tokens / (now - told)}
                 regime.tell({**where, "step": within.step, "steps": len(batches), **speed})
-                told, tokens = now, 0
-            self.unsaved += 1
-            if self.unsaved >= CHECKPOINT_STEPS_WITHIN and within.step < len(batches):
+                told, seen = now, []
+            if within.step < len(batches) and self.saved.due(CHECKPOINT_SECONDS):
                 self._save(stage, epoch, within)
                 regime.tell({**where, "loss": within.total / within.step, "saved": True})
 
@@ -254,13 +251,12 @@ class _Training:
         last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.epochs)
         if stage.selects and self.regime.should_prune(scores):
             history.pruned = True
-        elif self.unsaved >= CHECKPOINT_STEPS and not last:
+        elif not last and self.saved.due(CHECKPOINT_SECONDS):
             self._save(stage, epoch + 1, EpochState())
         self.regime.tell(entry)  # what is told is saved: whoever listens may take the checkpoint away
 
     def _save(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """Write down all that the rest of this stage depends on; training goes on at `within` of `epoch`."""
-        self.unsaved = 0
         self.regime.checkpoint.write(
             {
                 "stage": self.number,
@@ -277,9 +273,11 @@ class _Training:
         )
 
 
-def precision(settings: Settings, device: torch.device) -> torch.autocast:
+def precision(settings: Settings, device: torch.device) -> AbstractContextManager[object]:
     """The arithmetic of the model's forward pass: float32, or bfloat16 where autocast holds that safe."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=settings["precision"] == "bfloat16")
+    if settings["precision"] == "bfloat16":
+        return torch.autocast(device.type, torch.bfloat16)
+    return nullcontext()
 
 
 def in_float32(outputs: Outputs) -> Outputs:

@@ -6,14 +6,12 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
-from harness.training import corpus_loop
 from tests.conftest import Harness
 from tests.faults.killing import run_and_kill, wait_for_another
 from tests.launching import ranks, together
@@ -21,7 +19,6 @@ from tests.results import done, records, table_folder, without_times, written
 
 SETTINGS = ("max_length=16", "teacher.epochs=1", "epochs=1", "train_examples=32", "general.max_length=16")
 MATRIX = ("student.matrix_size=4", "student.vector_size=16", "general.batch_size=1", "general.epochs=2")
-# 216 steps an epoch, which is saved at its end, unless it is the last
 JOINT = (
     "student.hidden_units=4", "student.head_units=4", "student.embedding_size=8", "student.projection_units=4",
     "max_length=16", "epochs=1", "train_examples=32", "teacher.epochs=1", "multi_task.batch_size=1",
@@ -29,16 +26,6 @@ JOINT = (
 )  # fmt: skip
 SHARED_OUT = ("general.batch_size=8", "general.micro_batch=3", "general.steps=200", "transformer.layers=1")
 SENTENCES = 330
-SECONDS = 0.1  # between checkpoints, so that they come at other steps every time
-
-
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A plugin that has checkpoints written every now and then, in whatever process loads it."""
-    monkeypatch.setattr(corpus_loop, "CHECKPOINT_SECONDS", corpus_loop.CHECKPOINT_SECONDS)  # undone in this one
-    path = tmp_path / "often.py"
-    path.write_text(f"from harness.training import corpus_loop\n\ncorpus_loop.CHECKPOINT_SECONDS = {SECONDS}\n")
-    yield path
 
 
 @pytest.fixture
@@ -74,12 +61,12 @@ def test_a_killed_distillation_goes_on_with_the_same_result(
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     study = {
         "general": ("general_vs_task_specific", "--objectives", "general", "--tasks", "sst2", "--corpus", corpus,
-                    "--plugin", often, "--set", *SETTINGS, *MATRIX),
+                    "--set", *SETTINGS, *MATRIX),
         "multi_task": ("multi_task", "--objectives", "mkd_lstm", "--tasks", "sst2", "mrpc", "--set", *JOINT),
     }[kind]  # fmt: skip
 
     def arguments(out: Path) -> list[object]:
-        places = ("--data", glue, "--teacher", checkpoint, "--out", out)
+        places = ("--data", glue, "--teacher", checkpoint, "--plugin", often, "--out", out)
         return ["run", "--seeds", "1", "--trials", "1", "--workers", "1", *places, "--study", *study]
 
     done(call(*arguments(calm)))

@@ -27,16 +27,17 @@ LOSSES = ("worker", "node", "driver", "node")
 LONGER = ("epochs=18", "train_examples=100", "batch_size=16")  # long enough to be hit in the middle
 
 
-def _arguments(glue: Path, checkpoint: Path, out: Path) -> list[object]:
+def _arguments(glue: Path, checkpoint: Path, often: Path, out: Path) -> list[object]:
     """Two cells of three runs each."""
     study = [word for word in SMALL_STUDY if not word.startswith(("train_examples", "batch_size", "random"))]
-    return ["run", *study, *LONGER, "--data", glue, "--teacher", checkpoint, "--out", out]
+    places = ["--data", glue, "--teacher", checkpoint, "--plugin", often, "--out", out]
+    return ["run", *study, *LONGER, *places]
 
 
 @pytest.fixture(scope="module")
-def calm(glue: Path, checkpoint: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def calm(glue: Path, checkpoint: Path, often: Path, call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("calm") / "out"
-    done(call(*_arguments(glue, checkpoint, out), "--workers", 2))
+    done(call(*_arguments(glue, checkpoint, often, out), "--workers", 2))
     return out
 
 
@@ -48,10 +49,12 @@ def _unharmed(out: Path, finished: dict[str, int], calm: Path) -> None:
     same_tables(out, calm)
 
 
-def test_kills_change_nothing(calm: Path, glue: Path, checkpoint: Path, tmp_path: Path, call: Harness) -> None:
+def test_kills_change_nothing(
+    calm: Path, glue: Path, checkpoint: Path, often: Path, tmp_path: Path, call: Harness
+) -> None:
     draw = random.Random(os.environ.get("KILLS", 20))
     out, victims, finished = tmp_path / "killed", draw.sample(VICTIMS, len(VICTIMS)), dict[str, int]()
-    arguments, process = [*_arguments(glue, checkpoint, out), "--workers", 2], None
+    arguments, process = [*_arguments(glue, checkpoint, often, out), "--workers", 2], None
     while victims:
         if process is None or not process.is_alive():
             assert process is None or process.exitcode == -signal.SIGKILL, "the study ended before all kills"
@@ -90,10 +93,12 @@ def _on(cluster: Nodes, arguments: list[object]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, env=ray_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def test_losses_of_a_cluster_change_nothing(calm: Path, glue: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_losses_of_a_cluster_change_nothing(
+    calm: Path, glue: Path, checkpoint: Path, often: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("ray")
     draw, out, finished = random.Random(6), tmp_path / "lost", dict[str, int]()
-    arguments = _arguments(glue, checkpoint, out)
+    arguments = _arguments(glue, checkpoint, often, out)
     with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as cluster:
         driver = _on(cluster, arguments)
         for loss in LOSSES:

@@ -23,11 +23,12 @@ from harness.jobs.starting import start
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun, StudentRun
 from harness.teaching.outputs import Encoder, NoTeacher, TeacherOutputs
 from harness.training import loop
+from harness.training.checkpoints import Timer
 from harness.training.joint_model import heads_in, load_joint, load_joint_teacher
 from harness.training.loop import Clock
 from harness.training.work import Work
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
-from tests.training.builders import CPU, a_run, ignore, settings, workspace_of
+from tests.training.builders import CPU, a_run, every, ignore, settings, workspace_of
 
 TASKS = {"sst2": "accuracy", "mrpc": "f1", "rte": "accuracy"}  # of the last two the texts are the same
 TEACHER, STUDENT = "teacher", "student"
@@ -145,8 +146,6 @@ def test_a_killed_run_goes_on_with_the_same_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Killed within the first epoch, then at its end."""
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS", 1)
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 30)  # of 42 an epoch
     monkeypatch.setattr(loop, "TELL_SECONDS", 1e9)  # only what is saved is told, however slow the machine
     made: JointRun = replace(learning, objective=objective) if objective else teaching
     whole = run(made, workspace, f"{objective}-whole")
@@ -156,7 +155,8 @@ def test_a_killed_run_goes_on_with_the_same_weights(
         raise Killed
 
     told: list[dict[str, Any]] = []
-    for _ in range(2):
+    for steps in (30, 12):  # of the 42 of an epoch
+        monkeypatch.setattr(Timer, "due", every(steps))
         with pytest.raises(Killed):
             run(made, workspace, f"{objective}-killed", tell)
     assert told[0]["saved"] and told[0]["epoch"] == 1 and told[1]["epoch"] == 1

@@ -43,7 +43,7 @@ study(
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+def words(often: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """The arguments of a study whose procedures are ours under other names, in files outside the distribution."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "steps.py").write_text(STUDY)
@@ -52,7 +52,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     helper = (ROOM / "assistant.py").read_text().replace('@procedure("assistant")', '@procedure("helper")')
     helper = helper.replace('str] = "assistant"', 'str] = "helper"').replace('str] = "assisted"', 'str] = "helped"')
     (folder / "a_helper.py").write_text(helper)
-    plugins = [word for path in sorted(folder.glob("*.py")) for word in ("--plugin", str(path))]
+    plugins = [word for path in (*sorted(folder.glob("*.py")), often) for word in ("--plugin", str(path))]
     return ("--study", "steps", *plugins, "--workers", "2")
 
 

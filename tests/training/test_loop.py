@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from harness.contracts import Batch, Outputs, Want
 from harness.runs import StudentRun
 from harness.training import loop
+from harness.training.checkpoints import Timer
 from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
 from harness.training.pruning import pruner
-from tests.training.builders import CPU, Bag, a_run, examples, regime, settings
+from tests.training.builders import CPU, Bag, a_run, every, examples, regime, settings
 
 LOGITS = (Want(logits=True), Want())
 
@@ -52,7 +53,7 @@ def run(
     heard: list[dict[str, Any]] = []
 
     def dying(scores: list[float]) -> bool:
-        if len(heard) == kill_after:
+        if sum("selection" in entry for entry in heard) == kill_after:
             raise Killed
         return bool(prune(scores))
 
@@ -110,7 +111,7 @@ def test_the_first_of_two_stages_trains_its_full_length_and_hands_on_its_last_we
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS", 1)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     stages = [("intermediate", 2, True), ("prediction", 3, True)]
 
     def select(model: nn.Module) -> float:
@@ -130,7 +131,7 @@ def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int, m
 def test_a_run_killed_in_the_middle_of_an_epoch_goes_on_with_the_same_losses(
     tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 3)  # of the 8 steps of an epoch
+    monkeypatch.setattr(Timer, "due", every(3))  # of the 8 steps of an epoch
     stages = [("general", 3, False)]
     whole, history, _ = run(tmp_path / "whole", stages)
     with pytest.raises(Killed):

@@ -13,6 +13,7 @@ from harness.contracts import Outputs, Want
 from harness.search.progress import Finished, Progress
 from harness.search.terms import unequal
 from harness.training import loop
+from harness.training.checkpoints import Timer
 from harness.training.loop import History, Stage, train
 from harness.training.sums import shares
 from tests.search import builders as search
@@ -77,7 +78,7 @@ def test_of_one_term_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_run_that_is_killed_within_an_epoch_tells_the_same_of_its_terms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_STEPS_WITHIN", 3)
+    monkeypatch.setattr(Timer, "due", builders.every(3))
     _, whole = trained(tmp_path / "whole", 0.5)
 
     class Killed(Exception):
