@@ -36,7 +36,7 @@ class Signal(str, Enum):
     SENTENCE = "sentence"  # (B, D): a transformer's last first-token state, before any pooler;
     # (B, 2, D) of pairs whose sentences are read apart
     HIDDEN_STATES = "hidden_states"  # per layer (B, L, D); layer 0 is the embedding output
-    ATTENTION_SCORES = "attention_scores"  # per layer (B, H, L, L), what the softmax sees; whoever compares masks padding
+    ATTENTION_SCORES = "attention_scores"  # per layer (B, H, L, L), what the softmax sees, or with padding unmasked
     VALUES = "values"  # per layer (B, H, L, D / H)
     MLM_LOGITS = "mlm_logits"  # (P, V), at the P positions that `Batch.targets` asks for, row by row
     EMBEDDINGS = "embeddings"  # (B, L, D): what the first layer reads; of many models layer 0 of the hidden states

@@ -55,20 +55,11 @@ def _list(model: PreTrainedModel, name: str) -> nn.ModuleList:
     return cast(nn.ModuleList, model.base_model.get_submodule(name))
 
 
-def chosen(config: PreTrainedConfig, layers: Sequence[int]) -> PreTrainedConfig:
-    """The configuration of a model of these layers (1-based): what it lists layer by layer is told of them."""
-    own = copy.deepcopy(config)
-    for name, value in vars(config).items():
-        if "layer" in name and isinstance(value, list) and len(value) == config.num_hidden_layers:
-            setattr(own, name, [value[layer - 1] for layer in layers])
-    own.num_hidden_layers = len(layers)
-    return own
-
-
 def build_like(model: PreTrainedModel, config: PreTrainedConfig, layers: Sequence[int]) -> None:
     """Put layers in place of the model's own that are built as these (1-based) of a model of this configuration.
 
-    Their weights are not set. Draws no random numbers.
+    ModernBERT's see a window or all, and the first has no normalisation. Their weights are not set. Draws no random
+    numbers.
     """
     with torch.random.fork_rng(devices=[]), no_init_weights():
         larger = cast(PreTrainedModel, cast(Any, type(model.base_model))(copy.deepcopy(config)))
@@ -79,7 +70,7 @@ def build_like(model: PreTrainedModel, config: PreTrainedConfig, layers: Sequenc
             for module in own[number].modules():
                 if hasattr(module, "config"):
                     setattr(module, "config", model.config)  # noqa: B010 - which says how attention is computed
-    for name, value in vars(chosen(config, layers)).items():
-        if "layer" in name and isinstance(value, list):
-            setattr(model.config, name, value)
+    for name, value in vars(config).items():  # what it tells layer by layer
+        if "layer" in name and isinstance(value, list) and len(value) == config.num_hidden_layers:
+            setattr(model.config, name, [value[layer - 1] for layer in layers])
     setattr(model, "signals_prepared", False)  # noqa: B010
