@@ -49,7 +49,7 @@ def started_student(
     vocabulary = 0 if reader is teacher_tokenizer(workspace) else len(reader)
     if before := run.starts_from:
         folder = _weights(workspace.runs / before, before)
-        student = _built(plugin, own, source.configuration() | _structure(folder), task, vocabulary)
+        student = _built(plugin, own, source.configuration() | built_like(folder), task, vocabulary)
         return student, load_pretrained(student, folder, before, task)
     student = _built(plugin, own, source.configuration(), task, vocabulary)
     kind, _, file = run.init.partition(":")
@@ -83,13 +83,13 @@ def check_pretrained(run: Run, task: Task, teacher: str, argument: str, folder: 
     configuration = teacher_source(teacher, argument).configuration()
     vocabulary = json.loads((folder / "config.json").read_bytes()).get("vocabulary", 0)
     with torch.device("meta"):
-        student = _built(plugin, own_settings(run), configuration | _structure(folder), task, vocabulary)
+        student = _built(plugin, own_settings(run), configuration | built_like(folder), task, vocabulary)
     with safe_open(folder / "model.safetensors", "pt") as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     _check_fits(student, shapes, str(run.starts_from))
 
 
-def _structure(folder: Path) -> dict[str, object]:
+def built_like(folder: Path) -> dict[str, object]:
     """What a student of the run in `folder` was built like, where that is not its kind's own way."""
     source = json.loads((folder / "config.json").read_bytes()).get("source", {})
     return {BUILT_LIKE: source[BUILT_LIKE]} if BUILT_LIKE in source else {}

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from harness.contracts import HEAD_SIGNALS, Batch, Signal, Want
 from harness.errors import UserError
+from harness.jobs import starting
 from harness.modeling.bases import StudentConfig
 from harness.modeling.caught import OUT_OF_SIGHT
 from harness.modeling.examination import examine
@@ -149,6 +150,10 @@ def test_layers_of_a_window_stay_what_they_are(tmp_path: Path) -> None:
         again = Transformer.from_pretrained(tmp_path / init).eval()(read, want)
         assert torch.equal(again.logits, found.logits)
         assert torch.equal(again.attention_scores[2], found.attention_scores[2])
+        source = teacher.config.to_dict() | starting.built_like(tmp_path / init)  # of a run that starts from this one
+        later = Transformer(StudentConfig("transformer", {"layers": 2}, source)).eval()
+        starting.load_pretrained(later, tmp_path / init, "earlier", TWO)
+        assert torch.equal(later(read, want).attention_scores[2], found.attention_scores[2])
 
 
 def test_layers_that_share_weights_start_from_such() -> None:
