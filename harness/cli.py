@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from harness import reports
 from harness.commands import (
     clean,
     completion,
@@ -140,6 +141,15 @@ def _selection() -> Parser:
     return selection
 
 
+def _add_layout(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--layout",
+        choices=reports.LAYOUTS,
+        help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
+        "(default: the study's)",
+    )
+
+
 def _add_working(commands: Any) -> None:
     """The commands that train, and what they would."""
     selection = _selection()
@@ -172,6 +182,7 @@ def _add_working(commands: Any) -> None:
     run.add_argument(
         "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
     )
+    _add_layout(run)
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     commands.add_parser(
         "distil-corpus",
@@ -211,6 +222,7 @@ def _add_looking(commands: Any) -> None:
         "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
+    _add_layout(report)
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     report.add_argument(
         "--columns",

@@ -10,11 +10,15 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from harness.reports.layout import Cell, Grid, grids
+from harness.reports.arranged import grids
+from harness.reports.layout import Cell, Grid, entry_text
+from harness.reports.matrix import OWN, Matrix, matrices
 from harness.reports.quantities import number, scaled
-from harness.reports.shapes import Column, Entry, Table
+from harness.reports.shapes import Column, Entry, Pair, Place, Table
 
 from harness.errors import CONTROL, plain
 
@@ -52,7 +56,8 @@ def _print(console: Any, grid: Grid, live: bool) -> None:
         drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         drawn.add_column("")
         for i in columns:
-            drawn.add_column(Text("\n".join(grid.header[i])), justify="right")
+            label, *shown = grid.header[i]
+            drawn.add_column(Text("\n".join([*grid.folded(label), *shown])), justify="right", vertical="bottom")
         for group in grid.groups:
             if group.heading:
                 drawn.add_row(Text(group.heading, "italic" if live else ""))
@@ -73,8 +78,8 @@ def _fitting(grid: Grid, width: int, signs: int) -> list[list[int]]:
     """The columns of each table to print: all at once if they fit, otherwise in turn, each beside the labels."""
     lines = [line for group in grid.groups for line in group.lines]
     wide = [
-        3 + max(map(len, [*header, *(line[1 + i].text + line[1 + i].mark + signs * " " for line in lines)]))
-        for i, header in enumerate(grid.header)
+        3 + max(map(len, [*grid.folded(label), *shown, *(line[1 + i].text + line[1 + i].mark + signs * " " for line in lines)]))
+        for i, (label, *shown) in enumerate(grid.header)
     ]
     leading = [i for i, header in enumerate(grid.header) if not header[0]]
     start = sum(wide[i] for i in leading) + max(
@@ -131,7 +136,7 @@ def _md(text: str) -> str:
 
 
 def _md_mark(mark: str) -> str:
-    return f"<sup>{mark}</sup>" if mark.isdigit() else mark
+    return re.sub(r"\d+", r"<sup>\g<0></sup>", mark)
 
 
 def _md_cell(cell: Cell) -> str:
@@ -141,13 +146,73 @@ def _md_cell(cell: Cell) -> str:
 
 
 def csv(table: Table) -> str:
-    """One line per entry, averages and teacher included; scores in percent, quantities as they are."""
+    """One line per entry, averages and teacher included; scores in percent, quantities as they are.
+
+    As a matrix one per row and column of the table, see `_matrix_records`.
+    """
+    made = matrices(table) if table.layout == "matrix" else []
+    records = _matrix_records(table, made) if made else _records(table)
+    names = list(records[0]) if made else list(RECORD)
     written = io.StringIO()
-    records = _records(table)
-    writer = csv_format.DictWriter(written, list(RECORD), lineterminator="\n")
+    writer = csv_format.DictWriter(written, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({k: _csv_cell(record[k]) for k in RECORD} for record in records)
+    writer.writerows({k: _csv_cell(record[k]) for k in names} for record in records)
     return written.getvalue()
+
+
+def _matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]:
+    """A record for each row of each matrix, with the mean, the std and what is published of every place.
+
+    What is not finished is its text, as "70.0 (1/2)". The last fields name places: where the row is the best, where it
+    is not significantly worse, where it is best of its own, and why some are no number or a doubtful one.
+    """
+    printed = _published(table)
+    places = list(dict.fromkeys(place for matrix in made for place in matrix.places))
+    places += [("", "")] if table.teacher and ("", "") not in places else []
+    records = []
+
+    def add(column: Column, row: str, objective: str, found: Mapping[Place, Entry], pairs: Mapping[Place, Pair]) -> None:
+        told: dict[str, Any] = {"study": table.study, "profile": table.profile, "task": column.about}
+        told |= {"metric": _metric(column, any(e.signed for e in found.values())), "row": row, "objective": objective}
+        for place in places:
+            entry, name = found.get(place, Entry("absent")), _name(place)
+            finished = entry.status == "complete"
+            told[name] = _shown(column.metric, entry.value) if finished else entry_text(entry, column.metric)
+            told[f"{name} std"] = _shown(column.metric, entry.std) if finished else None
+            if table.comparison:
+                told |= {f"{name} {what}": value for what, value in _beside(pairs.get(place)).items()}
+        said = {
+            "best": {place: e.in_place == "best" for place, e in found.items()},
+            "tied": {place: e.in_place == "tied" for place, e in found.items()},
+            "best_of_row": {place: e.best_of_row for place, e in found.items()},
+        }
+        told |= {what: "; ".join(_name(place) for place in where if where[place]) for what, where in said.items()}
+        told["reasons"] = "; ".join(f"{_name(place)}: {e.reason}" for place, e in found.items() if e.reason)
+        records.append(told)
+
+    for matrix in made:
+        if table.teacher:
+            add(matrix.column, "teacher", "", {("", ""): table.teacher[table.columns.index(matrix.column)]}, {})
+        for line, entries in (*matrix.rows, *matrix.improvements):
+            found = {place: entry for place, entry in zip(matrix.places, entries, strict=True) if entry}
+            keys = {p: (p[0], line.row.init or p[1]) if any(p) else (line.student, line.init) for p in found}
+            pairs = {p: printed.get((*key, line.row.name, matrix.column)) for p, key in keys.items()}
+            beside = {place: pair for place, pair in pairs.items() if pair}
+            add(matrix.column, line.row.label, line.row.objective, found, beside)
+    return records
+
+
+def _name(place: Place) -> str:
+    return " ".join(filter(None, place)) or OWN
+
+
+def _beside(pair: Pair | None) -> dict[str, Any]:
+    """The published number as numbers."""
+    return {
+        "published": number(pair.printed) if pair and pair.printed else None,
+        "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
+        "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
+    }
 
 
 def _csv_cell(value: Any) -> Any:
@@ -186,19 +251,24 @@ RECORD = (
 )
 
 
+def _published(table: Table) -> dict[tuple[str, str, str, Column], Pair]:
+    """(student, initialisation, row, column) -> the published number there."""
+    return {
+        (line.student, line.init, line.row.name, column): pair
+        for block in (table.comparison.blocks if table.comparison else ())
+        for compared in block.lines
+        if (line := compared.line)
+        for column, pair in zip(table.comparison.columns, compared.pairs, strict=True)  # type: ignore[union-attr]
+    }
+
+
+def _metric(column: Column, signed: bool) -> str:
+    return "_".join(filter(None, ("delta", column.metric))) if signed else column.metric
+
+
 def _records(table: Table) -> list[dict[str, Any]]:
     sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
-    comparison = table.comparison
-    printed = (
-        {
-            (line.student, line.init, line.row.name, column): pair
-            for compared in (compared for block in comparison.blocks for compared in block.lines)
-            if (line := compared.line)
-            for column, pair in zip(comparison.columns, compared.pairs, strict=True)
-        }
-        if comparison
-        else {}
-    )
+    comparison, printed = table.comparison, _published(table)
     records = []
 
     def add(entry: Entry, column: Column, name: str, **where: str) -> None:
@@ -209,7 +279,7 @@ def _records(table: Table) -> list[dict[str, Any]]:
                 "profile": table.profile,
                 **where,
                 "task": column.about,
-                "metric": "_".join(filter(None, ("delta", column.metric))) if entry.signed else column.metric,
+                "metric": _metric(column, entry.signed),
                 "value": _shown(column.metric, entry.value),
                 "std": _shown(column.metric, entry.std),
                 "n": entry.n,
@@ -222,9 +292,7 @@ def _records(table: Table) -> list[dict[str, Any]]:
                 "reason": entry.reason,
                 "cell": entry.cell,
                 "test": _shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
-                "published": number(pair.printed) if pair and pair.printed else None,
-                "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
-                "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
+                **_beside(pair),
                 "published_source": comparison.source if comparison and pair and pair.printed else "",
                 "runs": [
                     {
@@ -258,7 +326,7 @@ def _records(table: Table) -> list[dict[str, Any]]:
 
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
-    grid, *compared = grids(table)
+    grid, *compared = grids(replace(table, layout="lines"))  # of the same entries in either layout
     content: dict[str, Any] = {
         "study": table.study,
         "profile": table.profile,
