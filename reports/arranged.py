@@ -15,7 +15,7 @@ from harness.errors import plain
 def grids(table: Table) -> list[Grid]:
     """The table, then the comparison with published numbers if there is one. Every text is `plain`.
 
-    In the layout "matrix" there is one for each of the table's columns, or the table as it is, if it has no second axis.
+    In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
     """
     made = matrix.matrices(table) if table.layout == "matrix" else []
     found = matrix.grids(table, made) if made else [lines(table)]

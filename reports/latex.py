@@ -8,6 +8,7 @@ import unicodedata
 
 from harness.reports.arranged import grids
 from harness.reports.layout import Cell, Grid, Group, entry_text
+from harness.reports.matrix import STAR
 from harness.reports.shapes import Entry, Table
 
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
@@ -71,7 +72,7 @@ ESCAPES = {
 }
 DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 PAGE = 52  # lines of one table on a page
-WIDTH = 80  # characters of a line of a matrix, in the narrowest of texts
+WIDTH = 100  # characters of a line of a matrix, in the narrowest of texts
 
 
 def latex(table: Table) -> str:
@@ -100,7 +101,7 @@ def _letter(character: str) -> str:
 def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     text = rf"\textbf{{{text}}}" if cell.bold else rf"\underline{{{text}}}" if cell.underline else text
-    return text + _mark(cell.mark)
+    return text + (rf"\rlap{{{_mark(cell.mark)}}}" if cell.mark == STAR else _mark(cell.mark))  # digits stay aligned
 
 
 def _mark(mark: str) -> str:

@@ -37,7 +37,9 @@ STYLE = """
 """
 # The rows' names stay where they are while a matrix is scrolled below them.
 STICKY = """.matrix { overflow-x: auto; }
-.matrix td.name, .matrix thead th:first-child { position: sticky; left: 0; background: Canvas; }"""
+.matrix td.name, .matrix thead th:first-child { position: sticky; left: 0; background: Canvas; }
+.matrix td.name { white-space: normal; min-width: min(16rem, 36vw); }
+.matrix td:not(.name) sup { display: inline-block; width: 0; }"""
 
 
 def html(table: Table) -> str:

@@ -199,8 +199,9 @@ class Table:
 
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
-    beside its profile, such as "seeds=2". layout: "lines" or "matrix", order: of the rows, by name. submitted: cell -> metric -> its score on the official test set, a fraction,
-    where it was submitted. runs: the frame that it was made from, a row a run.
+    beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
+    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
+    frame that it was made from, a row a run.
     """
 
     study: str
