@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from harness import reports
 from harness.commands import (
     clean,
     completion,
@@ -144,7 +143,7 @@ def _selection() -> Parser:
 def _add_layout(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--layout",
-        choices=reports.LAYOUTS,
+        choices=view.LAYOUTS,
         help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
         "(default: the study's)",
     )
