@@ -1,4 +1,4 @@
-"""Labels that are softened alike for all examples: what soft targets do that say nothing of the example."""
+"""Controls that ask no teacher: what soft labels do that say nothing of the example."""
 
 from __future__ import annotations
 
