@@ -25,7 +25,7 @@ KINDS = {
     "P": ("pairs with classes", replace(_CLASSES, pair=True)),
     "V": ("pairs with values, as how alike they are", Task("_task_", "", "pearson", ("pearson",), pair=True)),
     "R": ("candidates that are ranked", replace(_CLASSES, pair=True, ranking=True)),
-    "C": ("a corpus, whose text has no labels", CORPUS),
+    "C": ("a corpus, whose text has no labels", replace(CORPUS, name=_CLASSES.name)),
 }
 BERT = ModelInfo("BERT-base", 12, 768, 12, 30522, 2, frozenset(Signal), tokenizer="wordpieces")
 HEAD = """# Which objective trains which student
@@ -122,8 +122,7 @@ def _reason(objective: str, student: Any, teacher: ModelInfo, task: Task) -> str
         reason = pairing.refusal(objective, "" if task.corpus else "two_stage", described, teacher, task)
     except UserError as error:
         reason = str(error)
-    data = ((CORPUS.name, "corpus"), (task.name, "task"))[not task.corpus]
-    for name, who in ((student.name, "student"), (teacher.name, "teacher"), data):
+    for name, who in ((student.name, "student"), (teacher.name, "teacher"), (task.name, "task")):
         reason = re.sub(rf"(?:\b(?:the )?(?:student|teacher|task) )?(?<!\w){re.escape(name)}\b", f"the {who}", reason)
     reason = re.sub(rf"\b{objective}\b", "it", reason)
     return reason[:1].upper() + reason[1:]

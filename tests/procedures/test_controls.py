@@ -19,7 +19,10 @@ from tests.launching import forked
 from tests.results import done, records
 from tests.training.builders import a_run, examples, workspace_of
 
-STUDY = ("--study", "controls", "--tasks", "sentiment", "--inits", "random", "--seeds", "1", "--workers", "1")
+STUDY = (
+    "--study", "controls", "--tasks", "sentiment", "--inits", "every", "--seeds", "1", "--workers", "1",
+    "--set", "batch_size=4", "epochs=6", "learning_rate=1e-3",  # long enough to be killed in the middle
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- shuffled answers
