@@ -214,9 +214,12 @@ def _inits() -> Iterator[Line]:
     for kind in kinds:
         takes = [student for student, plugin in students.items() if kind in plugin.file_inits]
         yield Line(f"{kind}:FILE", f"what this file holds; of {_listed(takes, students)}")
-    yield Line("pretrained", "the student distilled on a corpus before, which harness run makes first; of every student")
-    yield Line("pretrained:RUN", "the student that this run of the same results distilled on a corpus; of every student")
-    yield Line("multi_task", "the student distilled on several tasks before; of every student")
+    made = {
+        "pretrained": "the student distilled on a corpus before, which harness run makes first",
+        "pretrained:RUN": "the student that this run of the same results distilled on a corpus",
+        "multi_task": "the student distilled on several tasks before",
+    }
+    yield from (Line(name, f"{text}; of every student") for name, text in made.items())
 
 
 def _takes(student: Any, init: str) -> bool:
