@@ -36,7 +36,6 @@ class Line(NamedTuple):
     about: str = ""
 
 
-
 def lines(kind: str, plugins: Sequence[str] = ()) -> list[Line]:
     """Every name of a kind with what it is, as the files are now. Raises UserError as loading plugins does."""
     place = _place(kind, plugins)
