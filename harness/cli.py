@@ -133,6 +133,11 @@ def _selection() -> Parser:
         action="store_true",
         help="also two references: the commonest class or mean score, and a regression on tf-idf",
     )
+    add(
+        "--controls",
+        action="store_true",
+        help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
+    )
     for flag in ("objectives", "students", "inits"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
     tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"

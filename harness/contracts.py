@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import unknown
 from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
+from harness.rows import BASELINES as BASELINES
+from harness.rows import CONTROLS as CONTROLS
 from harness.rows import BaselineRow as BaselineRow
 from harness.rows import CheckpointRow as CheckpointRow
 from harness.rows import GainRow as GainRow
