@@ -19,10 +19,8 @@ from tests.launching import forked
 from tests.results import done, records
 from tests.training.builders import a_run, examples, workspace_of
 
-STUDY = (
-    "--study", "controls", "--tasks", "sentiment", "--inits", "every", "--seeds", "1", "--workers", "1",
-    "--set", "batch_size=4", "epochs=6", "learning_rate=1e-3",  # long enough to be killed in the middle
-)  # fmt: skip
+STUDY = ("--study", "controls", "--tasks", "sentiment", "--inits", "every", "--seeds", "1", "--workers", "1")
+SETTINGS = ("--set", "train_examples=400", "epochs=3", "learning_rate=1e-3")
 
 
 # ---------------------------------------------------------------- shuffled answers
@@ -79,7 +77,7 @@ def test_nor_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     ],
 )
 def test_what_cannot_be_is_refused(row: str, procedure: str, task: str, reason: str, tmp_path: Path) -> None:
-    plugin = tmp_path / f"study_{abs(hash((row, procedure)))}.py"
+    plugin = tmp_path / f"{procedure}_of_{row.replace('+', '_and_')}_on_{task}.py"
     name = plugin.stem
     plugin.write_text(
         "from harness.contracts import Profile, Row, Study\nfrom harness.registry import study\n"
@@ -114,10 +112,11 @@ def test_a_flag_adds_them_to_another_study() -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(often: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("controls")
     rows = ("random_teacher", "soft_random", "soft_labels", "soft_shuffled", "soft_born_again")
-    said = forked("run", *STUDY, "--objectives", *rows, "--out", folder / "out", folder=folder / "said")
+    words = ("--objectives", *rows, "--plugin", often, *SETTINGS, "--out", folder / "out")
+    said = forked("run", *STUDY, *words, folder=folder / "said")
     assert "Soft labels alone, born again" in done(said).stdout
     return folder / "out"
 
@@ -142,11 +141,12 @@ def test_what_they_train_is_what_they_say(trained: Path) -> None:
     assert all(kinds[kind]["teacher_signals"] == {"logits": "stored"} for kind in ("shuffled", "randomly_taught"))
 
 
-def test_a_kill_changes_nothing(trained: Path, tmp_path: Path) -> None:
-    words, out = (*STUDY, "--objectives", "soft_born_again"), tmp_path / "out"
-    run_and_kill(["run", *words, "--out", out], out)
+def test_a_kill_changes_nothing(trained: Path, often: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("run", *STUDY, "--objectives", "soft_born_again", "--plugin", often, *SETTINGS, "--out", out)
+    run_and_kill(words, out)
     for _ in range(2):
-        said = done(forked("run", *words, "--out", out, folder=tmp_path / "said"))
+        said = done(forked(*words, folder=tmp_path / "said"))
     assert "0 runs trained" in said.stdout
     ours, theirs = records(out), records(trained)
     assert {"first_generation", "born_again"} <= {record["specification"]["kind"] for record in ours.values()}
