@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test quick bits lint bench embedded-teacher fairseq constraints clean
+.PHONY: run test quick bits lint bench pages embedded-teacher fairseq constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -38,6 +38,10 @@ bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.corpus
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.executors
+
+# What is generated of the documentation, where a plugin changed; a test compares it.
+pages: $(VENV)/installed
+	$(BIN)/python -m harness.commands.pairs embedded > docs/objectives_and_students.md
 
 # The weights that the teacher `embedded` is shipped with, made anew. The same on the same machine; the new SHA-256 goes
 # into teachers/embedded_weights.py.

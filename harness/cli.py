@@ -133,11 +133,25 @@ def _selection() -> Parser:
         action="store_true",
         help="also two references: the commonest class or mean score, and a regression on tf-idf",
     )
+    add(
+        "--controls",
+        action="store_true",
+        help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
+    )
     for flag in ("objectives", "students", "inits"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
     tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
     add("--tasks", nargs="+", metavar="A", help=tasks)
     return selection
+
+
+def _add_layout(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--layout",
+        choices=view.LAYOUTS,
+        help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
+        "(default: the study's)",
+    )
 
 
 def _add_working(commands: Any) -> None:
@@ -172,6 +186,7 @@ def _add_working(commands: Any) -> None:
     run.add_argument(
         "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
     )
+    _add_layout(run)
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     commands.add_parser(
         "distil-corpus",
@@ -211,6 +226,7 @@ def _add_looking(commands: Any) -> None:
         "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
+    _add_layout(report)
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     report.add_argument(
         "--columns",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import unknown
 from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
+from harness.rows import BASELINES as BASELINES
+from harness.rows import CONTROLS as CONTROLS
 from harness.rows import BaselineRow as BaselineRow
 from harness.rows import CheckpointRow as CheckpointRow
 from harness.rows import GainRow as GainRow
@@ -302,8 +304,9 @@ class Study:
 
     general is the objective of the distillation that the initialisations `pretrained` (on a corpus) and `multi_task`
     start from. analysis is what is recorded of each model beyond its scores: "" or masked_word_entropy. figure says
-    what the horizontal axis of the line figure is, whose points are the rows'. told is what the text tells of the
-    settings of the profile `paper`, by their names in `harness plan --explain`.
+    what the horizontal axis of the line figure is, whose points are the rows'. layout is how its table is arranged
+    where --layout does not say: "lines", or "matrix" (rows by students and initialisations, task by task). told is what
+    the text tells of the settings of the profile `paper`, by their names in `harness plan --explain`.
     """
 
     name: str
@@ -319,6 +322,7 @@ class Study:
     analysis: str = ""
     figure: str = ""
     relative_to: str = ""
+    layout: str = "lines"
     told: Mapping[str, Told] = field(default_factory=dict)
 
     def profile(self, name: str) -> Profile:

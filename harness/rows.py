@@ -66,7 +66,7 @@ class Row(TableRow):
     student, init, procedure and tasks stand for the study's own where a row fixes them. equal_epochs gives a row that
     has only the prediction stage the epochs of both stages together. training_tasks are those that a student distilled
     on several tasks learns from, where they are not those of the table. point places the row in a line figure: (the
-    line's label, where on the horizontal axis).
+    line's label, where on the horizontal axis). reference: it is a control, and never best.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Row(TableRow):
     settings: Mapping[str, object] = field(default_factory=dict)
     training_tasks: tuple[str, ...] = ()
     point: tuple[str, float] | None = None
+    reference: bool = False
 
     def __new__(cls, *_: Any, **given: Any) -> Row:
         for name in ("checkpoint", "teacher", "improves"):  # until rows had types, fields of this one
@@ -174,6 +175,40 @@ BASELINES = (
         "words (scikit-learn; of a pair of texts both, their difference and their product); no search, one run",
     ),
 )  # the rows of --baselines
+
+CONTROLS = (
+    Row(
+        "control_smoothing",
+        "label_smoothing",
+        "Label smoothing",
+        mark="a control: soft labels that no teacher gives",
+        reference=True,
+    ),
+    Row(
+        "control_random",
+        "vanilla_kd",
+        "Vanilla KD, random teacher",
+        mark="a control: by a teacher of random weights, which knows nothing",
+        procedure="random_teacher",
+        reference=True,
+    ),
+    Row(
+        "control_shuffled",
+        "vanilla_kd",
+        "Vanilla KD, shuffled teacher",
+        mark="a control: of each example what the teacher says of another one of its class",
+        procedure="shuffled_teacher",
+        reference=True,
+    ),
+    Row(
+        "control_born_again",
+        "vanilla_kd",
+        "Vanilla KD, born again",
+        mark="a control: by a student of its own kind that was trained on the labels",
+        procedure="born_again",
+        reference=True,
+    ),
+)  # the rows of --controls: what of a teacher's help is not what it knows
 
 
 _STORED = (

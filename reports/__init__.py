@@ -13,7 +13,7 @@ from harness.reports.drawing import png
 from harness.reports.page import FIGURES, fragment
 from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.statistics import mean_std
-from harness.reports.table import build
+from harness.reports.table import LAYOUTS, build
 
 from harness.errors import unknown
 
@@ -22,6 +22,7 @@ FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 __all__ = [
     "FIGURES",
     "FORMATS",
+    "LAYOUTS",
     "TEACHER",
     "Entry",
     "Provenance",

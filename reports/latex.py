@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 
-from harness.reports.layout import Cell, Grid, Group, entry_text, grids
+from harness.reports.arranged import grids
+from harness.reports.layout import Cell, Grid, Group, entry_text
+from harness.reports.matrix import STAR
 from harness.reports.shapes import Entry, Table
 
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
@@ -62,21 +65,21 @@ ESCAPES = {
     "§": r"\S{}",
     "¶": r"\P{}",
     "‖": r"$\Vert$",
+    "★": r"$\star$",
     "’": "'",
     "…": r"\dots{}",
     "\u2060": "{}",  # the word joiner, put between hyphens that must not become a dash
 }
 DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 PAGE = 52  # lines of one table on a page
+WIDTH = 100  # characters of a line of a matrix, in the narrowest of texts
 
 
 def latex(table: Table) -> str:
     r"""Macros that give every value of the main table to the prose, then the tables with their notes."""
-    main, *rest = grids(table)
     parts = [HEAD, *_macros(table), BEGIN]
-    for grid in (main, *rest):
-        pages = _pages(grid)
-        parts += [_float(grid, page, first=i == 0, last=i == len(pages) - 1) for i, page in enumerate(pages)]
+    for grid in grids(table):
+        parts += _floats(grid)
     return "\n".join([*parts, r"\HarnessEnd", ""])
 
 
@@ -98,7 +101,7 @@ def _letter(character: str) -> str:
 def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     text = rf"\textbf{{{text}}}" if cell.bold else rf"\underline{{{text}}}" if cell.underline else text
-    return text + _mark(cell.mark)
+    return text + (rf"\rlap{{{_mark(cell.mark)}}}" if cell.mark == STAR else _mark(cell.mark))  # digits stay aligned
 
 
 def _mark(mark: str) -> str:
@@ -117,32 +120,81 @@ def _pages(grid: Grid) -> list[list[Group]]:
     return pages
 
 
-def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
-    width = 1 + len(grid.header)
-    sides = "l" + "".join("r" if label else "l" for label, *_ in grid.header)
-    headers = [[escape(label), *(rf"\textit{{{escape(line)}}}" for line in shown)] for label, *shown in grid.header]
-    deep = max(map(len, headers), default=0)
-    headers = [[""] * (deep - len(header)) + header for header in headers]  # every last line next to the numbers
+def _parts(grid: Grid) -> list[list[int]]:
+    """The columns of each tabular: all, but of a matrix no more than stand side by side in a paper's text."""
+    every = list(range(len(grid.header)))
+    if not grid.matrix or not every:
+        return [every]
+    lines = [line for group in grid.groups for line in group.lines]
+    labels = max((len(line[0].text) for line in lines), default=0)
+    names = (grid.folded(label) + shown for label, *shown in grid.header)
+    wide = [2 + max(map(len, [*n, *(line[1 + i].text for line in lines)])) for i, n in enumerate(names)]
+    number = min(len(every), math.ceil(sum(wide) / max(WIDTH - labels, max(wide))))
+    size = math.ceil(len(every) / number)  # about as many in each
+    return [every[start : start + size] for start in range(0, len(every), size)]
+
+
+def _floats(grid: Grid) -> list[str]:
+    """The grid's tabulars, as many to a float as fit on a page."""
+    floats: list[list[tuple[list[int], list[Group]]]] = []
+    lines = 0
+    for groups in _pages(grid):
+        for columns in _parts(grid):
+            more = sum(len(group.lines) for group in groups)
+            if not floats or lines + more > PAGE:
+                floats, lines = [*floats, []], 0
+            floats[-1].append((columns, groups))
+            lines += more
+    return [_float(grid, made, first=i == 0, last=i == len(floats) - 1) for i, made in enumerate(floats)]
+
+
+def _float(grid: Grid, tabulars: list[tuple[list[int], list[Group]]], first: bool, last: bool) -> str:
     caption = f"{grid.title}. {grid.caption}" if first else f"{grid.title}, continued."
-    body = []
-    for group in groups:
-        body.append(r"\midrule")
-        if group.heading:
-            body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\textit{{{escape(group.heading)}}}}} \\")
-        indent = r"\quad " if group.heading else ""
-        body += [indent + " & ".join(map(_cell, line)) + r" \\" for line in group.lines]
+    small = len(grid.header) <= 5 and len(_parts(grid)) == 1
     notes = (
         [_mark(mark) + (r"\," if mark else "") + rf"{escape(sentence)}\par" for mark, sentence in grid.notes]
         if last
         else []
     )
+    drawn = [_tabular(grid, columns, groups) for columns, groups in tabulars]
     return "\n".join(
         [
             r"\begin{table*}[tp]",
             r"\centering\setlength{\belowcaptionskip}{6pt}",
             rf"\caption{{{escape(caption)}}}",
-            (r"\small" if width <= 6 else r"\scriptsize")
-            + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
+            (r"\small" if small else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
+            *drawn[:1],
+            *(line for each in drawn[1:] for line in (r"\par\medskip", each)),
+            *(
+                [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
+                if notes
+                else []
+            ),
+            r"\end{table*}",
+        ]
+    )
+
+
+def _tabular(grid: Grid, columns: list[int], groups: list[Group]) -> str:
+    """These columns of the groups, made smaller where the text is too narrow for them."""
+    shown = [grid.header[i] for i in columns]
+    sides = "l" + "".join("r" if label else "l" for label, *_ in shown)
+    headers = [
+        [*map(escape, grid.folded(label)), *(rf"\textit{{{escape(line)}}}" for line in lines)]
+        for label, *lines in shown
+    ]
+    deep = max(map(len, headers), default=0)
+    headers = [[""] * (deep - len(header)) + header for header in headers]  # every last line next to the numbers
+    body = []
+    for group in groups:
+        body.append(r"\midrule")
+        if group.heading:
+            body.append(rf"\multicolumn{{{1 + len(columns)}}}{{@{{}}l}}{{\textit{{{escape(group.heading)}}}}} \\")
+        indent = r"\quad " if group.heading else ""
+        for line in group.lines:
+            body.append(indent + " & ".join(map(_cell, (line[0], *(line[1 + i] for i in columns)))) + r" \\")
+    return "\n".join(
+        [
             rf"\sbox0{{\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
             r"\toprule",
             *(" & ".join(["", *line]) + r" \\" for line in zip(*headers, strict=True)),
@@ -150,12 +202,6 @@ def _float(grid: Grid, groups: list[Group], first: bool, last: bool) -> str:
             r"\bottomrule",
             r"\end{tabular}}%",
             r"\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi",
-            *(
-                [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
-                if notes
-                else []
-            ),
-            r"\end{table*}",
         ]
     )
 

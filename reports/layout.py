@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from harness.reports import quantities
 from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
 from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
 from harness.reports.statistics import LEVEL, RESAMPLES
-
-from harness.errors import plain
 
 
 @dataclass(frozen=True)
@@ -36,30 +34,22 @@ class Group:
 
 @dataclass(frozen=True)
 class Grid:
-    """header: for each column after the labels' its own label and what it shows, in lines. notes: (mark, sentence)."""
+    """header: for each column after the labels' its own label and what it shows, in lines. notes: (mark, sentence).
+
+    matrix: of many columns alike, which may stand in several tables and whose labels are names, see `folded`.
+    """
 
     title: str
     caption: str
     header: tuple[tuple[str, ...], ...]
     groups: tuple[Group, ...]
     notes: tuple[tuple[str, str], ...]
+    matrix: bool = False
 
-
-def grids(table: Table) -> list[Grid]:
-    """The table, then the comparison with published numbers if there is one. Every text is `plain`."""
-    found = [_main(table)] + ([_comparison(table.comparison)] if table.comparison else [])
-    return [_plain(grid) for grid in found]
-
-
-def _plain(part: Any) -> Any:
-    """A text, or whatever holds some, with control characters shown and not obeyed."""
-    if isinstance(part, str):
-        return plain(part)
-    if isinstance(part, tuple):
-        return tuple(map(_plain, part))
-    if isinstance(part, (Grid, Group, Cell)):
-        return replace(part, **{name: _plain(value) for name, value in vars(part).items()})
-    return part
+    def folded(self, label: str) -> list[str]:
+        """A column's label in lines: a matrix's narrow where words and underscores allow, as its numbers are."""
+        lines = textwrap.wrap(label.replace("_", "_ "), 14, break_long_words=False) if self.matrix else []
+        return [line.replace("_ ", "_") for line in lines] or [label]
 
 
 def heading(student: str, init: str, improvement: bool = False) -> str:
@@ -79,8 +69,9 @@ def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
     return write(metric, scaled(metric, entry.value), std) + n
 
 
-def _main(table: Table) -> Grid:
-    counts = {
+def counts_of(table: Table) -> set[int]:
+    """Over how many seeds its finished cells are; where they differ, every cell says its own."""
+    return {
         e.n
         for b in table.blocks
         for x in b.lines
@@ -88,6 +79,11 @@ def _main(table: Table) -> Grid:
         for e in x.entries
         if e.status == "complete"
     }
+
+
+def lines(table: Table) -> Grid:
+    """The table as it is: a column for each task and metric, and the teacher above."""
+    counts = counts_of(table)
     show_n = len(counts) > 1
     groups = []
     if table.teacher:
@@ -95,23 +91,24 @@ def _main(table: Table) -> Grid:
         label = Cell(f"Teacher: {table.provenance.teacher}")
         groups.append(Group("", ((label, *(Cell(entry_text(e, c.metric, e.n > 1)) for e, c in scores)),)))
     for block in table.blocks:
-        lines = []
+        made = []
         for line in block.lines:
             entries, shown = zip(line.entries, table.columns, strict=True), show_n and not line.row.baseline
-            lines.append((Cell(_label(line, block.init), mark=line.mark), *(_cell(e, c, shown) for e, c in entries)))
-        groups.append(Group(heading(block.student, block.init, block.improvement), tuple(lines)))
-    caption = f"{table.question} Profile {table.profile}. {_units(table, counts)}".strip()
-    return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), _notes(table))
+            made.append((Cell(label_of(line, block.init), mark=line.mark), *(cell_of(e, c, shown) for e, c in entries)))
+        groups.append(Group(heading(block.student, block.init, block.improvement), tuple(made)))
+    caption = f"{table.question} Profile {table.profile}. {units(table, table.columns, counts)}".strip()
+    bold = any(e.best for e in table.entries())
+    return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), notes(table, bold))
 
 
-def _label(line: Line, init: str) -> str:
+def label_of(line: Line, init: str) -> str:
     """A row's label, with its initialisation where that is another than the heading's."""
     return line.row.label + (f" (init {line.init})" if line.row.init and init and line.init != init else "")
 
 
-def _units(table: Table, counts: set[int]) -> str:
-    """What the numbers are and over how many runs, as a sentence; "" where they are plain counts."""
-    metrics = {c.metric for c in table.columns}
+def units(table: Table, columns: Sequence[Column], counts: set[int]) -> str:
+    """What the columns' numbers are and over how many runs, as a sentence; "" where they are plain counts."""
+    metrics = {c.metric for c in columns}
     shared = {0: "", 1: ", one teacher"}.get(table.provenance.teachers, ", each with its own teacher")
     if not counts:
         runs = "no cell is finished yet"
@@ -126,7 +123,8 @@ def _units(table: Table, counts: set[int]) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def _cell(entry: Entry, column: Column, show_n: bool) -> Cell:
+def cell_of(entry: Entry, column: Column, show_n: bool) -> Cell:
+    """An entry with its emphasis and marks; show_n: with its number of seeds."""
     of_seeds = (column.task or column.average) and column.metric not in COUNTED
     shown = bool(show_n and entry.status == "complete" and of_seeds)
     return Cell(entry_text(entry, column.metric, shown), entry.best, entry.tied, str(entry.note or ""), _tip(entry))
@@ -144,7 +142,10 @@ def _header(columns: tuple[Column, ...]) -> tuple[tuple[str, ...], ...]:
     return tuple((c.label, *textwrap.wrap(c.metric.replace("_", " "), 13, break_long_words=False)) for c in columns)
 
 
-def _notes(table: Table) -> tuple[tuple[str, str], ...]:
+def notes(
+    table: Table, bold: bool, marks: Sequence[tuple[str, str]] = (), more: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """(mark, sentence) of all that stands under a table. bold: something is. marks, more: of its layout alone."""
     made = table.provenance
     entries = list(table.entries())
     failed = dict.fromkeys(e.cell for e in entries if "failed" in (e.status, *e.progress.split(", ")))
@@ -159,7 +160,7 @@ def _notes(table: Table) -> tuple[tuple[str, str], ...]:
             f"Search budget of every cell: {made.budget}.",
             f"Training of every cell: {made.recipe}.",
         ]
-    if any(e.best for e in entries):
+    if bold:
         others = any(not line.row.competes for block in table.blocks for line in block.lines)
         sentences.append(
             f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: not "
@@ -183,14 +184,16 @@ def _notes(table: Table) -> tuple[tuple[str, str], ...]:
         sentences.append(f"Failed cells (harness show prints the traceback): {', '.join(failed)}.")
     numbered = [(str(i), reason) for i, reason in enumerate(table.reasons, 1)]
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]
-    return (*marked, *numbered, *(("", _sentence(s)) for s in (*sentences, *made.older_code, *made.notes)))
+    said = (*sentences, *more, *made.older_code, *made.notes)
+    return (*marks, *marked, *numbered, *(("", _sentence(s)) for s in said))
 
 
 def _sentence(text: str) -> str:
     return text.rstrip(". ") + "."
 
 
-def _comparison(comparison: Comparison) -> Grid:
+def compared(comparison: Comparison) -> Grid:
+    """Ours beside the published numbers, always in lines."""
     groups = []
     columns = comparison.columns
     ordered = [len(block.lines) > 2 and not all(c.metric in WHOLE for c in columns) for block in comparison.blocks]
@@ -233,7 +236,7 @@ def _comparison(comparison: Comparison) -> Grid:
 
 def _beside(line: ComparedLine, init: str, columns: tuple[Column, ...], last: str) -> tuple[tuple[Cell, ...], ...]:
     """Ours, the published number and their difference (or both ranks), one under the other; equal counts once."""
-    pairs, label = line.pairs, _label(line.line, init) if line.line else line.label
+    pairs, label = line.pairs, label_of(line.line, init) if line.line else line.label
     printed = tuple(map(_printed, pairs, columns))
     if all(c.metric in WHOLE and p.difference == 0 for p, c in zip(pairs, columns, strict=True)):
         return ((Cell(label), Cell("both"), *printed),)

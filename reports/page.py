@@ -6,10 +6,10 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from harness.reports.arranged import grids
 from harness.reports.drawing import svg
 from harness.reports.entropy_heatmap import masked_words
 from harness.reports.figures import curves, heatmap, lines
-from harness.reports.layout import grids
 from harness.reports.pareto import pareto
 from harness.reports.shapes import Table
 
@@ -35,6 +35,11 @@ STYLE = """
 .harness thead small { display: block; font-weight: normal; }
 .harness .notes { list-style: none; margin: .6em 0; padding: 0; font-size: .85em; }
 """
+# The rows' names stay where they are while a matrix is scrolled below them.
+STICKY = """.matrix { overflow-x: auto; }
+.matrix td.name, .matrix thead th:first-child { position: sticky; left: 0; background: Canvas; }
+.matrix td.name { white-space: normal; min-width: min(16rem, 36vw); }
+.matrix td:not(.name) sup { display: inline-block; width: 0; }"""
 
 
 def html(table: Table) -> str:
@@ -52,14 +57,16 @@ def html(table: Table) -> str:
     )
     drawn = [(title, svg(figure)) for title, draw in (scores, *others) if (figure := draw(table))]
     figures = [(title, text[text.index(b"<svg") :].decode()) for title, text in drawn]
-    return _template().render(title=plain(table.title), grids=grids(table), figures=figures) + "\n"
+    return _template().render(title=plain(table.title), grids=grids(table), figures=figures, sticky=STICKY) + "\n"
 
 
 def fragment(table: Table) -> str:
     """The table and its notes as a part of another page, as of a notebook."""
     template = _template()
-    context = template.new_context({"grids": grids(table)})
-    return f'<div class="harness"><style>{STYLE}</style>{"".join(template.blocks["tables"](context))}</div>'
+    made = grids(table)
+    context = template.new_context({"grids": made})
+    style = STYLE + (STICKY + "\n" if made[0].matrix else "")
+    return f'<div class="harness"><style>{style}</style>{"".join(template.blocks["tables"](context))}</div>'
 
 
 def _template() -> Any:

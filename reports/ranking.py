@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.reports.quantities import is_score
 from harness.reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
@@ -13,24 +13,29 @@ from harness.contracts import AGREEMENT, RunResult, Task
 
 if TYPE_CHECKING:
     import numpy as np
-    from harness.reports.shapes import Column, Entry
+    from harness.reports.shapes import Column, Entry, Place
 
 Key = tuple[str, str, str]  # student, init, row
+Standing = dict[str, Any]  # best, tied, in_place and best_of_row of an entry
 
 
 def standings(
-    grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task], score: Score
-) -> tuple[dict[tuple[Key, int], str], list[str]]:
-    """ "best" or "tied" for each ((student, init, row), column), and the names of the columns with untested entries.
+    grid: Mapping[Key, Sequence[Entry]],
+    columns: Sequence[Column],
+    tasks: Mapping[str, Task],
+    score: Score,
+    places: Mapping[Key, Place],
+) -> tuple[dict[tuple[Key, int], Standing], list[str]]:
+    """How each ((student, init, row), column) that competes stands, and the names of columns with untested entries.
 
-    Only complete scores compete, over the whole table, and none of runs that collapsed. Tied: a paired bootstrap over
-    examples does not find the best better; on the average, the examples of each task are drawn apart. Equal values are
-    all best.
+    Only complete scores compete, over the whole table, in their place and in their row, and none of runs that
+    collapsed. Tied: a paired bootstrap over examples does not find the best better; on the average, the examples of
+    each task are drawn apart. Equal values are all best.
     """
     import numpy as np
 
     drawn: dict[int, dict[Key, np.ndarray]] = {}
-    flags: dict[tuple[Key, int], str] = {}
+    standing: dict[tuple[Key, int], Standing] = {}
     untested = []
     for j, column in enumerate(columns):
         entries = _complete(grid, j)
@@ -42,16 +47,36 @@ def standings(
         else:
             tested = [k for k in entries if drawn and all(k in d for d in drawn.values())]
             samples = {k: np.mean([d[k] for d in drawn.values()], axis=0) for k in tested}
-        top = max(value for value, _ in entries.values())
-        best = [k for k, (value, _) in entries.items() if value > top - 1e-12]
-        for key in entries:
-            if key in best:
-                flags[key, j] = "best"
-            elif key not in samples or best[0] not in samples:
-                untested.append(column.name)
-            elif p_value(samples[best[0]], samples[key]) >= LEVEL:
-                flags[key, j] = "tied"
-    return flags, list(dict.fromkeys(untested))
+        values = {key: value for key, (value, _) in entries.items()}
+        flags = _flags(values, samples)
+        untested += [column.name] if "untested" in flags.values() else []
+        in_place: dict[Key, str] = {}
+        for place in {places[key] for key in values}:
+            in_place |= _flags({k: v for k, v in values.items() if places[k] == place}, samples)
+        for key, value in values.items():
+            row = [v for k, v in values.items() if k[2] == key[2]]
+            standing[key, j] = {
+                "best": flags[key] == "best",
+                "tied": flags[key] == "tied",
+                "in_place": in_place[key] if in_place[key] in ("best", "tied") else "",
+                "best_of_row": len(row) > 1 and value > max(row) - 1e-12,
+            }
+    return standing, untested
+
+
+def _flags(values: Mapping[Key, float], samples: Mapping[Key, np.ndarray]) -> dict[Key, str]:
+    """Of each that competes "best", "tied", "untested" or "worse"."""
+    top = max(values.values())
+    best = [key for key, value in values.items() if value > top - 1e-12]
+    flags = {}
+    for key in values:
+        if key in best:
+            flags[key] = "best"
+        elif key not in samples or best[0] not in samples:
+            flags[key] = "untested"
+        else:
+            flags[key] = "tied" if p_value(samples[best[0]], samples[key]) >= LEVEL else "worse"
+    return flags
 
 
 def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[float, tuple[RunResult, ...]]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from harness.contracts import RunResult, TableRow
 
+Place = tuple[str, str]  # student and initialisation; ("", "") for rows of neither, or of some that no other row has
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -70,7 +72,8 @@ class Entry:
     an average that lacks a task). note is the number of the reason under the table, 0 without one. runs are the
     finished runs, by seed. collapsed: how many of them answer all dev examples alike; then the entry is never best.
     signed: the value is the difference of two rows, written with its sign. tested: it is of the official test set, as
-    its server said.
+    its server said. best, tied: in the whole column; in_place: "best", "tied" or "" among the lines of its place;
+    best_of_row: among those of its row, of which others compete.
     """
 
     status: str
@@ -88,17 +91,23 @@ class Entry:
     collapsed: int = 0
     signed: bool = False
     tested: bool = False
+    in_place: str = ""
+    best_of_row: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a block, the student and initialisation it was made with, and an entry for each column."""
+    """One row of a block, the student and initialisation it was made with, and an entry for each column.
+
+    place: which of a matrix's columns it stands in.
+    """
 
     row: TableRow
     student: str
     init: str
     mark: str
     entries: tuple[Entry, ...]
+    place: Place = ("", "")
 
 
 @dataclass(frozen=True)
@@ -190,8 +199,9 @@ class Table:
 
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
-    beside its profile, such as "seeds=2". submitted: cell -> metric -> its score on the official test set, a fraction,
-    where it was submitted. runs: the frame that it was made from, a row a run.
+    beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
+    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
+    frame that it was made from, a row a run.
     """
 
     study: str
@@ -208,6 +218,8 @@ class Table:
     comparison: Comparison | None = None
     figure: str = ""
     kind: str = ""
+    layout: str = "lines"
+    order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     runs: Any = field(default=None, compare=False, repr=False)
 

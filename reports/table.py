@@ -12,13 +12,14 @@ from dataclasses import replace
 from harness.reports.improvement import STATUSES, by_seed, improvements
 from harness.reports.quantities import RELATIVE, is_score
 from harness.reports.ranking import collapsed, standings
-from harness.reports.shapes import Block, Column, Entry, Line, Provenance, Table
+from harness.reports.shapes import Block, Column, Entry, Line, Place, Provenance, Table
 from harness.reports.statistics import Score, mean_std
 
 from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import unknown
 
 SYMBOLS = "†‡§¶‖"
+LAYOUTS = ("lines", "matrix")
 
 
 def build(
@@ -35,8 +36,11 @@ def build(
     its initialisation alone with the student's other rows where these have only one. Differences of two rows follow in
     a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example
     predictions come from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,),
-    or None. Raises UserError where a row improves on, or is shown relative to, one that is not declared.
+    or None. Raises UserError for an unknown layout, and where a row improves on, or is shown relative to, one that is
+    not declared.
     """
+    if study.layout not in LAYOUTS:
+        raise unknown("layout", study.layout, LAYOUTS)
     profile = study.profile(profile_name)
     rows = {row.name: row for row in (*(c.row for c in cells), *study.rows)}
     index = {(*_place(c, rows), c.row.name, c.task): c for c in cells}
@@ -74,7 +78,8 @@ def build(
     grid = _with_multiples(grid, columns, study)
 
     ranked = {place: entries for place, entries in grid.items() if rows[place[2]].competes}
-    flags, untested = standings(ranked, columns, tasks, score)
+    at = {place: _column(place, rows[place[2]], grid) for place in grid}
+    standing, untested = standings(ranked, columns, tasks, score, at)
     reasons: dict[str, int] = {}
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
@@ -92,13 +97,12 @@ def build(
             replace(
                 e,
                 note=reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0,
-                best=flags.get(((student, init, name), j)) == "best",
-                tied=flags.get(((student, init, name), j)) == "tied",
+                **standing.get(((student, init, name), j), {}),
             )
             for j, e in enumerate(found)
         )
-        row = rows[name]
-        line = Line(row, student or row.student or row.checkpoint, init or row.init, mark(row), noted)
+        row, place = rows[name], at[student, init, name]
+        line = Line(row, student or row.student or row.checkpoint, init or row.init, mark(row), noted, place)
         lines.setdefault((student, init), []).append(line)
     order = _order((row.name for row in study.rows), set(rows))
     blocks = tuple(Block(*k, tuple(v)) for k, v in _joined(lines, order).items())
@@ -114,8 +118,10 @@ def build(
         provenance=provenance,
         marks=marks,
         reasons=tuple(reasons),
-        untested=tuple(untested),
+        untested=tuple(dict.fromkeys(untested)),
         figure=study.figure,
+        layout=study.layout,
+        order=tuple(order),
     )
 
 
@@ -131,6 +137,21 @@ def _joined(
             found[free[0]] = sorted(both, key=lambda line: order.index(line.row.name))
             del found[student, ""]
     return found
+
+
+def _column(key: tuple[str, str, str], row: TableRow, grid: Iterable[tuple[str, str, str]]) -> Place:
+    """The student and initialisation in whose column of a matrix an entry stands.
+
+    What fixes one of them stands in the column of the others that have the same; of one that fixes its initialisation
+    alone, and the student has no such column, in the student's only one.
+    """
+    student, init, _ = key
+    own = student or row.student, init or row.init
+    columns = {other[:2] for other in grid if all(other[:2])}
+    if own in columns:
+        return own
+    inits = [i for s, i in columns if s == student and student]
+    return (student, inits[0]) if len(inits) == 1 and not init else (student, init)
 
 
 def _with_multiples(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv as csv_format
 import io
 import json as json_format
-import math
 import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from typing import Any
 
-from harness.reports.layout import Cell, Grid, grids
-from harness.reports.quantities import number, scaled
-from harness.reports.shapes import Column, Entry, Table
+from harness.reports.arranged import grids
+from harness.reports.layout import Cell, Grid
+from harness.reports.matrix import matrices
+from harness.reports.quantities import number
+from harness.reports.records import RECORD, finite, matrix_records, records
+from harness.reports.shapes import Table
 
 from harness.errors import CONTROL, plain
 
@@ -24,14 +27,20 @@ SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 def terminal(table: Table) -> str:
     """With bold and underline on a terminal; *starred* and _underscored_ where the output is a pipe or a file."""
     from rich.console import Console
+    from rich.text import Text
 
     live = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 400
     colours: Any = "standard" if live else None
     console = Console(file=io.StringIO(), force_terminal=live, force_jupyter=False, width=width, color_system=colours)
     with console.capture() as captured:
-        for grid in grids(table):
+        found = grids(table)
+        for grid, after in zip(found, (*found[1:], None), strict=True):
             _print(console, grid, live)
+            told = any(c.bold for g in grid.groups for line in g.lines for c in line)
+            if not live and told and not (grid.matrix and after and after.matrix):
+                console.print(Text("In this plain text *bold* and _underlined_ are written so."))
+            console.print()
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
@@ -52,7 +61,8 @@ def _print(console: Any, grid: Grid, live: bool) -> None:
         drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         drawn.add_column("")
         for i in columns:
-            drawn.add_column(Text("\n".join(grid.header[i])), justify="right")
+            label, *shown = grid.header[i]
+            drawn.add_column(Text("\n".join([*grid.folded(label), *shown])), justify="right", vertical="bottom")
         for group in grid.groups:
             if group.heading:
                 drawn.add_row(Text(group.heading, "italic" if live else ""))
@@ -64,17 +74,15 @@ def _print(console: Any, grid: Grid, live: bool) -> None:
     console.print()
     for mark, sentence in grid.notes:
         console.print(Text(f"{mark.translate(SUPERSCRIPT)} {sentence}".strip()))
-    if not live and any(c.bold for g in grid.groups for line in g.lines for c in line):
-        console.print(Text("In this plain text *bold* and _underlined_ are written so."))
-    console.print()
 
 
 def _fitting(grid: Grid, width: int, signs: int) -> list[list[int]]:
     """The columns of each table to print: all at once if they fit, otherwise in turn, each beside the labels."""
     lines = [line for group in grid.groups for line in group.lines]
+    headers = [[*grid.folded(label), *shown] for label, *shown in grid.header]
     wide = [
         3 + max(map(len, [*header, *(line[1 + i].text + line[1 + i].mark + signs * " " for line in lines)]))
-        for i, header in enumerate(grid.header)
+        for i, header in enumerate(headers)
     ]
     leading = [i for i, header in enumerate(grid.header) if not header[0]]
     start = sum(wide[i] for i in leading) + max(
@@ -131,7 +139,7 @@ def _md(text: str) -> str:
 
 
 def _md_mark(mark: str) -> str:
-    return f"<sup>{mark}</sup>" if mark.isdigit() else mark
+    return re.sub(r"\d+", r"<sup>\g<0></sup>", mark)
 
 
 def _md_cell(cell: Cell) -> str:
@@ -141,12 +149,17 @@ def _md_cell(cell: Cell) -> str:
 
 
 def csv(table: Table) -> str:
-    """One line per entry, averages and teacher included; scores in percent, quantities as they are."""
+    """One line per entry, averages and teacher included; scores in percent, quantities as they are.
+
+    As a matrix one per row and column of the table, see `matrix_records`.
+    """
+    made = matrices(table) if table.layout == "matrix" else []
+    found = matrix_records(table, made) if made else records(table)
+    names = list(found[0]) if made else list(RECORD)
     written = io.StringIO()
-    records = _records(table)
-    writer = csv_format.DictWriter(written, list(RECORD), lineterminator="\n")
+    writer = csv_format.DictWriter(written, list(map(_csv_cell, names)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({k: _csv_cell(record[k]) for k in RECORD} for record in records)
+    writer.writerows({_csv_cell(k): _csv_cell(record[k]) for k in names} for record in found)
     return written.getvalue()
 
 
@@ -157,108 +170,9 @@ def _csv_cell(value: Any) -> Any:
     return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + plain(value)
 
 
-RECORD = (
-    "study",
-    "profile",
-    "student",
-    "init",
-    "row",
-    "objective",
-    "task",
-    "metric",
-    "value",
-    "std",
-    "n",
-    "wanted",
-    "status",
-    "progress",
-    "best",
-    "tied",
-    "collapsed",
-    "reason",
-    "mark",
-    "cell",
-    "test",
-    "published",
-    "published_std",
-    "difference",
-    "published_source",
-)
-
-
-def _records(table: Table) -> list[dict[str, Any]]:
-    sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
-    comparison = table.comparison
-    printed = (
-        {
-            (line.student, line.init, line.row.name, column): pair
-            for compared in (compared for block in comparison.blocks for compared in block.lines)
-            if (line := compared.line)
-            for column, pair in zip(comparison.columns, compared.pairs, strict=True)
-        }
-        if comparison
-        else {}
-    )
-    records = []
-
-    def add(entry: Entry, column: Column, name: str, **where: str) -> None:
-        pair = printed.get((where["student"], where["init"], name, column))
-        records.append(
-            {
-                "study": table.study,
-                "profile": table.profile,
-                **where,
-                "task": column.about,
-                "metric": "_".join(filter(None, ("delta", column.metric))) if entry.signed else column.metric,
-                "value": _shown(column.metric, entry.value),
-                "std": _shown(column.metric, entry.std),
-                "n": entry.n,
-                "wanted": entry.wanted,
-                "status": entry.status,
-                "progress": entry.progress,
-                "best": entry.best,
-                "tied": entry.tied,
-                "collapsed": entry.collapsed,
-                "reason": entry.reason,
-                "cell": entry.cell,
-                "test": _shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
-                "published": number(pair.printed) if pair and pair.printed else None,
-                "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
-                "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
-                "published_source": comparison.source if comparison and pair and pair.printed else "",
-                "runs": [
-                    {
-                        "run": run.run,
-                        "seed": run.seed,
-                        "hyperparameters": dict(sorted(run.hyperparameters.items())),
-                        "metrics": {k: _shown(k, v) for k, v in sorted(run.metrics.items())},
-                    }
-                    for run in entry.runs
-                ],
-            }
-        )
-
-    for entry, column in zip(table.teacher, table.columns, strict=bool(table.teacher)):
-        add(entry, column, "", student="", init="", row="teacher", objective="", mark="")
-    for block in table.blocks:
-        for line in block.lines:
-            for entry, column in zip(line.entries, table.columns, strict=True):
-                add(
-                    entry,
-                    column,
-                    line.row.name,
-                    student=line.student,
-                    init=line.init,
-                    row=line.row.label,
-                    objective=line.row.objective,
-                    mark=sentences.get(line.mark, ""),
-                )
-    return records
-
-
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
-    grid, *compared = grids(table)
+    grid, *compared = grids(replace(table, layout="lines"))  # of the same entries in either layout
     content: dict[str, Any] = {
         "study": table.study,
         "profile": table.profile,
@@ -267,7 +181,7 @@ def json(table: Table) -> str:
         "teacher": table.provenance.teacher,
         "protocol": table.provenance.protocol,
         "notes": [f"{mark} {sentence}".strip() for mark, sentence in grid.notes],
-        "entries": _records(table),
+        "entries": records(table),
     }
     if table.comparison:
         content["comparison"] = {
@@ -279,8 +193,8 @@ def json(table: Table) -> str:
                     "task": c.about,
                     "metric": c.metric,
                     "rows": a.n,
-                    "kendall_tau_b": _finite(a.tau),
-                    "spearman_rho": _finite(a.rho),
+                    "kendall_tau_b": finite(a.tau),
+                    "spearman_rho": finite(a.rho),
                 }
                 for b in table.comparison.blocks
                 for c, a in zip(table.comparison.columns, b.agreement, strict=True)
@@ -301,11 +215,3 @@ def json(table: Table) -> str:
     text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     # What JSON lets stand, but a terminal obeys: its escapes have the same meaning.
     return "\n".join(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")) + "\n"
-
-
-def _shown(metric: str, value: float | None) -> float | None:
-    return None if value is None else _finite(scaled(metric, value))
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None

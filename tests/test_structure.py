@@ -121,6 +121,8 @@ KINDS = (registry.OBJECTIVES, registry.STUDENTS, registry.TEACHERS, registry.TAS
 SOURCES = ROOT / "harness/data/task_sources"  # plugins, too
 NAMED = {  # in a file of the engine, a name that is also a plugin's: why it may stand there
     ("harness/rows.py", "labels_only"): "what a teacher is fine-tuned by is part of what its run is",
+    ("harness/rows.py", "label_smoothing"): "a control of --controls",
+    ("harness/rows.py", "vanilla_kd"): "the rest of them are of the second stage of two_stage",
     ("harness/runs/settings.py", "mlm"): "so is what its head for masked tokens is trained by",
     ("harness/runs/settings.py", "vanilla_kd"): "and what the second stage of two_stage trains",
     ("harness/runs/settings.py", "cosine"): "a schedule of the learning rate",

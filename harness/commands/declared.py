@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness import registry
 from harness.code_versions import ROOT, files
@@ -25,7 +26,14 @@ from harness.errors import UserError
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, SPEED_SETTINGS, TEACHER_TRAINING, TRAINING, UNTUNED
 
-Line = tuple[str, str]  # a name, and what it is
+
+class Line(NamedTuple):
+    """A name, and what it is. family: of objectives, the file that they are from; about: what that is."""
+
+    name: str
+    text: str
+    family: str = ""
+    about: str = ""
 
 
 def lines(kind: str, plugins: Sequence[str] = ()) -> list[Line]:
@@ -48,11 +56,11 @@ def names(kind: str, plugins: Sequence[str] = ()) -> list[str]:
     """The names of a kind, for whoever types: those of an earlier version rather than to wait for the new ones."""
     place = _place(kind, plugins)
     stored = _read(read_sealed(place)) if place else []
-    return [name for name, _ in stored or lines(kind, plugins)]
+    return [line.name for line in stored or lines(kind, plugins)]
 
 
 def _read(stored: JSON) -> list[Line]:
-    return [(str(name), str(text)) for name, text in stored.get("lines", ())]
+    return [Line(*map(str, line)) for line in stored.get("lines", ())]
 
 
 def _place(kind: str, plugins: Sequence[str]) -> Path | None:
@@ -107,9 +115,30 @@ def _plugins(kind: registry.Registry[Any]) -> Callable[[], Iterator[Line]]:
             text = _first_paragraph(plugin)
             if settings := getattr(plugin, "hyperparameters", None):
                 text += f" [{', '.join(f'{name}.{key}={h.default}' for key, h in settings.items())}]"
-            yield name, text.strip()
+            yield Line(name, text.strip())
 
     return found
+
+
+def _objectives() -> Iterator[Line]:
+    """Family by family, each with the signals that it needs and the works that it is from."""
+    found = []
+    for name, text, *_ in _plugins(registry.OBJECTIVES)():
+        plugin = registry.OBJECTIVES.get(name)
+        about = (sys.modules[plugin.defined_by.__module__].__doc__ or "").strip()
+        needs = " and ".join(sorted(signal.value for signal in plugin.needs))
+        works = ", ".join(_works(plugin.__doc__ or "") or _works(about))
+        told = f"{text} Needs {needs}." + (f" From {works}." if works else "")
+        family = Path(registry.OBJECTIVES.origin(name)).stem.replace("_", " ")
+        found.append(Line(name, told.strip(), family, " ".join(about.partition("\n\n")[0].split())))
+    yield from sorted(found, key=lambda line: (line.family, line.name))
+
+
+def _works(text: str) -> list[str]:
+    """Those that a docstring names, as in "Hinton et al. (2015)" or, of the four, "wang2023"."""
+    author = r"[A-Z][\w'-]+(?: et al\.| and [A-Z][\w'-]+)?"
+    named = re.findall(rf"\b({author}),? \(?((?:19|20)\d\d)\b|\b([a-z]+20\d\d)\b", " ".join(text.split()))
+    return list(dict.fromkeys(short or f"{who} ({year})" for who, year, short in named))
 
 
 def _first_paragraph(plugin: Any) -> str:
@@ -124,26 +153,26 @@ def _first_paragraph(plugin: Any) -> str:
 
 def _settings() -> Iterator[Line]:
     """Those of every training; of what takes them under a name of its own; of plugins."""
-    yield from ((name, _told(setting)) for name, setting in TRAINING.items())
+    yield from (Line(name, _told(setting)) for name, setting in TRAINING.items())
     for owner, (what, settings) in OWNERS.items():
         same = [name for name, setting in settings.items() if setting == TRAINING.get(name)]
-        yield f"{owner}.NAME", f"of {what}; NAME as above is {', '.join(same)}"
+        yield Line(f"{owner}.NAME", f"of {what}; NAME as above is {', '.join(same)}")
         for name, setting in settings.items():
             if name not in same:
-                yield f"{owner}.{name}", _told(setting)
-    yield from ((name, _told(setting)) for name, setting in UNTUNED.items())
+                yield Line(f"{owner}.{name}", _told(setting))
+    yield from (Line(name, _told(setting)) for name, setting in UNTUNED.items())
     for name, setting in SPEED_SETTINGS.items():
         if name not in TRAINING:
-            yield name, f"of the speed of encoding: {_told(setting)}"
+            yield Line(name, f"of the speed of encoding: {_told(setting)}")
     declared: dict[tuple[str, Hyperparameter], list[str]] = {}
     for student in registry.STUDENTS.names():
         for name, setting in registry.STUDENTS.get(student).hyperparameters.items():
             declared.setdefault((name, setting), []).append(student)
     for (name, setting), students in declared.items():
-        yield f"student.{name}", f"of {', '.join(students)}: {_told(setting)}"
+        yield Line(f"student.{name}", f"of {', '.join(students)}: {_told(setting)}")
     for objective in registry.OBJECTIVES.names():
         for name, setting in registry.OBJECTIVES.get(objective).hyperparameters.items():
-            yield f"{objective}.{name}", _told(setting)
+            yield Line(f"{objective}.{name}", _told(setting))
 
 
 OWNERS = {
@@ -179,14 +208,17 @@ def _inits() -> Iterator[Line]:
     for name, text in told.items():
         takes = [student for student, plugin in students.items() if _takes(plugin, name)]
         if takes:
-            yield name, f"{text}; of {_listed(takes, students)}"
+            yield Line(name, f"{text}; of {_listed(takes, students)}")
     kinds = sorted({kind for plugin in students.values() for kind in plugin.file_inits})
     for kind in kinds:
         takes = [student for student, plugin in students.items() if kind in plugin.file_inits]
-        yield f"{kind}:FILE", f"what this file holds; of {_listed(takes, students)}"
-    yield "pretrained", "the student distilled on a corpus before, which harness run makes first; of every student"
-    yield "pretrained:RUN", "the student that this run of the same results distilled on a corpus; of every student"
-    yield "multi_task", "the student distilled on several tasks before; of every student"
+        yield Line(f"{kind}:FILE", f"what this file holds; of {_listed(takes, students)}")
+    made = {
+        "pretrained": "the student distilled on a corpus before, which harness run makes first",
+        "pretrained:RUN": "the student that this run of the same results distilled on a corpus",
+        "multi_task": "the student distilled on several tasks before",
+    }
+    yield from (Line(name, f"{text}; of every student") for name, text in made.items())
 
 
 def _takes(student: Any, init: str) -> bool:
@@ -211,7 +243,7 @@ def _metrics() -> Iterator[Line]:
         others = [task.name for task in tasks if metric in task.metrics and task.name not in chosen]
         parts = [own.get(metric, ""), f"chooses epochs and settings of {', '.join(chosen)}" if chosen else ""]
         parts += [f"beside others of {', '.join(others)}" if others else ""]
-        yield metric, "; ".join(filter(None, parts))
+        yield Line(metric, "; ".join(filter(None, parts)))
 
 
 def _profiles() -> Iterator[Line]:
@@ -221,11 +253,12 @@ def _profiles() -> Iterator[Line]:
             axes = f"teacher {profile.teacher}; tasks {', '.join(profile.tasks)}; inits {', '.join(profile.inits)}"
             numbers = {"trial": profile.trials, "seed": profile.seeds}
             budget = ", ".join(f"{number} {what}{'s' * (number != 1)}" for what, number in numbers.items())
-            yield f"{name} {size}", f"{axes}; {budget}"
+            yield Line(f"{name} {size}", f"{axes}; {budget}")
 
 
 KINDS: dict[str, Callable[[], Iterator[Line]]] = {
     **{name: _plugins(kind) for name, kind in registry.ALL.items()},
+    "objectives": _objectives,
     "settings": _settings,
     "inits": _inits,
     "metrics": _metrics,

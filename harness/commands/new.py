@@ -66,7 +66,7 @@ def new(options: Namespace) -> int:
         raise UserError(f"{path} exists already; choose another name or remove it")
     kinds = {template.plural, *(plural for plural in ("studies",) if "study(" in template.text)}
     for plural in sorted(kinds):
-        if name in dict(declared.lines(plural)):
+        if name in {line.name for line in declared.lines(plural)}:
             found = registry.ALL[plural]
             raise UserError(f"{found.kind} {name!r} exists already, in {found.origin(name)}")
     atomic_write(path, _filled(template.text, name).encode())

@@ -88,7 +88,7 @@ def work(options: Namespace) -> Done:
         trained = _train(plan, ledger, executor, storage, options)
         for damage in ledger.damaged.values():
             say(damage)
-        table = table_of(plan, ledger)
+        table = table_of(plan, ledger, options.layout)
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
         return Done(plan, ledger, table, trained, folder, _write_reports(plan, table, folder))

@@ -34,6 +34,8 @@ from harness.search.estimate import estimate
 from harness.search.index import Index
 from harness.search.progress import Progress, progress
 
+LAYOUTS = reports.LAYOUTS
+
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
@@ -51,7 +53,7 @@ def report(options: Namespace) -> int:
         for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
             tell(line)
         return 0
-    table = table_of(plan, ledger)
+    table = table_of(plan, ledger, options.layout)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
@@ -168,8 +170,8 @@ def _uncollected() -> Iterator[None]:
 
 
 @_uncollected()
-def table_of(plan: Plan, ledger: Ledger) -> reports.Table:
-    """The table of what is recorded, made from one frame of runs, which it keeps."""
+def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.Table:
+    """The table of what is recorded, made from one frame of runs, which it keeps. layout: where not the study's own."""
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     runs = frame.runs(plan, ledger, replays)
@@ -181,6 +183,7 @@ def table_of(plan: Plan, ledger: Ledger) -> reports.Table:
         study,
         metrics={**study.metrics, **shown},
         students=tuple(plan.students),
+        layout=layout or study.layout,
         profiles={
             **study.profiles,
             plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks)),

@@ -11,7 +11,7 @@ from harness import registry
 from harness.contracts import ModelInfo
 from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
-from harness.jobs.examples import own_settings
+from harness.jobs.examples import Examples, own_settings
 from harness.jobs.labelled import Imitated
 from harness.runs import RunId, StudentRun
 from harness.teaching.outputs import TeacherOutputs
@@ -20,7 +20,7 @@ from harness.training.workspace import Workspace, teacher_source
 
 
 class StudentOutputs(TeacherOutputs):
-    """Called with (batch, want) of the run's training examples, as another student of the same kind reads them."""
+    """Called with (batch, want) of the run's training examples, which another student of its kind reads as it does."""
 
     def __init__(self, run: StudentRun, workspace: Workspace, train: Encoded, info: ModelInfo):
         """run: whose `teacher` is the run of the other student; info: what that one is."""
@@ -35,13 +35,13 @@ class StudentOutputs(TeacherOutputs):
         return self._student
 
 
-def imitating(other: RunId, own: StudentRun, run: StudentRun, workspace: Workspace) -> Imitated:
-    """What `run` imitates: the student that run `other`, which is `own`, left."""
+def imitating(other: RunId, own: StudentRun, run: StudentRun, workspace: Workspace, init: str = "") -> Imitated:
+    """What `run` imitates: the student that run `other`, which is `own`, left. init: as `Imitated` has it."""
     task = get_task(run.task)
     teacher = teacher_source(workspace.teacher, workspace.argument).info(task)
     info = registry.STUDENTS.get(own.student).describe(own_settings(own), teacher, task)
 
-    def outputs(run: StudentRun, train: Encoded) -> TeacherOutputs:
-        return StudentOutputs(replace(run, teacher=other), workspace, train, info)
+    def outputs(run: StudentRun, examples: Examples) -> TeacherOutputs:
+        return StudentOutputs(replace(run, teacher=other), workspace, examples.train, info)
 
-    return Imitated(info, outputs)
+    return Imitated(info, outputs, init)

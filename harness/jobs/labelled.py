@@ -12,13 +12,13 @@ from torch import nn
 
 from harness import combine, registry
 from harness.contracts import AGREEMENT, LayerMap, ModelInfo, Outputs, Want
-from harness.data.encoding import Encoded
 from harness.data.tasks import as_asked, get_task
 from harness.evaluation.parameters import count
-from harness.jobs.examples import examples_of, own_settings, reader_of
+from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
 from harness.jobs.scoring import evaluate, further, selector
 from harness.jobs.starting import start
 from harness.jobs.unlabelled import answered
+from harness.modeling.initialisation import randomise
 from harness.runs import CheckpointRun, StudentRun, TeacherRun
 from harness.runs.settings import LABELS
 from harness.runs.told import Performed, Record
@@ -32,8 +32,11 @@ from harness.training.work import Work
 from harness.training.workspace import teacher_source, teacher_tokenizer
 
 
-def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
-    """Fine-tune a model on the labels, or only score it, if its weights answer the task; a teacher's are kept."""
+def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False) -> Performed:
+    """Fine-tune a model on the labels, or only score it, if its weights answer the task; a teacher's are kept.
+
+    random: its weights are drawn anew before.
+    """
     task, settings, workspace = as_asked(get_task(run.task), run.settings), run.settings, work.workspace
     reader = reader_of(run, workspace)
     examples = examples_of(run, workspace, reader)
@@ -41,6 +44,8 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
     pretrained = run.teacher.pretrained
     torch.manual_seed(derive_seed("weights", run.seed))
     model = source.model(task, workspace.runs / pretrained / "weights" if pretrained else None)
+    if random:
+        randomise(model)
     encoder = Encoder(model).to(machine.device())
     record: Record = {"curve": [], "best": {}}
     if not (isinstance(run, TeacherRun) and run.evaluate_only):
@@ -65,10 +70,15 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work) -> Performed:
 
 @dataclass(frozen=True)
 class Imitated:
-    """Whom a student imitates in its teacher's place. info: what it is; of: given (the run, the training examples)."""
+    """Whom a student imitates in its teacher's place.
+
+    info: what it is; of: given (the run, its examples), what it says of those that are trained on. init: by which the
+    student's layers are paired with its own, where not by the student's own initialisation.
+    """
 
     info: ModelInfo
-    of: Callable[[StudentRun, Encoded], TeacherOutputs]
+    of: Callable[[StudentRun, Examples], TeacherOutputs]
+    init: str = ""
 
 
 def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: bool = False) -> Performed:
@@ -82,9 +92,9 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
     plugin = registry.STUDENTS.get(run.student)
     info = teacher_source(workspace.teacher, workspace.argument).info(task)
     described = plugin.describe(own_settings(run), info, task)
-    answers = imitated.of(run, examples.imitated) if imitated else teacher
-    info = imitated.info if imitated else info
-    layers = plugin.layer_map("random" if run.starts_from else run.init, described, info)
+    answers = imitated.of(run, examples) if imitated else teacher
+    info, mapped = (imitated.info, imitated.init) if imitated else (info, "")
+    layers = plugin.layer_map(mapped or ("random" if run.starts_from else run.init), described, info)
     torch.manual_seed(derive_seed("weights", run.seed))
     student, started = start(run, workspace, task, teacher, reader)
     nn.Module.to(student, machine.device())

@@ -153,3 +153,17 @@ def _embeddings(model: PreTrainedModel) -> list[str]:
     before = children[: min(children.index(name.split(".")[0]) for name in lists_of_layers(model))]
     before += [name for name, module in model.base_model.named_modules() if isinstance(module, nn.Embedding)]
     return [name for name in _outside(model) if name.startswith(tuple(f"{part}." for part in before))]
+
+
+@torch.no_grad()
+def randomise(model: PreTrainedModel) -> None:
+    """Draw every weight anew, as BERT starts (Devlin et al., 2019): matrices normal, norms 1, biases 0.
+
+    The deviation is the configuration's `initializer_range`, 0.02 where it has none.
+    """
+    deviation = getattr(model.config, "initializer_range", None) or 0.02
+    for name, weight in model.named_parameters():
+        if weight.dim() > 1:
+            weight.normal_(0.0, deviation)
+        else:
+            weight.fill_(0.0 if name.endswith("bias") else 1.0)

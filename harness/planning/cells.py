@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from harness import combine, pairing, registry
 from harness.code_versions import identified
-from harness.contracts import AGREEMENT, LayerMap, TableRow, Task, Want
+from harness.contracts import AGREEMENT, Hyperparameter, LayerMap, TableRow, Task, Want
 from harness.data.tasks import CORPUS, as_asked
 from harness.errors import UserError
 from harness.evaluation import masked_words
@@ -259,6 +259,14 @@ class Cells:
     def refused(self, choice: Choice, task: Task, reason: str) -> None:
         """Add a cell that cannot exist."""
         self.add(choice, task, Impossible(metric=self.metric(task), settings=choice.settings), reason)
+
+    def first_tried(self, choice: Choice, task: Task) -> Hyperparameters:
+        """The values, of the settings that a search of the choice tries, that are declared first."""
+        own = {own_name(choice.student, key) for key in choice.row.settings}
+        search = self._search(choice.name, task)
+        tried = merging.space_of(search, choice.declared, own | set(choice.fixed))
+        first = {key: v.default if isinstance(v := search[key], Hyperparameter) else v[0] for key in tried}
+        return {key: merging.check(key, value, choice.declared) for key, value in first.items()}
 
     def _search(self, student: str, task: Task) -> merging.Search:
         """The profile's search space, "student.NAME" being the student's own, without what does nothing on the task."""

@@ -29,6 +29,7 @@ NAME = "plan.json"
 EARLIER = "earlier"  # the folder of plans that were set aside
 HERE = "{results}"  # in a plan's JSON, the folder of results, wherever it is
 AXES = ("objectives", "students", "inits", "tasks", "checkpoints")
+ADDED = ("baselines", "controls")  # flags that add rows
 LONGEST = 100  # characters of a folder's name
 _STRANGE = re.compile(r"[^\w.,:+=-]", re.ASCII)
 
@@ -66,8 +67,7 @@ def _names(request: Request) -> tuple[str, str]:
         words = sorted(map(_NAMED.get(axis, last), getattr(request, axis) or ()))
         if words and words != sorted(whole.get(axis, ())):
             narrowed[axis] = words
-    if request.baselines:
-        narrowed["baselines"] = ["yes"]
+    narrowed |= {name: ["yes"] for name in ADDED if getattr(request, name)}
     return _name(kind), _name(narrowed)
 
 
@@ -270,7 +270,7 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
 
 
 def _narrows(name: str) -> bool:
-    return name.partition("=")[0] in (*AXES, "baselines") or name == EARLIER
+    return name.partition("=")[0] in (*AXES, *ADDED) or name == EARLIER
 
 
 def _plans_in(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.planning import merging
 from harness.planning.contents import Contents
-from harness.rows import BASELINES
+from harness.rows import BASELINES, CONTROLS
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import TEACHER_TRAINING
 
@@ -41,12 +41,13 @@ class Request:
     overrides: Sequence[str] = ()
     plugins: Sequence[str] = ()
     baselines: bool = False
+    controls: bool = False
 
     @classmethod
     def of(cls, options: Namespace) -> Request:
         """What the flags of a command ask for, as far as it has them."""
         same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
-        names = (*same, "corpus", "checkpoints", "baselines")
+        names = (*same, "corpus", "checkpoints", "baselines", "controls")
         asked = {name: getattr(options, name) for name in names if hasattr(options, name)}
         return cls(**asked, overrides=options.set, plugins=options.plugin)
 
@@ -190,7 +191,12 @@ class ResolvedRequest:
         """Those of the study that are asked for, then what the command line adds."""
         if self.request.baselines and not self.procedure.trains:
             raise UserError(f"--baselines has no effect: study {self.study.name} reads no examples")
-        return [*self._declared(checkpoints), *(BASELINES if self.request.baselines else ())]
+        if self.request.controls and not (self.procedure.trains and self.procedure.tunes):
+            raise UserError(f"--controls has no effect: study {self.study.name} trains nothing on the labels")
+        found = self._declared(checkpoints)
+        more = (*(CONTROLS if self.request.controls else ()), *(BASELINES if self.request.baselines else ()))
+        known = {row.name for row in found}
+        return [*found, *(row for row in more if row.name not in known)]
 
     def _declared(self, checkpoints: dict[str, str]) -> list[TableRow]:
         declared = [
@@ -208,7 +214,7 @@ class ResolvedRequest:
                 row = known[asked]
             else:
                 trained = [r for r in known.values() if isinstance(r, Row)]
-                plain = [r for r in trained if not (r.equal_epochs or r.settings or r.student or r.init)]
+                plain = [r for r in trained if not (r.equal_epochs or r.settings or r.student or r.init or r.reference)]
                 same = [r for r in plain if r.objective == _canonical(asked, known)]
                 row = same[0] if same else Row(asked, combine.canonical(asked), asked)
             which = row.name if row.name in known else row.objective

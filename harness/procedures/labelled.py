@@ -42,6 +42,10 @@ class Labelled(Procedure):
         """What the student's last stages imitate."""
         return cells.asked.info(task)
 
+    def mapped_as(self, choice: Choice) -> str:
+        """The initialisation by which layers of the student and of what it imitates are paired."""
+        return choice.base
+
     def planned(self, run: StudentRun, choice: Choice, task: Task, cells: Cells) -> tuple[StudentRun, list[RunId]]:
         """(what a cell trains, given the run of its teacher; the runs that it waits for beside that)."""
         return run, []
@@ -49,7 +53,7 @@ class Labelled(Procedure):
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         student, asked = choice.student, cells.asked
         described, teacher = choice.describe(task), self.imitated(choice, task, cells)
-        layers: LayerMap = student.layer_map(choice.base, described, teacher)
+        layers: LayerMap = student.layer_map(self.mapped_as(choice), described, teacher)
         objective, on_corpus = self.expressions(choice, asked.study.general)
         refused = self.refuse_choice(choice, task, cells)
         refused = refused or pairing.refusal(objective, self.on_task.name, described, teacher, task)

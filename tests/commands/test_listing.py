@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -33,13 +34,32 @@ def test_every_kind_is_listed_with_a_description(kind: str, call: Harness, monke
     assert done.returncode == 0 and done.stdout, done.stderr
     found = declared.lines(kind)
     plugins = registry.ALL.get(kind)  # other tests load some of their own
-    silent = [name for name, text in found if not text and (plugins is None or plugins.ships(name))]
+    silent = [line.name for line in found if not line.text and (plugins is None or plugins.ships(line.name))]
     assert found and not silent, "of each there is something to say"
     words = " ".join(done.stdout.split())
-    assert all(" ".join(f"{name} {text}".split()) in words for name, text in found)
+    assert all(" ".join(f"{line.name} {line.family} {line.text}".split()) in words for line in found)
     monkeypatch.setenv("COLUMNS", "90")
     narrow = call("list", kind).stdout
-    assert max(map(len, narrow.splitlines())) <= 90 and narrow.split() == done.stdout.split()
+    assert max(map(len, narrow.splitlines())) <= 90
+    if not any(line.family for line in found):
+        assert narrow.split() == done.stdout.split()
+
+
+def test_objectives_are_listed_by_family_with_their_signals_and_sources(
+    call: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    plain = [line.split()[0] for line in call("list", "objectives").stdout.splitlines()]
+    assert plain == [line.name for line in declared.lines("objectives")], "each on a line, and no headings"
+    monkeypatch.setenv("COLUMNS", "200")
+    told = call("list", "objectives").stdout
+    families = dict(re.findall(r"^([A-Z ]+): .*\n((?:.+\n)+)", told, re.M))
+    assert list(families) == sorted(families) and len(families) > 4
+    assert re.findall(r"^\w+", families["HIDDEN"], re.M) == ["hid_cls", "hid_seq"]
+    assert "Needs logits. From Hinton et al. (2015), wang2023." in " ".join(families["PREDICTION"].split())
+    shipped = [line for line in declared.lines("objectives") if registry.OBJECTIVES.ships(line.name)]
+    unsaid = [line.name for line in shipped if " From " not in line.text or "Needs " not in line.text]
+    assert unsaid == ["labels_only"], "every other objective names the work that it is from"
 
 
 def test_what_is_known_is_not_loaded_again(call: Harness, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,19 @@ def test_the_table_is_the_commands_and_a_second_call_trains_nothing(
     assert "<table>" in found._repr_html_() and "<body" not in found._repr_html_()
 
 
+def test_a_table_is_lines_or_a_matrix(found: Results, out: Path, call: Harness) -> None:
+    asked = ("report", "--study", "objectives_vs_init", "--out", out)
+    matrix = harness.load_results(out, layout="matrix")
+    assert call(*asked, "--layout", "matrix").stdout == str(matrix.table) != str(found.table)
+    assert call(*asked, "--layout", "lines").stdout == str(found.table)
+    assert "objectives_vs_init: Entailment (accuracy)" in matrix.table and "sticky" in matrix._repr_html_()
+    with pytest.raises(harness.UserError, match="did you mean matrix"):
+        harness.load_results(out, layout="matrx")
+    again = harness.run("objectives_vs_init", out=out, layout="matrix", **ASKED)
+    assert str(again.table) == str(matrix.table)
+    assert "scroll matrix" in (table_folder(out) / "table.html").read_text(encoding="utf-8")
+
+
 def test_folders_are_opened_without_torch(found: Results, out: Path) -> None:
     words = [sys.executable, "-c", WITHOUT_TORCH, str(out)]
     said = subprocess.run(words, env=environment(), check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,34 @@
+"""A table in its layout, as the text of which every format is made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from harness.reports import matrix
+from harness.reports.layout import Cell, Grid, Group, compared, lines
+from harness.reports.shapes import Table
+
+from harness.errors import plain
+
+
+def grids(table: Table) -> list[Grid]:
+    """The table, then the comparison with published numbers if there is one. Every text is `plain`.
+
+    In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
+    """
+    made = matrix.matrices(table) if table.layout == "matrix" else []
+    found = matrix.grids(table, made) if made else [lines(table)]
+    found += [compared(table.comparison)] if table.comparison else []
+    return [_plain(grid) for grid in found]
+
+
+def _plain(part: Any) -> Any:
+    """A text, or whatever holds some, with control characters shown and not obeyed."""
+    if isinstance(part, str):
+        return plain(part)
+    if isinstance(part, tuple):
+        return tuple(map(_plain, part))
+    if isinstance(part, (Grid, Group, Cell)):
+        return replace(part, **{name: _plain(value) for name, value in vars(part).items()})
+    return part

@@ -1,0 +1,193 @@
+"""The entries of a table as records: what its CSV and its JSON hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.reports.layout import entry_text
+from harness.reports.matrix import OWN, Matrix, Row
+from harness.reports.quantities import number, scaled
+from harness.reports.shapes import Column, Entry, Pair, Place, Table
+
+RECORD = (
+    "study",
+    "profile",
+    "student",
+    "init",
+    "row",
+    "objective",
+    "task",
+    "metric",
+    "value",
+    "std",
+    "n",
+    "wanted",
+    "status",
+    "progress",
+    "best",
+    "tied",
+    "collapsed",
+    "reason",
+    "mark",
+    "cell",
+    "test",
+    "published",
+    "published_std",
+    "difference",
+    "published_source",
+)
+
+
+def _published(table: Table) -> dict[tuple[str, str, str, Column], Pair]:
+    """(student, initialisation, row, column) -> the published number there."""
+    return {
+        (line.student, line.init, line.row.name, column): pair
+        for block in (table.comparison.blocks if table.comparison else ())
+        for compared in block.lines
+        if (line := compared.line)
+        for column, pair in zip(table.comparison.columns, compared.pairs, strict=True)  # type: ignore[union-attr]
+    }
+
+
+def _metric(column: Column, signed: bool) -> str:
+    return "_".join(filter(None, ("delta", column.metric))) if signed else column.metric
+
+
+def records(table: Table) -> list[dict[str, Any]]:
+    """A record for each entry, with the fields of RECORD and its runs."""
+    sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
+    comparison, printed = table.comparison, _published(table)
+    made = []
+
+    def add(entry: Entry, column: Column, name: str, **where: str) -> None:
+        pair = printed.get((where["student"], where["init"], name, column))
+        made.append(
+            {
+                "study": table.study,
+                "profile": table.profile,
+                **where,
+                "task": column.about,
+                "metric": _metric(column, entry.signed),
+                "value": shown(column.metric, entry.value),
+                "std": shown(column.metric, entry.std),
+                "n": entry.n,
+                "wanted": entry.wanted,
+                "status": entry.status,
+                "progress": entry.progress,
+                "best": entry.best,
+                "tied": entry.tied,
+                "collapsed": entry.collapsed,
+                "reason": entry.reason,
+                "cell": entry.cell,
+                "test": shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
+                **_beside(pair),
+                "published_source": comparison.source if comparison and pair and pair.printed else "",
+                "runs": [
+                    {
+                        "run": run.run,
+                        "seed": run.seed,
+                        "hyperparameters": dict(sorted(run.hyperparameters.items())),
+                        "metrics": {k: shown(k, v) for k, v in sorted(run.metrics.items())},
+                    }
+                    for run in entry.runs
+                ],
+            }
+        )
+
+    for entry, column in zip(table.teacher, table.columns, strict=bool(table.teacher)):
+        add(entry, column, "", student="", init="", row="teacher", objective="", mark="")
+    for block in table.blocks:
+        for line in block.lines:
+            for entry, column in zip(line.entries, table.columns, strict=True):
+                add(
+                    entry,
+                    column,
+                    line.row.name,
+                    student=line.student,
+                    init=line.init,
+                    row=line.row.label,
+                    objective=line.row.objective,
+                    mark=sentences.get(line.mark, ""),
+                )
+    return made
+
+
+def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]:
+    """A record for each row of each matrix, with the mean, the std and what is published of every place.
+
+    What is not finished is its text, as "70.0 (1/2)". The last fields name places: where the row is the best, where it
+    is not significantly worse, which of its own is best, and why some are no number or a doubtful one.
+    """
+    alone = ("", "")
+    printed = _published(table) if table.comparison else None
+    places = list(dict.fromkeys(place for matrix in made for place in matrix.places))
+    places += [alone] if table.teacher or any(matrix.references for matrix in made) else []
+    records = []
+    for matrix in made:
+        teacher = table.teacher[table.columns.index(matrix.column)] if table.teacher else None
+        lines: list[tuple[str, str, dict[Place, Entry], dict[Place, Pair]]] = []
+        lines += [("teacher", "", {alone: teacher}, {})] if teacher else []
+        lines += [(line.row.label, line.row.objective, {alone: entry}, {}) for line, entry in matrix.references]
+        for row in (*matrix.rows, *matrix.improvements):
+            found = {place: entry for place, entry in zip(matrix.places, row[1], strict=True) if entry}
+            lines.append(
+                (row[0].row.label, row[0].row.objective, found, _pairs(row, found, matrix.column, printed or {}))
+            )
+        for label, objective, found, pairs in lines:
+            metric = _metric(matrix.column, any(entry.signed for entry in found.values()))
+            record = {"study": table.study, "profile": table.profile, "task": matrix.column.about, "metric": metric}
+            record |= {"row": label, "objective": objective}
+            for place in dict.fromkeys(places):
+                told = _told(found.get(place, Entry("absent")), matrix.column.metric)
+                told |= _beside(pairs.get(place)) if table.comparison else {}
+                record |= {" ".join(filter(None, (_name(place), what))): value for what, value in told.items()}
+            records.append(record | _said(found))
+    return records
+
+
+def _pairs(row: Row, places: Iterable[Place], column: Column, printed: Mapping[Any, Pair]) -> dict[Place, Pair]:
+    """The published numbers beside the places of a row."""
+    line = row[0]
+    keys = {p: (p[0], line.row.init or p[1]) if any(p) else (line.student, line.init) for p in places}
+    found = {place: printed.get((*key, line.row.name, column)) for place, key in keys.items()}
+    return {place: pair for place, pair in found.items() if pair}
+
+
+def _told(entry: Entry, metric: str) -> dict[str, Any]:
+    """Its number and spread where it is finished, otherwise what a table shows in its place."""
+    if entry.status != "complete":
+        return {"": entry_text(entry, metric), "std": None}
+    return {"": shown(metric, entry.value), "std": shown(metric, entry.std)}
+
+
+def _said(found: Mapping[Place, Entry]) -> dict[str, str]:
+    flags = {
+        "best": [place for place, entry in found.items() if entry.in_place == "best"],
+        "tied": [place for place, entry in found.items() if entry.in_place == "tied"],
+        "best_of_row": [place for place, entry in found.items() if entry.best_of_row],
+    }
+    reasons = "; ".join(f"{_name(place)}: {entry.reason}" for place, entry in found.items() if entry.reason)
+    return {what: "; ".join(map(_name, places)) for what, places in flags.items()} | {"reasons": reasons}
+
+
+def _name(place: Place) -> str:
+    return " ".join(filter(None, place)) or OWN
+
+
+def _beside(pair: Pair | None) -> dict[str, Any]:
+    """The published number as numbers."""
+    return {
+        "published": number(pair.printed) if pair and pair.printed else None,
+        "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
+        "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
+    }
+
+
+def shown(metric: str, value: float | None) -> float | None:
+    return None if value is None else finite(scaled(metric, value))
+
+
+def finite(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None

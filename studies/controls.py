@@ -1,0 +1,93 @@
+"""What of the help of a teacher is its knowledge? Every reader of a table of objectives asks for these rows beside it.
+
+Label smoothing softens labels without a teacher (Szegedy et al., 2016; Yuan et al., 2020, compare the two). Outputs
+shuffled within the classes keep what the teacher says of classes and lose what it says of examples. A teacher of random
+weights knows nothing; one of the student's own kind knows no more than the labels (Furlanello et al., 2018).
+"""
+
+from dataclasses import replace
+
+from harness.studies.profiles import PAPER, QUICK, SMALL
+
+from harness.contracts import BASELINES, CONTROLS, Row, Study, TeacherRow
+from harness.registry import study
+
+# The same with no label in the loss: whatever such a student learns, it learns from whom it imitates.
+ALONE = {"vanilla_kd.soft_weight": 1.0}
+NO_LABELS = "no label in the loss"
+OTHERS = [("", "", "", "")]  # (name, label, procedure, mark)
+OTHERS += [(row.name, row.label.partition(",")[2], row.procedure, row.mark) for row in CONTROLS if row.procedure]
+SOFT = [
+    Row(
+        name.replace("control", "soft") or "soft_labels",
+        "vanilla_kd",
+        "Soft labels alone" + (f",{label}" if label else ""),
+        procedure=procedure,
+        settings=ALONE,
+        mark="; ".join(filter(None, (mark, NO_LABELS))),
+        reference=bool(procedure),
+    )
+    for name, label, procedure, mark in OTHERS
+]
+HIDDEN = [
+    Row(
+        name.replace("control", "hid_cls") or "hid_cls",
+        "hid_cls",
+        "Hid-CLS" + (f",{label}" if label else ""),
+        procedure=procedure,
+        mark=mark,
+        reference=bool(procedure),
+    )
+    for name, label, procedure, mark in OTHERS
+]
+
+study(
+    Study(
+        name="controls",
+        title="Controls of distillation",
+        question="Does a student gain by what its teacher knows of each example, or would less do?",
+        procedure="two_stage",
+        rows=(
+            TeacherRow("random_teacher", "Teacher of random weights", procedure="random_teacher", mark="never trained"),
+            Row("labels_only", "labels_only", "Labels only"),
+            CONTROLS[0],
+            Row("vanilla_kd", "vanilla_kd", "Vanilla KD"),
+            *CONTROLS[1:],
+            *SOFT,
+            *HIDDEN,
+            *BASELINES,
+        ),
+        students=("transformer",),
+        profiles={
+            "quick": replace(
+                QUICK,
+                tasks=("acceptability", "entailment"),
+                inits=("every", "random"),
+                seeds=3,
+                settings={
+                    "transformer.layers": 2,
+                    "epochs": 5,
+                    "batch_size": 16,
+                    "max_length": 32,
+                    "learning_rate": 2e-3,
+                    "warmup_ratio": 0.1,
+                    "train_examples": 256,  # so few that labels alone leave doubt
+                },
+            ),
+            "small": replace(
+                SMALL,
+                tasks=("sst2", "mrpc", "rte"),
+                inits=("every",),
+                seeds=3,
+                settings={"transformer.layers": 3, "epochs": 3, "learning_rate": 1e-4, "train_examples": 1000},
+            ),
+            "paper": replace(
+                PAPER,
+                tasks=("sst2", "mrpc", "rte", "qnli"),
+                inits=("every",),
+                seeds=4,
+                settings={"transformer.layers": 6, "epochs": 3, "learning_rate": 5e-5},
+            ),
+        },
+    )
+)

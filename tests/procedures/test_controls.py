@@ -1,0 +1,153 @@
+"""Who stands in the teacher's place as a control: random weights, shuffled answers, one of the student's own kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness.contracts import Batch, Outputs, Want
+from harness.jobs.controls import ShuffledOutputs, shuffled
+from harness.planning.plan import resolve
+from harness.planning.request import Request
+from harness.runs import StudentRun
+from harness.teaching.outputs import TeacherOutputs
+from tests.faults.killing import run_and_kill
+from tests.launching import forked
+from tests.results import done, records
+from tests.training.builders import a_run, examples, workspace_of
+
+STUDY = ("--study", "controls", "--tasks", "sentiment", "--inits", "every", "--seeds", "1", "--workers", "1")
+SETTINGS = ("--set", "train_examples=400", "epochs=3", "learning_rate=1e-3")
+
+
+# ---------------------------------------------------------------- shuffled answers
+
+
+def test_shuffling_keeps_classes_and_leaves_nobody_at_home() -> None:
+    data = examples(60)
+    labels = data.labels.numpy()
+    others = shuffled(data.keys, labels, seed=3)
+    assert sorted(others) == list(range(60)) and (others != np.arange(60)).all()
+    assert (labels[others] == labels).all() and 0 < labels.sum() < 60
+    assert (shuffled(data.keys, labels, seed=4) != others).any()
+    alone = shuffled(data.keys[:3], np.array([0, 1, 0]), seed=3)
+    assert alone.tolist() == [2, 1, 0], "an only example of its class stays itself"
+
+
+def test_whose_answer_one_gets_depends_on_texts_not_on_places() -> None:
+    data = examples(60)
+    assert len(np.unique(data.keys)) == 60
+    labels, moved = data.labels.numpy(), np.random.default_rng(0).permutation(60)
+    here = data.keys[shuffled(data.keys, labels, seed=3)]
+    there = data.keys[moved][shuffled(data.keys[moved], labels[moved], seed=3)]
+    assert (there == here[moved]).all()
+
+
+def test_nor_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def asked(self: TeacherOutputs, batch: Batch, want: Want) -> Outputs:
+        return Outputs(logits=batch.ids)
+
+    monkeypatch.setattr(TeacherOutputs, "__init__", lambda *_: None)
+    monkeypatch.setattr(TeacherOutputs, "__call__", asked)
+    data = examples(60)
+    run = a_run(StudentRun, teacher="0" * 16)
+    said = ShuffledOutputs(run, workspace_of(tmp_path), data)
+    whole = said(data.batch(torch.arange(60)), Want(logits=True)).logits
+    for part in torch.randperm(60, generator=torch.Generator().manual_seed(1)).split(7):
+        assert torch.equal(said(data.batch(part), Want(logits=True)).logits, whole[part])
+    assert torch.equal(data.labels[whole], data.labels) and not torch.equal(whole, torch.arange(60))
+
+
+# ---------------------------------------------------------------- what they are refused
+
+
+@pytest.mark.parametrize(
+    ("row", "procedure", "task", "reason"),
+    [
+        ("att_kl", "shuffled_teacher", "sentiment", "compares token by token, but what is shuffled"),
+        ("vanilla_kd", "shuffled_teacher", "similarity", "shuffled within the classes of the labels"),
+        ("labels_only", "random_teacher", "sentiment", "asks its teacher for nothing"),
+        ("label_smoothing", "born_again", "sentiment", "asks its teacher for nothing"),
+        ("att_kl", "random_teacher", "similarity", ""),
+        ("att_kl+hid_seq", "born_again", "similarity", ""),
+        ("vanilla_kd+hid_cls", "born_again", "sentiment", ""),  # a sum of both stages, in one
+    ],
+)
+def test_what_cannot_be_is_refused(row: str, procedure: str, task: str, reason: str, tmp_path: Path) -> None:
+    plugin = tmp_path / f"{procedure}_of_{row.replace('+', '_and_')}_on_{task}.py"
+    name = plugin.stem
+    plugin.write_text(
+        "from harness.contracts import Profile, Row, Study\nfrom harness.registry import study\n"
+        f"study(Study('{name}', '', '', 'two_stage', (Row('control', '{row}', 'A', procedure='{procedure}'),\n"
+        "    Row('kd', 'vanilla_kd', 'B')), ('transformer',),\n"
+        f"    {{'quick': Profile('embedded', ('{task}',), ('every', 'random'), trials=1, seeds=1)}}))\n"
+    )
+    plan = resolve(Request(name, plugins=[str(plugin)]))
+    found = [cell.refused for cell in plan.cells if cell.row == "control"]
+    assert len(found) == 2 and all(reason in each if reason else not each for each in found), found
+
+
+def test_students_that_read_otherwise_are_born_again_too() -> None:
+    plan = resolve(Request("controls", students=["bilstm", "cbow"], inits=["random"], tasks=["entailment"]))
+    found = [cell for cell in plan.cells if cell.row in ("control_born_again", "soft_random", "soft_shuffled")]
+    assert len(found) == 6 and not any(cell.refused for cell in found)
+
+
+def test_a_flag_adds_them_to_another_study() -> None:
+    asked = Request("objectives_vs_init", objectives=["vanilla_kd"], tasks=["entailment"], inits=["every"])
+    plan = resolve(Request(**{**vars(asked), "controls": True}))
+    added = [row for row in plan.rows if row.name.startswith("control_")]
+    assert len(added) == 4 and len(plan.rows) == 5 and not any(row.competes for row in added)
+    (own,) = (cell.run for cell in resolve(asked).cells)
+    assert own in [cell.run for cell in plan.cells if cell.row == "vanilla_kd"]
+    first = next(cell.run for cell in plan.cells if cell.row == "control_born_again")
+    generation = plan.first[first.assistant].run  # type: ignore[attr-defined]
+    assert generation.settings["learning_rate"] == 2e-3, "what its search tries first, not the default"
+
+
+# ---------------------------------------------------------------- what they learn
+
+
+@pytest.fixture(scope="module")
+def trained(often: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("controls")
+    rows = ("random_teacher", "soft_random", "soft_labels", "soft_shuffled", "soft_born_again")
+    words = ("--objectives", *rows, "--plugin", often, *SETTINGS, "--out", folder / "out")
+    said = forked("run", *STUDY, *words, folder=folder / "said")
+    assert "Soft labels alone, born again" in done(said).stdout
+    return folder / "out"
+
+
+def accuracy(out: Path, kind: str) -> float:
+    (record,) = records(out, kind).values()
+    return float(record["metrics"]["accuracy"])
+
+
+def test_a_random_teacher_is_and_teaches_chance(trained: Path) -> None:
+    assert abs(accuracy(trained, "random_teacher") - 0.5) < 0.1
+    assert abs(accuracy(trained, "randomly_taught") - 0.5) < 0.1
+    assert accuracy(trained, "student") > 0.6, "the teacher itself teaches more than that"
+
+
+def test_what_they_train_is_what_they_say(trained: Path) -> None:
+    kinds = {record["specification"]["kind"]: record for record in records(trained).values()}
+    (first,) = records(trained, "first_generation")
+    assert kinds["born_again"]["specification"]["assistant"] == first in kinds["born_again"]["started_from"]
+    assert kinds["first_generation"]["specification"]["objective"] == "labels_only"
+    assert not any("vanilla_kd" in name for name in kinds["first_generation"]["specification"]["settings"])
+    assert all(kinds[kind]["teacher_signals"] == {"logits": "stored"} for kind in ("shuffled", "randomly_taught"))
+
+
+def test_a_kill_changes_nothing(trained: Path, often: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("run", *STUDY, "--objectives", "soft_born_again", "--plugin", often, *SETTINGS, "--out", out)
+    run_and_kill(words, out)
+    for _ in range(2):
+        said = done(forked(*words, folder=tmp_path / "said"))
+    assert "0 runs trained" in said.stdout
+    ours, theirs = records(out), records(trained)
+    assert {"first_generation", "born_again"} <= {record["specification"]["kind"] for record in ours.values()}
+    assert all(theirs[run]["metrics"] == ours[run]["metrics"] for run in ours)
