@@ -41,9 +41,13 @@ class Signal(str, Enum):
     ATTENTION_SCORES = "attention_scores"  # per layer (B, H, L, L), before softmax, padding not masked
     VALUES = "values"  # per layer (B, H, L, D / H)
     MLM_LOGITS = "mlm_logits"  # (P, V), at the P positions that `Batch.targets` asks for, row by row
+    EMBEDDINGS = "embeddings"  # (B, L, D): what the first layer reads; of many models layer 0 of the hidden states
+    QUERIES = "queries"  # per layer (B, H, L, D / H): queries keys^T / sqrt(D / H) is what attention is made of
+    KEYS = "keys"  # per layer (B, H, L, D / H)
 
 
-LAYER_SIGNALS = frozenset({Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES})
+HEAD_SIGNALS = frozenset({Signal.QUERIES, Signal.KEYS, Signal.VALUES})  # per layer (B, H, L, D / H)
+LAYER_SIGNALS = HEAD_SIGNALS | {Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES}
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,9 @@ class Want:
     hidden_states: frozenset[int] = frozenset()
     attention_scores: frozenset[int] = frozenset()
     values: frozenset[int] = frozenset()
+    embeddings: bool = False
+    queries: frozenset[int] = frozenset()
+    keys: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, signals: frozenset[Signal], layers: Sequence[int] = ()) -> Want:
@@ -93,6 +100,9 @@ class Outputs:
     hidden_states: dict[int, Tensor] = field(default_factory=dict)
     attention_scores: dict[int, Tensor] = field(default_factory=dict)
     values: dict[int, Tensor] = field(default_factory=dict)
+    embeddings: Tensor = field(default=None)  # type: ignore[assignment]
+    queries: dict[int, Tensor] = field(default_factory=dict)
+    keys: dict[int, Tensor] = field(default_factory=dict)
 
 
 IGNORED = -100  # the target of a position where nothing is predicted
@@ -132,9 +142,9 @@ class ModelInfo:
     labels is the width of the logits (1 for regression and ranking, 0 on a corpus); tokenizer is a fingerprint: two
     models with the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two
     sequences that are read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of
-    the training texts. sentence_width is the width of `sentence` where that is not `width`. first_token_sees_all: its
-    state depends on all, not so in a model that only reads forward. lacks, uncopied, traits:
-    `harness.modeling.examination.Findings`.
+    the training texts. sentence_width and embedding_width are those of `sentence` and `embeddings` where they are not
+    `width`. first_token_sees_all: its state depends on all, not so in a model that only reads forward. lacks, uncopied,
+    traits: `harness.modeling.examination.Findings`.
     """
 
     name: str
@@ -147,6 +157,7 @@ class ModelInfo:
     tokenizer: str
     pair_encoding: str = "joint"
     sentence_width: int = 0
+    embedding_width: int = 0
     first_token_sees_all: bool = True
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)
     uncopied: str = ""

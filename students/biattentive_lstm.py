@@ -17,7 +17,7 @@ from harness.registry import student
 
 @student(
     "biattentive_lstm",
-    emits={Signal.LOGITS, Signal.SENTENCE},
+    emits={Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS},
     pair_encodings=("biattention",),
     hyperparameters=words.SETTINGS
     | {
@@ -63,16 +63,18 @@ class BiattentiveLSTM(words.WordStudent):
             raise UserError(f"{self.name} reads each sentence of a pair by the other: neither has a vector of its own")
         outputs = Outputs()
         with torch.autocast(batch.mask.device.type, enabled=False):  # an LSTM in bfloat16 is slow, or there is none
-            pooled = self._pooled([self._encoded(encoding) for encoding in batch.encodings])
+            read = [self.embedding(encoding) for encoding in batch.encodings]
+            if want.embeddings:
+                outputs.embeddings = self.embeddings(batch, read[0][0])
+            pooled = self._pooled([self._encoded(*words_read) for words_read in read])
             if want.sentence:
                 outputs.sentence = pooled
             if want.logits:
                 outputs.logits = self.head(pooled)
         return outputs
 
-    def _encoded(self, encoding: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _encoded(self, vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """(X, lengths): states (B, n, 2h), equations 4.5 and 4.6, and (B,) on the CPU."""
-        vectors, lengths = self.embedding(encoding)
         return words.run(self.encoder, self.projection(vectors), lengths)[0], lengths
 
     def _pooled(self, sequences: list[tuple[Tensor, Tensor]]) -> Tensor:

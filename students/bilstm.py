@@ -17,7 +17,7 @@ from harness.registry import student
 
 @student(
     "bilstm",
-    emits={Signal.LOGITS, Signal.SENTENCE},
+    emits={Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS},
     pair_encodings=("compare",),
     hyperparameters=words.SETTINGS
     | {
@@ -59,7 +59,9 @@ class BiLSTM(words.WordStudent):
     def forward(self, batch: Batch, want: Want) -> Outputs:
         outputs = Outputs()
         with torch.autocast(batch.mask.device.type, enabled=False):  # an LSTM in bfloat16 is slow, or there is none
-            read = map(self.embedding, batch.encodings)
+            read = [self.embedding(encoding) for encoding in batch.encodings]
+            if want.embeddings:
+                outputs.embeddings = self.embeddings(batch, read[0][0])
             sentences = [self.projection(words.run(self.lstm, vectors, lengths)[1]) for vectors, lengths in read]
             if want.sentence:
                 outputs.sentence = sentences[0] if len(sentences) == 1 else torch.stack(sentences, 1)  # (B, 2, D)

@@ -106,7 +106,7 @@ class MatrixStudent(Student):
     def forward(self, batch: Batch, want: Want) -> Outputs:
         if not want.hidden_states <= {0, 1}:
             raise UserError(f"{self.name} has hidden_states of layers 0 and 1, not of {max(want.hidden_states)}")
-        if len(batch.encodings) > 1 and (want.sentence or want.hidden_states):
+        if len(batch.encodings) > 1 and (want.sentence or want.hidden_states or want.embeddings):
             raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no sentence or states")
         ids = [self.embedding.ids(encoding) for encoding in batch.encodings]
         by_token = want.mlm_logits or 1 in want.hidden_states or (want.logits and self.reads_tokens)
@@ -114,8 +114,13 @@ class MatrixStudent(Student):
         with torch.autocast(ids[0].device.type, enabled=False):
             states = [self.embedding.states(i) for i in ids] if by_token else []
             sentences = [self.embedding.sentence_of(s) for s in states] or [self.embedding.sentence(i) for i in ids]
-            hidden = {0: self.embedding.alone(ids[0])} if 0 in want.hidden_states else {}
-        outputs = Outputs(hidden_states=hidden | ({1: states[0]} if 1 in want.hidden_states else {}))
+            alone = self.embedding.alone(ids[0]) if want.embeddings or 0 in want.hidden_states else None
+        outputs = Outputs()
+        if alone is not None:
+            outputs.hidden_states |= {0: alone} if 0 in want.hidden_states else {}
+            outputs.embeddings = alone if want.embeddings else outputs.embeddings
+        if 1 in want.hidden_states:
+            outputs.hidden_states[1] = states[0]
         if want.sentence:
             outputs.sentence = sentences[0]
         if want.mlm_logits and batch.targets is not None:
@@ -131,7 +136,7 @@ class MatrixStudent(Student):
 HYBRID = {"vector_size": Hyperparameter(400, low=1), "matrix_size": Hyperparameter(20, low=1)} | SETTINGS | PRODUCT
 registered = partial(
     student,
-    emits={Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.MLM_LOGITS},
+    emits={Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS, Signal.HIDDEN_STATES, Signal.MLM_LOGITS},
     pair_encodings=("joint", "diffcat"),
     head_settings=("head",),
     file_inits=("vectors",),

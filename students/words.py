@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Task
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Task
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
@@ -124,6 +124,7 @@ class WordStudent(Student):
             name=cls.name,
             layers=1,
             width=cls.sentence_width(own, teacher.width),
+            embedding_width=CHANNELS[own["channels"]] * own["embedding_size"],
             heads=0,
             vocabulary=0 if words else teacher.vocabulary,
             labels=task.outputs,
@@ -131,6 +132,12 @@ class WordStudent(Student):
             tokenizer="words" if words else teacher.tokenizer,
             pair_encoding=cls.pair_encodings[0] if task.pair else "joint",
         )
+
+    def embeddings(self, batch: Batch, vectors: Tensor) -> Tensor:
+        """The word vectors of a batch of single texts, zero at padding: (B, at most L, D) -> (B, L, D)."""
+        if len(batch.encodings) > 1:
+            raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no embeddings")
+        return F.pad(vectors, (0, 0, 0, batch.mask.size(1) - vectors.size(1)))
 
     @classmethod
     def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, RobertaConfig, RobertaModel
 
-from harness.contracts import IGNORED, Outputs, Task, Want
+from harness.contracts import IGNORED, LAYER_SIGNALS, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling import fairseq_library
 from harness.modeling.bases import Emitter
@@ -56,15 +56,19 @@ class FairseqRoberta(Emitter):
     ) -> Outputs:
         padding = ~encoding["attention_mask"].bool()  # (B, L)
         tokens = encoding["input_ids"].masked_fill(padding, self.config.pad_token_id)
-        layered = want.hidden_states | want.attention_scores | want.values
-        found = self.encoder(tokens, return_all_hiddens=bool(layered))
+        layered = any(getattr(want, signal.value) for signal in LAYER_SIGNALS | {Signal.EMBEDDINGS})
+        found = self.encoder(tokens, return_all_hiddens=layered)
         features = found["encoder_out"][0].transpose(0, 1)  # (L, B, D) -> (B, L, D)
         states = [state.transpose(0, 1) for state in found["encoder_states"]]
         outputs = Outputs(
             hidden_states={layer: states[layer] for layer in sorted(want.hidden_states)},
             attention_scores={i: self._scores(states[i - 1], i) for i in sorted(want.attention_scores)},
-            values={i: self._projected(states[i - 1], i, "v_proj") for i in sorted(want.values)},
         )
+        for signal, projection in (("queries", "q_proj"), ("keys", "k_proj"), ("values", "v_proj")):
+            for i in sorted(getattr(want, signal)):
+                getattr(outputs, signal)[i] = self._projected(states[i - 1], i, projection)
+        if want.embeddings:
+            outputs.embeddings = states[0]
         if want.logits:
             outputs.logits = self.classification_head(features)
         if want.sentence:

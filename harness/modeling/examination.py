@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from harness.contracts import IGNORED, Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, IGNORED, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling import signals
 from harness.modeling.bases import Emitter
@@ -25,7 +25,8 @@ from harness.modeling.initialisation import blank, copy_layers, traits_that_diff
 LENGTHS = (7, 7, 4)  # tokens of the texts; the first two differ in the last one alone
 TOLERANCE = 1e-4  # of probabilities, and of anything else as a share of its largest value
 STATES = (Signal.HIDDEN_STATES,)  # what there is of layer 0 too
-PAIRS = ((Signal.SENTENCE, Signal.HIDDEN_STATES), (Signal.ATTENTION_SCORES, Signal.VALUES))  # each asked at once
+ATTENDING = (Signal.ATTENTION_SCORES, *sorted(HEAD_SIGNALS))
+GROUPS = ((Signal.SENTENCE, Signal.EMBEDDINGS, Signal.HIDDEN_STATES), ATTENDING)  # each asked at once
 WINDOWS = ("window", "local")  # in the names of settings that say how far a token sees
 
 
@@ -51,7 +52,7 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
     """
     if isinstance(model, Emitter) and type(model).converted is Emitter.converted:
         why = f"{type(model).__name__} gives no model of transformers to compare it with"
-        return Findings({signal.value: why for pair in PAIRS for signal in pair}, why)
+        return Findings({signal.value: why for group in GROUPS for signal in group}, why)
     own = model.converted() if isinstance(model, Emitter) else model
     signals.check_encoder(own.config)
     signals.layers_path(own)
@@ -69,21 +70,22 @@ def examine(model: PreTrainedModel, masked: bool = False) -> Findings:
     for prepared in (own, model):
         signals.prepare(prepared)
     layers = frozenset(range(1, own.config.num_hidden_layers + 1))
-    if model is not own and not isinstance(theirs := _emitted(own, known.encoding, Want(values=layers)), str):
-        known.values = theirs.values
+    heads = Want.of(HEAD_SIGNALS, sorted(layers))
+    if model is not own and not isinstance(theirs := _emitted(own, known.encoding, heads), str):
+        known.heads = theirs
     predictions = Want(mlm_logits=masked, logits=not masked)
     together, wrong = predictions, known.unlike(model, predictions)
     lacks: dict[Signal, str] = {}
-    for pair in PAIRS:
-        wants = {s: Want.of(frozenset({s}), sorted(layers | {0} if s in STATES else layers)) for s in pair}
+    for group in GROUPS:
+        wants = {s: Want.of(frozenset({s}), sorted(layers | {0} if s in STATES else layers)) for s in group}
         if known.unlike(model, reduce(or_, wants.values())):
             lacks |= {s: why for s, want in wants.items() if (why := known.unlike(model, want))}
         together = reduce(or_, (want for s, want in wants.items() if s not in lacks), together)
     # Teachers are asked so: no layer uses the fused kernel, and what is captured makes all that follows.
     if wrong := wrong or known.unlike(model, together, exact=True):
         raise UserError(f"a model of type {own.config.model_type} cannot be used: {wrong}")
-    if Signal.ATTENTION_SCORES in lacks:  # which layer values belong to is known by its scores
-        lacks.setdefault(Signal.VALUES, lacks[Signal.ATTENTION_SCORES])
+    if Signal.ATTENTION_SCORES in lacks:  # which layer the others belong to is known by its scores
+        lacks = dict.fromkeys(ATTENDING, lacks[Signal.ATTENTION_SCORES]) | lacks
     elif why := _narrow(own, layers):
         lacks[Signal.ATTENTION_SCORES] = why
     traits = traits_that_differ(own)
@@ -114,7 +116,7 @@ class _Known:
         last = own.base_model(**inputs)[0] if self.states is None else self.states[-1]
         self.sentence = last[:, 0]
         self.blind = bool((last[0, 0] - last[1, 0]).abs().max() <= 1e-6 * last[0, 0].abs().max())
-        self.values: dict[int, Tensor] | None = None  # of another library's model: as transformers' model has them
+        self.heads: Outputs | None = None  # queries, keys and values of another library's model as transformers has it
 
     def unlike(self, model: PreTrainedModel, want: Want, exact: bool = False) -> str:
         """What of these signals cannot be had of the model, or is not what its library says; or ""."""
@@ -125,14 +127,19 @@ class _Known:
         if self.predictions is not None:
             pairs += [("logits", found.logits, self.predictions)] if want.logits else []
             pairs += [("mlm_logits", found.mlm_logits, self.predictions)] if want.mlm_logits else []
+        if want.embeddings:
+            pairs.append(("embeddings", found.embeddings, self.states and self.states[0]))
         for layer, states in found.hidden_states.items():
             pairs.append((f"hidden_states of layer {layer}", states, self.states and self.states[layer]))
         for layer, scores in found.attention_scores.items():
             ours = scores.masked_fill(~self.mask[:, None, None, :], -torch.inf).softmax(-1)  # (B, H, L, L)
             theirs = self.attentions and self.attentions[layer - 1]
             pairs.append((f"attention_scores of layer {layer}", ours, theirs))
-        if self.values is not None:  # else they are what the states of an exact run are made of
-            pairs += [(f"values of layer {i}", ours, self.values.get(i)) for i, ours in found.values.items()]
+        for signal in sorted(HEAD_SIGNALS) if self.heads else ():  # else states of an exact run are made of them
+            known = getattr(self.heads, signal.value)
+            pairs += [
+                (f"{signal.value} of layer {i}", ours, known.get(i)) for i, ours in getattr(found, signal.value).items()
+            ]
         for name, ours, theirs in pairs:
             if theirs is None:
                 return f"the library does not give {name} to compare with"

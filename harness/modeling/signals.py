@@ -7,6 +7,7 @@ shared between calls.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,11 +21,12 @@ from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils import logging
 
-from harness.contracts import IGNORED, Outputs, Want
+from harness.contracts import HEAD_SIGNALS, IGNORED, LAYER_SIGNALS, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling.bases import Emitter
 
 IMPLEMENTATION = "harness_signals"
+ATTENTION_SIGNALS = HEAD_SIGNALS | {Signal.ATTENTION_SCORES}
 NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
 
 
@@ -32,11 +34,22 @@ NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELE
 class _Request:
     """What one call asks of the attention layers, and what they gave. Layers are 1-based."""
 
-    scores: frozenset[int]
-    values: frozenset[int]
+    want: Want
     explicit: bool  # every layer without the fused kernel
-    found_scores: dict[int, Tensor] = field(default_factory=dict)
-    found_values: dict[int, Tensor] = field(default_factory=dict)
+    found: Outputs = field(default_factory=Outputs)
+
+    def asks(self, signal: Signal, layer: int) -> bool:
+        return layer in getattr(self.want, signal.value)
+
+    def take(self, signal: Signal, layer: int, tensor: Tensor) -> None:
+        found = getattr(self.found, signal.value)
+        if layer in found:
+            raise UserError(f"layer {layer} attends more than once, so which attention is its own cannot be told")
+        found[layer] = tensor
+
+    @property
+    def whole(self) -> bool:
+        return all(len(getattr(self.found, s.value)) == len(getattr(self.want, s.value)) for s in ATTENTION_SIGNALS)
 
 
 def _attention(
@@ -55,16 +68,18 @@ def _attention(
     if signal_request is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     layer = int(getattr(module, "signal_layer", 0))  # set by `prepare`; 0: an attention outside the layers
-    if layer in signal_request.values:
-        _check_first(layer, signal_request.found_values)
-        signal_request.found_values[layer] = value
-    if not (signal_request.explicit or layer in signal_request.scores):
+    scaling = query.size(-1) ** -0.5 if scaling is None else scaling
+    for signal, tensor in ((Signal.QUERIES, query), (Signal.KEYS, key), (Signal.VALUES, value)):
+        if signal_request.asks(signal, layer):
+            # of ESM the query comes scaled already
+            rescaled = signal is Signal.QUERIES and not math.isclose(scaling, query.size(-1) ** -0.5)
+            signal_request.take(signal, layer, tensor * (scaling * query.size(-1) ** 0.5) if rescaled else tensor)
+    if not (signal_request.explicit or signal_request.asks(Signal.ATTENTION_SCORES, layer)):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    scores = query @ key.transpose(-1, -2) * (query.size(-1) ** -0.5 if scaling is None else scaling)  # (B, H, L, L)
-    if layer in signal_request.scores:
-        _check_first(layer, signal_request.found_scores)
+    scores = query @ key.transpose(-1, -2) * scaling  # (B, H, L, L)
+    if signal_request.asks(Signal.ATTENTION_SCORES, layer):
         _check_mask(layer, attention_mask)
-        signal_request.found_scores[layer] = scores
+        signal_request.take(Signal.ATTENTION_SCORES, layer, scores)
     masked = scores
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         masked = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
@@ -72,11 +87,6 @@ def _attention(
         masked = scores + attention_mask
     attention = nn.functional.dropout(masked.softmax(-1), dropout, module.training)
     return (attention @ value).transpose(1, 2).contiguous(), None  # (B, L, H, D / H)
-
-
-def _check_first(layer: int, found: dict[int, Tensor]) -> None:
-    if layer in found:
-        raise UserError(f"layer {layer} attends more than once, so which attention is its own cannot be told")
 
 
 def _check_mask(layer: int, mask: Tensor | None) -> None:
@@ -163,28 +173,29 @@ def emit(
     _check_length(model, encoding["input_ids"].shape[1])
     if isinstance(model, Emitter):
         return model.emit(encoding, want, exact, targets)
-    arguments: dict[str, _Request] = {}
-    request = _Request(want.attention_scores, want.values, exact)
-    if exact or want.attention_scores or want.values:
-        arguments["signal_request"] = request
-    layers = want.hidden_states | ({depth} if want.sentence else set())
+    request = _Request(want, exact)
+    asked = exact or any(getattr(want, signal.value) for signal in ATTENTION_SIGNALS)
+    arguments = {"signal_request": request} if asked else {}
+    layers = want.hidden_states | ({depth} if want.sentence else set()) | ({0} if want.embeddings else set())
     network = model if want.logits or want.mlm_logits else model.base_model
     with _head_at(model, targets if want.mlm_logits else None), _states(model, layers) as found:
         output = network(**own_inputs(model, encoding), **arguments)
-    if len(request.found_scores) < len(want.attention_scores) or len(request.found_values) < len(want.values):
+    if not request.whole:
         raise UserError(
             f"{type(model).__name__} does not use transformers' attention interface, so its attention "
-            "scores and values cannot be had; choose an objective that needs neither"
+            "scores, queries, keys and values cannot be had; choose an objective that needs none of them"
         )
-    single: dict[str, Tensor] = {}
+    outputs = request.found
     if want.logits:
-        single["logits"] = output.logits
+        outputs.logits = output.logits
     if want.mlm_logits:
-        single["mlm_logits"] = output.logits
+        outputs.mlm_logits = output.logits
     if want.sentence:
-        single["sentence"] = found[depth][:, 0]  # (B, L, D) -> (B, D)
-    states = {layer: found[layer] for layer in sorted(want.hidden_states)}
-    return Outputs(hidden_states=states, attention_scores=request.found_scores, values=request.found_values, **single)
+        outputs.sentence = found[depth][:, 0]  # (B, L, D) -> (B, D)
+    if want.embeddings:
+        outputs.embeddings = found[0]
+    outputs.hidden_states = {layer: found[layer] for layer in sorted(want.hidden_states)}
+    return outputs
 
 
 def own_inputs(model: PreTrainedModel, encoding: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -268,11 +279,9 @@ def longest(model: PreTrainedModel) -> int:
 
 def check_layers(model: str, depth: int, want: Want) -> None:
     """Raise UserError for a layer that a model of this depth does not have."""
-    for signal, lowest, asked in (
-        ("hidden_states", 0, want.hidden_states),
-        ("values", 1, want.values),
-        ("attention_scores", 1, want.attention_scores),
-    ):
-        wrong = sorted(layer for layer in asked if not lowest <= layer <= depth)
+    for signal in sorted(LAYER_SIGNALS):
+        lowest = 0 if signal is Signal.HIDDEN_STATES else 1
+        wrong = sorted(layer for layer in getattr(want, signal.value) if not lowest <= layer <= depth)
         if wrong:
-            raise UserError(f"{signal} of layer {wrong[0]} were asked of {model}, whose layers are {lowest} to {depth}")
+            asked = f"{signal.value} of layer {wrong[0]}"
+            raise UserError(f"{asked} were asked of {model}, whose layers are {lowest} to {depth}")

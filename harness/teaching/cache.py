@@ -24,7 +24,11 @@ from harness.files import cannot_write
 Compute = Callable[[Batch, Want], Outputs]
 Part = tuple[str, int]  # a signal and its layer, -1 of what has none
 # Which axes of an example's signal are its length: hidden states (L, D), values (H, L, d), attention scores (H, L, L).
-LENGTHS = {"hidden_states": (0,), "mlm_logits": (0,), "values": (1,), "attention_scores": (1, 2)}
+LENGTHS = {
+    **dict.fromkeys(("embeddings", "hidden_states", "mlm_logits"), (0,)),
+    **dict.fromkeys(("queries", "keys", "values"), (1,)),
+    "attention_scores": (1, 2),
+}
 
 
 class TeacherCache:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, Batch, ModelInfo, Outputs, Signal, Want
 from harness.data.encoding import Encoded, evaluation_batches
 from harness.data.tasks import get_task
 from harness.files import checksums
@@ -78,8 +78,7 @@ class TeacherOutputs:
         self.rows = self.cache.rows(train.keys)
         info = info or teacher_source(workspace.teacher, workspace.argument).info(self.task)
         numbers = {
-            Signal.HIDDEN_STATES: info.width,
-            Signal.VALUES: info.width,
+            **dict.fromkeys((Signal.EMBEDDINGS, Signal.HIDDEN_STATES, *HEAD_SIGNALS), info.width),
             Signal.MLM_LOGITS: info.vocabulary,
             Signal.ATTENTION_SCORES: info.heads,
         }

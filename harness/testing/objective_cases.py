@@ -24,7 +24,8 @@ TEACHER = replace(STUDENT, name="teacher", layers=4)
 LAYERS = LayerMap(((1, 2), (2, 4)))
 LENGTHS = (5, 2, 4, 1, 5, 3)
 
-TOKEN_DIMENSIONS = {"hidden_states": (1,), "attention_scores": (2, 3), "values": (2,)}
+TOKEN_DIMENSIONS = {"embeddings": (1,), "hidden_states": (1,), "attention_scores": (2, 3)}
+TOKEN_DIMENSIONS |= dict.fromkeys(("queries", "keys", "values"), (2,))
 
 
 def make(
@@ -86,8 +87,9 @@ def make_outputs(
         "mlm_logits": (predicted, model.vocabulary),
         "hidden_states": (size, length, model.width),
         "attention_scores": (size, model.heads, length, length),
-        "values": (size, model.heads, length, model.width // model.heads),
+        "embeddings": (size, length, model.embedding_width or model.width),
     }
+    shapes |= dict.fromkeys(("queries", "keys", "values"), (size, model.heads, length, model.width // model.heads))
 
     def one(signal: str) -> Tensor:
         # drawn in float64, so that both precisions see the same numbers

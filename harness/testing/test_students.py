@@ -32,9 +32,9 @@ def signals_of(outputs: Outputs, batch: Batch) -> dict[tuple[str, int], Tensor]:
         if value is None:
             continue
         for layer, tensor in value.items() if isinstance(value, dict) else [(-1, value)]:
-            if name == "hidden_states":
+            if name in ("embeddings", "hidden_states"):
                 tensor = tensor[:, :length] * mask[..., None]
-            elif name == "values":
+            elif name in ("queries", "keys", "values"):
                 tensor = tensor[:, :, :length] * mask[:, None, :, None]
             elif name == "attention_scores":
                 tensor = tensor[:, :, :length, :length] * (mask[:, None, :, None] & mask[:, None, None, :])
@@ -77,8 +77,11 @@ def test_it_is_what_it_describes(case: Case) -> None:
         assert states.shape == (size, length, described.width), layer
     for layer, scores in outputs.attention_scores.items():
         assert scores.shape == (size, heads, length, length), layer
-    for layer, values in outputs.values.items():
-        assert values.shape == (size, heads, length, described.width // heads), layer
+    for found in (outputs.queries, outputs.keys, outputs.values):
+        for layer, values in found.items():
+            assert values.shape == (size, heads, length, described.width // heads), layer
+    if want.embeddings:
+        assert outputs.embeddings.shape == (size, length, described.embedding_width or described.width)
 
 
 def read_apart(case: Case) -> bool:

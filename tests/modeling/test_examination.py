@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from harness.contracts import Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling import examination, signals
 from harness.modeling.bases import Emitter
@@ -21,7 +21,8 @@ from harness.modeling.examination import examine
 from harness.testing.small_models import small_config, small_model
 
 DEPTH, WIDTH, HEADS = 3, 16, 2
-ALL = {Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES}
+ATTENTION = HEAD_SIGNALS | {Signal.ATTENTION_SCORES}
+ALL = ATTENTION | {Signal.SENTENCE, Signal.EMBEDDINGS, Signal.HIDDEN_STATES}
 
 
 def eager(
@@ -149,15 +150,15 @@ def test_one_that_keeps_the_rules_is_taken_whole() -> None:
     [
         (
             "decoy",
-            {Signal.HIDDEN_STATES, Signal.ATTENTION_SCORES, Signal.VALUES},
+            ATTENTION | {Signal.HIDDEN_STATES},
             "hidden_states of layer 1 would",
             True,
         ),
         ("decoys of its layers", {Signal.HIDDEN_STATES}, "hidden_states of layer 1 would be .* away from", True),
         ("afterwards", {Signal.HIDDEN_STATES}, "hidden_states of layer 1 would be .* away from", True),
-        ("twice", {Signal.ATTENTION_SCORES, Signal.VALUES}, "layer 1 attends more than once", False),
-        ("no attentions", {Signal.ATTENTION_SCORES, Signal.VALUES}, "does not give attention_scores of layer 1", False),
-        ("no states", {Signal.HIDDEN_STATES}, "does not give hidden_states of layer 0", True),
+        ("twice", ATTENTION, "layer 1 attends more than once", False),
+        ("no attentions", ATTENTION, "does not give attention_scores of layer 1", False),
+        ("no states", {Signal.EMBEDDINGS, Signal.HIDDEN_STATES}, "does not give hidden_states of layer 0", True),
         ("by depth", set(), "", True),
     ],
 )
@@ -193,21 +194,22 @@ def wrong(signal: Signal, layer: int = 2) -> Callable[..., Outputs]:
 
     def emit(model: Any, encoding: Any, want: Want, *more: Any) -> Outputs:
         outputs = right(model, encoding, want, *more)
-        if signal is Signal.SENTENCE and want.sentence:
-            outputs.sentence = outputs.sentence.roll(1, 0)
-        elif signal is not Signal.SENTENCE and layer in (found := getattr(outputs, signal.value)):
+        found = getattr(outputs, signal.value)
+        if signal in (Signal.SENTENCE, Signal.EMBEDDINGS) and found is not None:
+            setattr(outputs, signal.value, found.roll(1, 0))
+        elif found and layer in found:
             found[layer] = found[layer].flip(1)
         return outputs
 
     return emit
 
 
-@pytest.mark.parametrize("signal", sorted(ALL - {Signal.VALUES}))
+@pytest.mark.parametrize("signal", sorted(ALL - HEAD_SIGNALS))
 def test_any_signal_that_is_captured_wrong(signal: Signal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination.signals, "emit", wrong(signal))
     found = examine(small_model("bert"))
     assert signal in found.lacks and signal.value in found.lacks[signal]
-    assert set(found.lacks) <= {signal, Signal.VALUES}
+    assert set(found.lacks) <= {signal} | HEAD_SIGNALS
 
 
 class Foreign(Emitter):
@@ -229,10 +231,10 @@ class Foreign(Emitter):
 
 @pytest.mark.parametrize("fault", [None, *sorted(ALL)])
 def test_a_model_of_another_library(fault: Signal | None) -> None:
-    """It is compared with the model of transformers that it says it is, values too."""
+    """It is compared with the model of transformers that it says it is; queries, keys and values too."""
     found = examine(Foreign(small_model("bert"), fault))
     assert found.uncopied == ""
-    assert set(found.lacks) == ({fault, Signal.VALUES} if fault is Signal.ATTENTION_SCORES else {fault} - {None})
+    assert set(found.lacks) == (ATTENTION if fault is Signal.ATTENTION_SCORES else {fault} - {None})
 
 
 def test_a_model_of_another_library_with_nothing_to_compare() -> None:

@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from harness.contracts import Signal, Want
+from harness.contracts import HEAD_SIGNALS, Signal, Want
 from harness.errors import UserError
 from harness.modeling.examination import examine
 from harness.modeling.initialisation import copy_layers
@@ -46,14 +46,15 @@ WITHOUT_ATTENTION: dict[str, dict[str, Any]] = {
     "roformer": {"embedding_size": 16},
     "rembert": {"input_embedding_size": 16},
 }
-ATTENTION = {Signal.ATTENTION_SCORES, Signal.VALUES}
+ATTENTION = HEAD_SIGNALS | {Signal.ATTENTION_SCORES}
+STATES = {Signal.EMBEDDINGS, Signal.HIDDEN_STATES}
 LACKING: dict[str, tuple[dict[str, Any], set[Signal]]] = {  # no student can start from the layers of these either
     "xlm": ({"emb_dim": 32, "n_layers": 4, "n_heads": 4}, ATTENTION | {Signal.HIDDEN_STATES}),
     "flaubert": ({"emb_dim": 32, "n_layers": 4, "n_heads": 4}, ATTENTION | {Signal.HIDDEN_STATES}),
-    "squeezebert": ({"embedding_size": 32} | dict.fromkeys(GROUPS, 1), ATTENTION | {Signal.HIDDEN_STATES}),
+    "squeezebert": ({"embedding_size": 32} | dict.fromkeys(GROUPS, 1), ATTENTION | STATES),
     "longformer": (
         LIKE_ROBERTA | {"attention_window": [4] * 4},
-        ATTENTION | {Signal.HIDDEN_STATES, Signal.SENTENCE},
+        ATTENTION | STATES | {Signal.SENTENCE},
     ),
 }
 DECODERS: dict[str, dict[str, Any]] = {

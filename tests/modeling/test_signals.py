@@ -19,7 +19,10 @@ from harness.modeling.signals import IMPLEMENTATION, emit, prepare
 from harness.testing.small_models import FAMILIES, own_inputs, small_batch, small_model
 
 LAYERS = frozenset({1, 2, 3, 4})
-EVERYTHING = Want(logits=True, sentence=True, hidden_states=LAYERS | {0}, attention_scores=LAYERS, values=LAYERS)
+HEADS = Want(queries=LAYERS, keys=LAYERS, values=LAYERS)
+EVERYTHING = (
+    Want(logits=True, sentence=True, embeddings=True, hidden_states=LAYERS | {0}, attention_scores=LAYERS) | HEADS
+)
 
 
 def tensors(outputs: Outputs) -> dict[tuple[str, int], Tensor]:
@@ -61,6 +64,8 @@ class TestAgainstTheModelItself:
         assert torch.equal(fast.logits, own.logits)
         for layer in range(5):
             assert torch.equal(fast.hidden_states[layer], own.hidden_states[layer])
+        assert torch.equal(ours.embeddings, own.hidden_states[0])
+        for layer in range(5):
             torch.testing.assert_close(ours.hidden_states[layer], own.hidden_states[layer], rtol=1e-4, atol=1e-5)
         assert torch.equal(headless.sentence, own.hidden_states[4][:, 0])
         assert torch.equal(headless.hidden_states[2], own.hidden_states[2])
@@ -76,6 +81,22 @@ class TestAgainstTheModelItself:
             ours = emit(model, batch, Want(attention_scores=frozenset({2}), values=frozenset({2})))
         context = masked_softmax(ours.attention_scores[2], batch) @ ours.values[2]  # (B, H, L, D / H)
         torch.testing.assert_close(context.transpose(1, 2).flatten(2), read[0], rtol=1e-5, atol=1e-5)
+
+    def test_queries_and_keys_are_what_its_own_layers_make_of_the_states(self, family: str) -> None:
+        batch = small_batch(family)
+        model = small_model(family)
+        made: dict[str, list[Tensor]] = {"query": [], "key": []}
+        for name, module in model.named_modules():
+            kind = {"query": "query", "q_lin": "query", "key": "key", "k_lin": "key"}.get(name.rpartition(".")[2])
+            if kind:
+                module.register_forward_hook(lambda m, i, output, kind=kind: made[kind].append(output))
+        with torch.no_grad():
+            ours = emit(model, batch, HEADS | Want(attention_scores=LAYERS))
+        for layer in LAYERS:
+            for found, own in ((ours.queries, made["query"]), (ours.keys, made["key"])):
+                assert torch.equal(found[layer].transpose(1, 2).flatten(2), own[layer - 1])  # (B, H, L, d) -> (B, L, D)
+            scores = ours.queries[layer] @ ours.keys[layer].mT / 8**0.5
+            torch.testing.assert_close(scores, ours.attention_scores[layer], rtol=1e-5, atol=1e-5)
 
     def test_gradients_and_dropout_in_training(self, family: str) -> None:
         """With the same random state, training mode gives the eager model's logits and gradients."""
@@ -111,9 +132,9 @@ class TestAgainstTheModelItself:
             other = b[name, layer]
             for row, size in enumerate((9, 5, 7)):
                 keep: tuple = (row,)
-                if name == "hidden_states":
+                if name in ("embeddings", "hidden_states"):
                     keep = (row, slice(size))
-                elif name in ("attention_scores", "values"):
+                elif name in ("attention_scores", "queries", "keys", "values"):
                     keep = (row, slice(None), slice(size)) + ((slice(size),) if name == "attention_scores" else ())
                 torch.testing.assert_close(tensor[keep], other[keep], rtol=1e-4, atol=1e-5)
 
@@ -124,7 +145,8 @@ class TestAgainstTheModelItself:
             Want(logits=True),
             Want(sentence=True),
             Want(hidden_states=frozenset({0, 3})),
-            Want(values=frozenset({4})),
+            Want(embeddings=True, values=frozenset({4})),
+            Want(queries=frozenset({1}), keys=frozenset({3})),
             Want(attention_scores=frozenset({2})),
             Want(logits=True, attention_scores=frozenset({1, 4})),
         ]
@@ -153,13 +175,19 @@ class TestAgainstTheModelItself:
     sentence=st.booleans(),
     hidden=st.frozensets(st.integers(0, 4)),
     scores=st.frozensets(st.integers(1, 4)),
-    values=st.frozensets(st.integers(1, 4)),
+    heads=st.tuples(*[st.frozensets(st.integers(1, 4))] * 3),
     exact=st.booleans(),
 )
 def test_just_what_was_asked(
-    logits: bool, sentence: bool, hidden: frozenset[int], scores: frozenset[int], values: frozenset[int], exact: bool
+    logits: bool,
+    sentence: bool,
+    hidden: frozenset[int],
+    scores: frozenset[int],
+    heads: tuple[frozenset[int], ...],
+    exact: bool,
 ) -> None:
-    want = Want(logits, sentence, False, hidden, scores, values)
+    queries, keys, values = heads
+    want = Want(logits, sentence, False, hidden, scores, values, sentence, queries, keys)
     found = tensors(emit(MODEL, small_batch("bert"), want, exact))
     assert set(found) == set(want.parts())
     shapes = {
@@ -167,8 +195,8 @@ def test_just_what_was_asked(
         "sentence": (3, 32),
         "hidden_states": (3, 9, 32),
         "attention_scores": (3, 4, 9, 9),
-        "values": (3, 4, 9, 8),
-    }
+        "embeddings": (3, 9, 32),
+    } | dict.fromkeys(("queries", "keys", "values"), (3, 4, 9, 8))
     assert all(tensor.shape == shapes[name] for (name, _), tensor in found.items())
 
 
@@ -181,6 +209,7 @@ MODEL = small_model("bert")
         (Want(hidden_states=frozenset({2, 5})), "hidden_states of layer 5"),
         (Want(attention_scores=frozenset({0})), "attention_scores of layer 0"),
         (Want(values=frozenset({7})), "layers are 1 to 4"),
+        (Want(keys=frozenset({0})), "keys of layer 0"),
     ],
 )
 def test_a_layer_the_model_does_not_have(want: Want, words: str) -> None:

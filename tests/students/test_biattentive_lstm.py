@@ -90,6 +90,8 @@ def test_what_it_refuses() -> None:
     one, two = (Batch(torch.arange(1), torch.zeros(1), (read([[2, 3]]),) * count) for count in (1, 2))
     with pytest.raises(UserError, match="neither has a vector of its own"):
         build(True)(two, Want(sentence=True))
+    with pytest.raises(UserError, match="the pair has no embeddings"):
+        build(True)(two, Want(embeddings=True))
     with pytest.raises(UserError, match="built for 1 sequences was given 2"):
         build(False)(two, Want(logits=True))
     with pytest.raises(UserError, match="built for 2 sequences was given 1"):
@@ -99,7 +101,15 @@ def test_what_it_refuses() -> None:
 def test_what_it_describes() -> None:
     plugin = STUDENTS.get("biattentive_lstm")
     assert plugin.describe({}, TEACHER, TWO) == ModelInfo(
-        "biattentive_lstm", 1, 3072, 0, 30, 2, frozenset({Signal.LOGITS, Signal.SENTENCE}), "fingerprint"
+        "biattentive_lstm",
+        1,
+        3072,
+        0,
+        30,
+        2,
+        frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS}),
+        "fingerprint",
+        embedding_width=300,
     )
     assert plugin.describe({}, TEACHER, THREE).pair_encoding == "biattention"
     assert plugin.head_settings == {"head_units"}

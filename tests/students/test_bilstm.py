@@ -100,8 +100,17 @@ def test_autocast_changes_nothing() -> None:
 def test_what_it_describes() -> None:
     plugin = STUDENTS.get("bilstm")
     assert plugin.describe({}, TEACHER, TWO) == ModelInfo(
-        "bilstm", 1, 300, 0, 0, 2, frozenset({Signal.LOGITS, Signal.SENTENCE}), "words"
+        "bilstm",
+        1,
+        300,
+        0,
+        0,
+        2,
+        frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS}),
+        "words",
+        embedding_width=300,
     )
+    assert plugin.describe({"channels": "frozen_and_trained"}, TEACHER, TWO).embedding_width == 600
     projected = plugin.describe({"projection": "teacher_width", "hidden_units": 7}, TEACHER, THREE)
     assert (projected.width, projected.sentence_width, projected.pair_encoding) == (32, 0, "compare")
     assert plugin.head_settings == {"head_units"}

@@ -71,7 +71,8 @@ class TestContract:
         assert (described.width, described.sentence_width) == widths
         assert (described.layers, described.heads, described.vocabulary, described.labels) == (1, 0, 30, 3)
         assert described.first_token_sees_all is (name == "bidirectional_hybrid")
-        assert described.emits == {Signal.LOGITS, Signal.SENTENCE, Signal.HIDDEN_STATES, Signal.MLM_LOGITS}
+        of_tokens = {Signal.EMBEDDINGS, Signal.HIDDEN_STATES, Signal.MLM_LOGITS}
+        assert described.emits == {Signal.LOGITS, Signal.SENTENCE} | of_tokens
         assert (described.tokenizer, described.pair_encoding) == ("fingerprint", "joint")
         outputs = build(name)(batch(), Want(logits=True, sentence=True) | STATES)
         assert outputs.logits.shape == (3, 3) and outputs.sentence.shape == (3, widths[1])

@@ -30,7 +30,9 @@ from tests.teachers import fairseq_models as small
 pytest.importorskip("fairseq")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # fairseq uses hydra as one used it long ago
 ALL = frozenset(range(1, small.LAYERS + 1))
-EVERYTHING = Want(sentence=True, hidden_states=ALL | {0}, attention_scores=ALL, values=ALL)
+EVERYTHING = Want(
+    sentence=True, embeddings=True, hidden_states=ALL | {0}, attention_scores=ALL, queries=ALL, keys=ALL, values=ALL
+)
 MNLI, RTE, STSB = get_task("mnli"), get_task("rte"), get_task("stsb")
 
 
@@ -169,7 +171,9 @@ def test_signals_in_training_are_those_of_the_pass(folder: Path) -> None:
         flat = found.hidden_states[1] @ weights[f"{prefix}.weight"].T + weights[f"{prefix}.bias"]
         return flat.reshape(*flat.shape[:2], 4, 8).permute(0, 2, 1, 3)
 
-    small.same(found.values[2], projected("v"))
+    for signal in ("queries", "keys", "values"):
+        small.same(getattr(found, signal)[2], projected(signal[0]))
+    assert torch.equal(found.embeddings, found.hidden_states[0])
     small.same(found.attention_scores[2], projected("q") @ projected("k").mT / math.sqrt(8))
     found.attention_scores[2].sum().backward()
     assert model.encoder.layers[1].self_attn.q_proj.weight.grad is not None

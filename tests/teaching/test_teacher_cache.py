@@ -19,6 +19,9 @@ EVERYTHING = Want(
     hidden_states=frozenset({0, 2}),
     attention_scores=frozenset({1}),
     values=frozenset({2}),
+    embeddings=True,
+    queries=frozenset({1, 2}),
+    keys=frozenset({2}),
 )
 CPU = torch.device("cpu")
 

@@ -123,9 +123,13 @@ def emit(batch: Batch, want: Want) -> Outputs:
         found["logits"] = torch.stack([tokens.sum(1), mask.sum(1)], -1)
     if want.sentence:
         found["sentence"] = states(1)[:, 0]
+    if want.embeddings:
+        found["embeddings"] = states(0)
     return Outputs(
         hidden_states={layer: states(layer) for layer in want.hidden_states},
         attention_scores={layer: scores(layer) for layer in want.attention_scores},
         values={layer: values(layer) for layer in want.values},
+        queries={layer: values(layer + 10) for layer in want.queries},
+        keys={layer: values(layer + 20) for layer in want.keys},
         **found,
     )
