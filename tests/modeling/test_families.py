@@ -132,9 +132,12 @@ def test_everything_is_its_own(family: str) -> None:
     assert (dict(found.lacks), found.uncopied, found.traits) == ({}, "", ())
     model, own = model_of(family, changes), own_outputs(family, changes, encoding)
     check_states(model, own, encoding)
-    scores = emit(model, encoding, Want(attention_scores=frozenset({1, 2, 3, 4}))).attention_scores
-    keep = encoding["attention_mask"].bool()
+    every = frozenset({1, 2, 3, 4})
+    taken = emit(model, encoding, Want(attention_scores=every, queries=every, keys=every))
+    scores, keep = taken.attention_scores, encoding["attention_mask"].bool()
     for layer in range(1, 5):
+        products = taken.queries[layer] @ taken.keys[layer].mT / taken.keys[layer].shape[-1] ** 0.5
+        torch.testing.assert_close(products, scores[layer], rtol=1e-4, atol=1e-4)  # ESM gives its queries scaled
         ours = scores[layer].masked_fill(~keep[:, None, None, :], -torch.inf).softmax(-1)
         rows = keep[:, None, :].expand(ours.shape[:3])
         torch.testing.assert_close(ours[rows], own.attentions[layer - 1][rows], rtol=0, atol=1e-4)
