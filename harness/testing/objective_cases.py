@@ -57,6 +57,16 @@ def make_pair_batch() -> Batch:
     return replace(batch, encodings=(*batch.encodings, *make_batch(lengths=LENGTHS[::-1]).encodings))
 
 
+def one_of(batch: Batch, example: int) -> Batch:
+    """The batch of this example alone, still as long."""
+    kept = slice(example, example + 1)
+    encodings = tuple({key: tensor[kept] for key, tensor in encoding.items()} for encoding in batch.encodings)
+    targets, groups = (None if part is None else part[kept] for part in (batch.targets, batch.groups))
+    return replace(
+        batch, ids=batch.ids[kept], labels=batch.labels[kept], encodings=encodings, targets=targets, groups=groups
+    )
+
+
 def make_masked_batch() -> Batch:
     """Masked text, as the batch of a corpus is: every other token of each example is to be predicted."""
     batch = make_batch(torch.zeros(len(LENGTHS)))

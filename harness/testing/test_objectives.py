@@ -21,6 +21,7 @@ from harness.testing import chosen
 from harness.testing.objective_cases import (
     CLASSES,
     LAYERS,
+    LENGTHS,
     PAIRS,
     RANKED,
     SCORES,
@@ -32,6 +33,7 @@ from harness.testing.objective_cases import (
     make_outputs,
     make_pair_batch,
     make_ranked_batch,
+    one_of,
     padded,
     padded_batch,
     tensors,
@@ -195,6 +197,19 @@ def test_more_padding_changes_nothing(case: Case, noise: float) -> None:
         case.build().double(), padded(student, 3, noise), padded(teacher, 3, noise), padded_batch(case.batch(), 3)
     )
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@each_case
+@pytest.mark.parametrize("example", [0, LENGTHS.index(1)], ids=["several tokens", "one token"])
+def test_a_batch_of_one(case: Case, example: int) -> None:
+    """The last batch of an epoch may be one. What compares examples learns nothing there, and breaks nothing."""
+    built, batch = case.build(), one_of(case.batch(), example)
+    student, teacher = OBJECTIVES.get(case.objective).wants(case.student, case.teacher, LAYERS)
+    ours = make_outputs(case.student, student, batch, 1, requires_grad=True)
+    loss = loss_of(built, ours, make_outputs(case.teacher, teacher, batch, 2), batch)
+    loss.backward()
+    assert loss.isfinite() and loss.shape == ()
+    assert all(t.grad is None or t.grad.isfinite().all() for t in (*tensors(ours).values(), *built.parameters()))
 
 
 @each_case

@@ -8,7 +8,11 @@ from harness.contracts import LayerMap, Outputs
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import STUDENT, make, make_batch, make_outputs, tensors
 
-MATCHING = ["logit_mse", "hid_cls", "hid_seq", "att_mse", "att_kl", "val_kl", "cosine"]
+MATCHING = [
+    "logit_mse", "hid_cls", "hid_seq", "att_mse", "att_kl", "val_kl", "cosine", "pkd", "hid_cosine", "embedding_mse",
+    "minilm", "minilmv2", "rkd_distance", "rkd_angle", "similarity_preserving", "nst", "fsp", "reverse_kl",
+    "jensen_shannon", "dkd", "dist",
+]  # fmt: skip
 SAME_LAYERS = LayerMap(((1, 1), (2, 2)))
 
 
