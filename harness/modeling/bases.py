@@ -206,6 +206,10 @@ class Emitter(PreTrainedModel):
         """The signals asked for; arguments and errors as of `harness.modeling.signals.emit`."""
         raise TypeError(f"{type(self).__name__} has no emit")
 
+    def examined(self) -> Any:
+        """What can be had of it, `harness.modeling.examination.Findings`, where it tells that itself."""
+        return None
+
     def converted(self) -> PreTrainedModel:
         """The same encoder as transformers has it, whose layers a student may start from."""
         raise TypeError(f"{type(self).__name__} has no converted")
