@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -225,11 +225,12 @@ class Teacher(ABC):
 
     `--teacher NAME:ARGUMENT`; a registered name without argument gets "". What is not registered is an argument of
     the `huggingface` teacher. Constructing one reads configuration only, never weights. data: the `--data` that it is
-    made for, where nobody gives another.
+    made for, where nobody gives another. members: those of an ensemble, whose model is theirs together.
     """
 
     name: ClassVar[str]
     data: ClassVar[str] = ""
+    members: Sequence[Teacher] = ()
 
     def __init__(self, argument: str = ""):
         self.argument = argument

@@ -129,10 +129,13 @@ def test_gpt2_teaches_an_lstm_a_matrix_and_an_averaged_student(tmp_path: Path, h
         "run", "--study", "objectives_vs_init", "--data", glue, "--tasks", "sst2", "--teacher", folder, "--out", out,
         "--objectives", "vanilla_kd", "cosine", "--students", "averaged_transformer", "bilstm", "hybrid",
         "--inits", "random", "--seeds", 1, "--trials", 1,
-        "--set", "train_examples=32", "epochs=1", "teacher.epochs=1", "max_length=16", "bilstm.projection=teacher_width",
+        "--set", "train_examples=32", "epochs=1", "teacher.epochs=1", "max_length=16",
+        "bilstm.projection=teacher_width",
     ))  # fmt: skip
     (teacher,) = records(out, "teacher").values()
-    made = {(r["specification"]["student"], r["specification"]["objective"]): r for r in records(out, "student").values()}
+    made = {
+        (r["specification"]["student"], r["specification"]["objective"]): r for r in records(out, "student").values()
+    }
     cosine = {("averaged_transformer", "cosine"), ("bilstm", "cosine")}  # the other's vectors are of another width
     assert set(made) == {(name, "vanilla_kd") for name in ("averaged_transformer", "bilstm", "hybrid")} | cosine
     assert {record["status"] for record in made.values()} == {"finished"} and teacher["metrics"]
