@@ -137,11 +137,12 @@ class OneVector(Emitter):
     def emit(
         self, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
     ) -> Outputs:
-        outputs = Outputs()
-        outputs.sentence = self.vectors({name: encoding[name] for name in ("input_ids", "attention_mask")})
+        outputs, vectors = Outputs(), self.vectors({n: encoding[n] for n in ("input_ids", "attention_mask")})
+        if want.sentence:
+            outputs.sentence = vectors
         if want.logits and self.head is not None:
-            outputs.logits = self.head(outputs.sentence)
-        return outputs if want.sentence else replace(outputs, sentence=None)
+            outputs.logits = self.head(vectors)
+        return outputs
 
     @abstractmethod
     def alone(self, ids: Tensor) -> Tensor:
@@ -204,9 +205,9 @@ class Decoder(OneVector):
         told = self.inner(input_ids=ids)
         return told.last_hidden_state[:, -1] if self.head is None else told.logits
 
-    def save_pretrained(self, folder: Any, **more: Any) -> None:
+    def save_pretrained(self, save_directory: Any, *arguments: Any, **more: Any) -> None:
         """As transformers has it, so that it is a checkpoint like any other."""
-        self.inner.save_pretrained(folder, **more)
+        self.inner.save_pretrained(save_directory, *arguments, **more)
 
 
 class Encoder(OneVector):
@@ -232,11 +233,12 @@ class Encoder(OneVector):
         vector = self.encoder(input_ids=ids).last_hidden_state.mean(1)
         return vector if self.score is None else self.score(vector)
 
-    def save_pretrained(self, folder: Any, **more: Any) -> None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+    def save_pretrained(self, save_directory: Any, *arguments: Any, **more: Any) -> None:
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
         weights = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.state_dict().items()}
-        save_file(weights, Path(folder) / "model.safetensors", {"format": "pt"})
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
 def encoder_of(model: PreTrainedModel, config: PreTrainedConfig, outputs: int) -> Encoder:

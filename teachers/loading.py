@@ -78,9 +78,9 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     size = config.vocab_size
     if len(tokenizer) > size:
         raise UserError(f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the model knows only {size}")
-    tokenizer = generative.completed(tokenizer) if generative.form(config) else tokenizer
-    tokenizer.padding_side = "right"  # the first token stands for all
-    return tokenizer
+    found = generative.completed(tokenizer) if generative.form(config) else tokenizer
+    found.padding_side = "right"  # the first token stands for all
+    return found
 
 
 def describe(name: str, config: PreTrainedConfig, tokenizer: str, task: Task) -> ModelInfo:

@@ -94,7 +94,7 @@ class Prerequisites:
         made = [self._of(member, task, metric, own) for member in source.members]
         runs = [self.add(replace(run, seed=0 if run.evaluate_only else seed), after) for run, after in made]
         first = made[0][0]
-        fields = {"task": first.task, "metric": first.metric, "data": first.data, "evaluate_only": True}
+        fields: dict[str, Any] = {"task": first.task, "metric": first.metric, "data": first.data, "evaluate_only": True}
         base = BaseTeacher(name=source.name, content=self.contents.teacher(source))
         settings = self._teaching(self._shared(task, own), {}, True)
         return JoinedTeachersRun(**fields, teacher=base, settings=settings, members=runs), runs

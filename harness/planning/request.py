@@ -50,7 +50,7 @@ class Request:
         same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
         names = (*same, "corpus", "checkpoints", "baselines", "controls")
         asked = {name: getattr(options, name) for name in names if hasattr(options, name)}
-        words = asked.get("teacher") or ()
+        words: Sequence[str] = asked.get("teacher") or []
         if len(words) == 1:
             asked["teacher"] = words[0]
         return cls(**asked, overrides=options.set, plugins=options.plugin)
