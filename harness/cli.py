@@ -99,7 +99,13 @@ def _kind() -> Parser:
     add = kind.add_argument
     add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
     add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
-    add("--teacher", metavar="NAME", help="embedded, embedded:train, minilm, fairseq:FOLDER, a hub name, a folder")
+    add(
+        "--teacher",
+        nargs="+",
+        metavar="NAME",
+        help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name, a folder; several joined by + (the "
+        "mean of their probabilities); TASK=NAME ... (each task its own)",
+    )
     add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
     add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
     add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")

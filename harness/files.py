@@ -70,8 +70,9 @@ def content_of(path: Path) -> str:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256, hexadecimal, of every file in a folder of weights, by name: what a record keeps of them."""
-    return {path.name: checksum(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    """SHA-256, hexadecimal, of every file in a folder of weights, by its path there: what a record keeps of them."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in files}
 
 
 def trouble_with(folder: Path, recorded: Mapping[str, str] | None) -> str:

@@ -26,6 +26,7 @@ T = TypeVar("T")
 MAIN = "__main__"  # where what a notebook's cells and a script define is from
 WRITTEN = {MAIN}  # and the files that it was written to: a name that one of these has may be defined again
 HUB = "huggingface"  # the teacher that any name on the hub and any folder is for, and that loads checkpoints
+ENSEMBLE = "ensemble"  # the teacher of several names joined by +
 
 
 class Registry(Generic[T]):
@@ -100,6 +101,20 @@ TASKS: Registry[Any] = Registry("task", "harness.data.task_sources")
 SOURCES: Registry[Any] = Registry("task source", "harness.data.task_sources")
 _EVERY = (OBJECTIVES, STUDENTS, TEACHERS, STUDIES, PROCEDURES)
 ALL: dict[str, Registry[Any]] = {r.folder.rpartition(".")[2]: r for r in _EVERY} | {"tasks": TASKS, "sources": SOURCES}
+
+
+def teacher_named(text: str) -> Teacher:
+    """The teacher that `--teacher` means: a plugin's name with its argument, several joined by +, a hub name or folder.
+
+    Raises UserError for what is none.
+    """
+    name, _, argument = text.partition(":")
+    if "+" in text and name != ENSEMBLE and not Path(argument or text).expanduser().exists():
+        name, argument = ENSEMBLE, text
+    elif name not in TEACHERS.names():
+        name, argument = HUB, text
+    return TEACHERS.get(name)(argument)
+
 
 _loaded: set[str] = set()
 

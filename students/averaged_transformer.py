@@ -45,7 +45,7 @@ class AveragedTransformer(Transformer):
 
     @classmethod
     def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
-        if Signal.HIDDEN_STATES not in teacher.emits:  # nor can a student of its kind
+        if teacher.students_alike and Signal.HIDDEN_STATES not in teacher.emits:  # nor can a student of its kind
             return f"{cls.name} averages hidden states, which {teacher.name} does not emit"
         return super().refuse_teacher(init, settings, teacher)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.teachers.embedded_weights import PRETRAINED, SHA256, shipped, verify
-from harness.teachers.huggingface import describe, for_task, load_masked, load_tuned
+from harness.teachers.loading import describe, for_task, load_masked, load_tuned
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import BertNormalizer

@@ -11,7 +11,7 @@ import torch
 from harness.teachers import fairseq_roberta
 from harness.teachers.fairseq_checkpoint import Checkpoint
 from harness.teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
-from harness.teachers.huggingface import describe, recipe_of
+from harness.teachers.loading import describe, recipe_of
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,

@@ -18,7 +18,7 @@ from zipfile import is_zipfile
 
 import torch
 from harness.teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
-from harness.teachers.huggingface import for_task
+from harness.teachers.loading import for_task
 from harness.teachers.weight_files import check_unpacked
 from torch import Tensor
 from transformers import RobertaConfig

@@ -163,7 +163,7 @@ def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
             "student": part.student_name,
             "settings": part.settings.of(part.student_name) if part.student_name else {},
             "pair_encoding": part.pair_encoding,
-            "tokenizer": checksum(tokenizer) if tokenizer.is_file() else [plan.teacher, plan.label],
+            "tokenizer": checksum(tokenizer) if tokenizer.is_file() else [plan.source_of(part)[0], plan.label],
             "max_length": part.settings["max_length"],
             "data": dict(part.data_of),
             "machine": _processor(),

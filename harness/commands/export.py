@@ -92,6 +92,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
     plan, made, cell = one.plan, one.made, one.cell
     row = next((row for row in plan.rows if cell and row.name == cell.row), None)
     part: Any = record.get("by_task", {}).get(one.task.name, record)
+    who, base = plan.source_of(made)
     teacher = Path(plan.label).name if os.path.exists(plan.label) else plan.label
     threads, device = made.settings["threads"], record["device"]
     speed = (
@@ -107,7 +108,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
         student=cell.student if cell and cell.student else teacher,
         init=cell.init if cell else "",
         teacher=teacher,
-        base=plan.argument if plan.teacher == registry.HUB and not os.path.exists(plan.argument) else "",
+        base=base if who == registry.HUB and not os.path.exists(base) else "",
         data=f"{one.task.label} ({Path(plan.source).name})",
         table=_table(one),
         metrics=part["metrics"],

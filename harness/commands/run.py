@@ -186,7 +186,7 @@ def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
             raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
         if trouble := ledger.trouble_with_weights(run):
             raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")
-        check_pretrained(cell.run, get_task(cell.task), plan.teacher, plan.argument, ledger.folder(run) / "weights")
+        check_pretrained(cell.run, get_task(cell.task), *plan.source_of(cell.run), ledger.folder(run) / "weights")
 
 
 def _distilled(ledger: Ledger, run: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from harness.data.sources import Split
 from harness.seeds import derive_seed
 
 MASK = "[MASK]"  # a masked word in a text, whatever the tokenizer that reads it
+Reader = PreTrainedTokenizerBase | tuple[PreTrainedTokenizerBase, ...]  # several: of teachers who answer together
 POOL = 50  # batches that are shuffled together before they are grouped by length
 
 
@@ -80,13 +81,16 @@ class Encoded:
         return Batch(self.ids[index].to(device), self.labels[index].to(device), tuple(encodings), groups=groups)
 
 
-def encode(
-    split: Split, tokenizer: PreTrainedTokenizerBase, pair_encoding: str, max_length: int, ranking: bool = False
-) -> Encoded:
+def encode(split: Split, tokenizer: Reader, pair_encoding: str, max_length: int, ranking: bool = False) -> Encoded:
     """Tokenise a split: pairs as one sequence ("joint") or as two ("diffcat", "compare"), cut to max_length tokens.
 
-    ranking: the examples with the same first text are candidates of one question.
+    With several tokenizers the sequences of each follow one another. ranking: the examples with the same first text are
+    candidates of one question.
     """
+    if isinstance(tokenizer, tuple):
+        each = [encode(split, one, pair_encoding, max_length, ranking) for one in tokenizer]
+        sequences_of, sizes_of = ([part for one in each for part in getattr(one, n)] for n in ("sequences", "sizes"))
+        return replace(each[0], sequences=tuple(sequences_of), sizes=tuple(sizes_of))
     first = _masked(split.text_a, tokenizer)
     second = None if split.text_b is None else _masked(split.text_b, tokenizer)
     texts: list[tuple[Any, ...]] = [(first,)]

@@ -14,14 +14,20 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from harness import registry
 from harness.contracts import Task
 from harness.data import sources, stored
-from harness.data.encoding import Encoded, encode, groups_of, hold_out, subset_index
+from harness.data.encoding import Encoded, Reader, encode, groups_of, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.hyperparameters import Values
 from harness.jobs.augmented import augmented
 from harness.runs import Run, TaskRun
-from harness.training.workspace import Workspace, teacher_fingerprint, teacher_source, teacher_tokenizer
+from harness.training.workspace import (
+    Workspace,
+    teacher_fingerprint,
+    teacher_readers,
+    teacher_source,
+    teacher_tokenizer,
+)
 
 
 @dataclass(frozen=True)
@@ -62,14 +68,14 @@ def reader_of(run: Run, workspace: Workspace) -> PreTrainedTokenizerBase:
     return plugin.tokenizer(own_settings(run), theirs, _training_texts(run, workspace))
 
 
-def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerBase) -> Examples:
+def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
     """The examples that the run's data, protocol and limits give. The ids of train are 0..size-1.
 
     reader: the tokenizer of the model that is trained. Raises UserError if the data cannot be read or is not what the
     study was planned with.
     """
     settings, content, pair_encoding = run.settings, run.data, encoding_of(run)
-    theirs = teacher_tokenizer(workspace)
+    theirs, all_theirs = teacher_tokenizer(workspace), teacher_readers(workspace)
     task, length = get_task(run.task), settings["max_length"]
     _check_content(task, workspace.source, content)
     if reader is theirs:
@@ -80,16 +86,16 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
         train, *dev = (encode(split, reader, pair_encoding, length, task.ranking) for split in splits)
     index, held_out = _indices(run, task, workspace.source, len(train), train.groups)
     selection = dev[0] if held_out is None else train.subset(held_out)
-    alike = reader is theirs and (pair_encoding == "joint" or not task.pair)
+    alike = reader is all_theirs and (pair_encoding == "joint" or not task.pair)
     if settings["augmentation"] != "none":
         data = _loaded(task.name, workspace.source, content)
         made = augmented(
             _part(data.train, index), run, workspace, teacher_source(workspace.teacher, workspace.argument)
         )
         ours = encode(made, reader, pair_encoding, length, task.ranking)
-        return Examples(ours, ours if alike else encode(made, theirs, "joint", length), selection, tuple(dev))
+        return Examples(ours, ours if alike else encode(made, all_theirs, "joint", length), selection, tuple(dev))
     chosen = train.subset(index)
-    imitated = chosen if alike else _read_by_teacher(task, workspace, content, "joint", length)[0].subset(index)
+    imitated = chosen if alike else _read_for_teacher(task, workspace, content, length)[0].subset(index)
     chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
     return Examples(chosen, imitated, selection, tuple(dev))
 
@@ -97,7 +103,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: PreTrainedTokenizerB
 def read_by_teacher(run: TaskRun, workspace: Workspace) -> tuple[Encoded, ...]:
     """(what epochs and settings are chosen on, *the dev splits) as the teacher reads them."""
     length, task = run.settings["max_length"], get_task(run.task)
-    train, *dev = _read_by_teacher(task, workspace, run.data, "joint", length)
+    train, *dev = _read_for_teacher(task, workspace, run.data, length)
     held_out = _indices(run, task, workspace.source, len(train), train.groups)[1]
     return (dev[0] if held_out is None else train.subset(held_out), *dev)
 
@@ -172,17 +178,30 @@ def _changed(task: str, source: str) -> UserError:
     return UserError(f"the data of {task} in {source} changed since the study was planned; give the command again")
 
 
+def _read_for_teacher(task: Task, workspace: Workspace, content: str, max_length: int) -> tuple[Encoded, ...]:
+    """(train, *dev) as the teacher reads them, pairs as one sequence; for an ensemble as each of its members does."""
+    return _read(task, workspace, content, "joint", max_length, teacher_readers(workspace))
+
+
 def _read_by_teacher(
     task: Task, workspace: Workspace, content: str, pair_encoding: str, max_length: int
 ) -> tuple[Encoded, ...]:
-    """(train, *dev) as the teacher's tokenizer reads them: tokenised once, and kept in the cache for every run."""
-    tokenizer = teacher_tokenizer(workspace)
-    store = workspace.store("read", [task.name, content, teacher_fingerprint(workspace), pair_encoding, max_length])
+    """(train, *dev) as the teacher's tokenizer reads them."""
+    return _read(task, workspace, content, pair_encoding, max_length, teacher_tokenizer(workspace))
+
+
+def _read(
+    task: Task, workspace: Workspace, content: str, pair_encoding: str, max_length: int, reader: Reader
+) -> tuple[Encoded, ...]:
+    """(train, *dev): tokenised once, and kept in the cache for every run."""
+    several = ["each"] if isinstance(reader, tuple) else []
+    key = [task.name, content, teacher_fingerprint(workspace), pair_encoding, max_length, *several]
+    store = workspace.store("read", key)
     with store.held(stored.SPLITS) as whole:
         if not whole:
             data = _loaded(task.name, workspace.source, content)
             splits = (data.train, *data.dev)
-            encoded = [encode(s, tokenizer, pair_encoding, max_length, task.ranking) for s in splits]
+            encoded = [encode(s, reader, pair_encoding, max_length, task.ranking) for s in splits]
             stored.write(store.folder, encoded)
             store.vouch(stored.SPLITS)
     return stored.read(store.folder)

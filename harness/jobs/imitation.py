@@ -24,6 +24,8 @@ class StudentOutputs(TeacherOutputs):
 
     def __init__(self, run: StudentRun, workspace: Workspace, train: Encoded, info: ModelInfo):
         """run: whose `teacher` is the run of the other student; info: what that one is."""
+        if teacher_source(workspace.teacher, workspace.argument).members:  # it reads as the first of them
+            train = replace(train, sequences=train.sequences[:1], sizes=train.sizes[:1])
         super().__init__(run, replace(workspace, outputs={}), train, machine.device(), info)
         self._student: Any = None
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import AGREEMENT, Task
 from harness.data import sources
-from harness.data.encoding import Encoded, encode
+from harness.data.encoding import Encoded, Reader, encode
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.evaluation import masked_words
@@ -76,7 +75,7 @@ def further(
     run: TaskRun,
     workspace: Workspace,
     model: nn.Module,
-    reader: PreTrainedTokenizerBase,
+    reader: Reader,
     task: Task,
     clock: Clock,
 ) -> tuple[Record, Predictions]:

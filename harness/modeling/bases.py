@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -211,6 +211,10 @@ class Emitter(PreTrainedModel):
         """The signals asked for; arguments and errors as of `harness.modeling.signals.emit`."""
         raise TypeError(f"{type(self).__name__} has no emit")
 
+    def examined(self) -> Any:
+        """What can be had of it, `harness.modeling.examination.Findings`, where it tells that itself."""
+        return None
+
     def converted(self) -> PreTrainedModel:
         """The same encoder as transformers has it, whose layers a student may start from."""
         raise TypeError(f"{type(self).__name__} has no converted")
@@ -226,11 +230,12 @@ class Teacher(ABC):
 
     `--teacher NAME:ARGUMENT`; a registered name without argument gets "". What is not registered is an argument of
     the `huggingface` teacher. Constructing one reads configuration only, never weights. data: the `--data` that it is
-    made for, where nobody gives another.
+    made for, where nobody gives another. members: those of an ensemble, whose model is theirs together.
     """
 
     name: ClassVar[str]
     data: ClassVar[str] = ""
+    members: Sequence[Teacher] = ()
 
     def __init__(self, argument: str = ""):
         self.argument = argument

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from harness.errors import UserError, unknown
+from harness.modeling import glove
 
 LONGEST = 1 << 20  # bytes of a line, and of a word in a binary file
 COMMON = 100_000  # candidates for neighbours: such files begin with the most frequent words; as TinyBERT's code does
@@ -29,12 +30,15 @@ Found = tuple[int, bytes, bytes]  # number of its line (of its vector in a binar
 def canonical_init(student: str, init: str) -> str:
     """The one spelling of "random" or "vectors:FILE", what a student of word vectors starts from.
 
-    Raises UserError for anything else.
+    "vectors:glove" is the file of `glove.path`, where there is none of that name here. Raises UserError for anything
+    else.
     """
     kind, _, file = init.strip().partition(":")
+    if kind == "vectors" and file == glove.NAME and not Path(file).is_file():
+        return f"{kind}:{glove.path()}"
     if init.strip() == "random" or (kind == "vectors" and file):
         return init.strip()
-    raise unknown(f"initialisation of student {student}", init, ["random", "vectors:FILE"])
+    raise unknown(f"initialisation of student {student}", init, ["random", "vectors:FILE", "vectors:glove"])
 
 
 @dataclass(frozen=True)

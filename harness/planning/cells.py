@@ -157,6 +157,8 @@ class Cells:
 
     def _distilled(self, choice: Choice, objective: str) -> tuple[RunId, str]:
         """(the run that distils the choice's student on the corpus, why there can be none)."""
+        if refused := self.asked.teachers_named.refused([CORPUS]):
+            return "", refused
         student, teacher = choice.student, self.asked.info(CORPUS)
         described = choice.describe(CORPUS)
         refused = pairing.refusal(objective, "", described, teacher, CORPUS)

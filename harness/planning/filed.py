@@ -59,6 +59,9 @@ def _names(request: Request) -> tuple[str, str]:
     own: dict[str, Any] = {name: getattr(profile, name) for name in ("teacher", "corpus", "seeds", "trials")}
     asked = {name: getattr(request, name) for name in own}
     kind = {name: [last(str(word))] for name, word in asked.items() if word is not None and word != own[name]}
+    if request.teacher and request.teacher != profile.teacher:
+        words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
+        kind["teacher"] = [_teacher(word) for word in words]
     kind |= {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
     whole = {"objectives": [row.name for row in study.rows], "students": study.students}
     whole |= {"inits": profile.inits, "tasks": profile.tasks}
@@ -75,6 +78,14 @@ def last(word: str) -> str:
     """What names a word in folders: of a path the last part, for a file may be moved."""
     kind, separator, path = word.rpartition(":")
     return f"{kind}{separator}{Path(path).name}" if os.path.exists(os.path.expanduser(path)) else word
+
+
+def _teacher(word: str) -> str:
+    """What names a teacher in folders: of each of an ensemble's, and of what stands after a task's name, the last."""
+    task, equals, rest = word.rpartition("=")
+    if os.path.exists(os.path.expanduser(word)) or "+" not in rest and not equals:
+        return last(word)
+    return f"{task}{equals}{'+'.join(last(part.strip()) for part in rest.split('+'))}"
 
 
 def before_equals(word: str) -> str:

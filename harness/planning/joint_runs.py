@@ -76,7 +76,7 @@ class JointRuns:
         named = row.training_tasks
         tasks = {name: task for name, task in self.tasks.items() if not named or name in named}
         if tasks and (named or len(tasks) > 1):
-            return tasks, ""
+            return tasks, self.asked.teachers_named.refused(list(tasks.values()))
         what = f"only {', '.join(tasks)}" if tasks else f"none of {', '.join(named)}"
         return {}, f"multi_task trains one model on several tasks, but {what} is selected; name more with --tasks"
 

@@ -45,7 +45,7 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     known = _check_settings(asked, rows, students)
     defaults = {name: h.default for name, h in known.items()}
     prerequisites = Prerequisites(
-        asked.teacher, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
+        asked.teachers_named.of, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
     )
     cells = Cells(asked, prerequisites, tasks, checkpoints)
     for row in rows:
@@ -57,12 +57,12 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
         study=asked.study.name,
         profile=request.profile,
         procedure=asked.study.procedure,
-        teacher=asked.teacher.name,
-        argument=asked.teacher.argument,
+        teacher=asked.teachers_named.first.name,
+        argument=asked.teachers_named.first.argument,
         label=asked.label,
         source=asked.contents.source,
         corpus=asked.contents.corpus_source,
-        checkpoints=cells.sources,
+        checkpoints={**cells.sources, **_sources(asked)},
         files=asked.contents.files,
         plugins=[str(Path(p).resolve()) for p in request.plugins],
         tasks=[task.name for task in tasks],
@@ -136,6 +136,14 @@ def _teachers(
     return found
 
 
+def _sources(asked: ResolvedRequest) -> dict[str, list[str]]:
+    """Content -> the name and argument of each teacher, where there are several."""
+    every = asked.teachers_named.every()
+    if len(every) == 1 or not asked.procedure.trains:
+        return {}
+    return {asked.contents.teacher(source): [source.name, source.argument] for source in every}
+
+
 def _origins(runs: Iterable[Run]) -> dict[str, str]:
     """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders."""
     return {
@@ -176,8 +184,12 @@ def _check_settings(
 
 def _positions(asked: ResolvedRequest) -> float:
     """The longest text that the teacher can read, in tokens; infinite where nothing tells."""
+    return min(map(_positions_of, asked.teachers_named.every()))
+
+
+def _positions_of(teacher: Any) -> float:
     try:
-        shape = asked.teacher.configuration()
+        shape = teacher.configuration()
     except UserError:  # told elsewhere, unless the plan is lenient
         return math.inf
     positions = shape.get("max_position_embeddings") or 0

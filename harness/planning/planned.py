@@ -80,8 +80,9 @@ class First:
 class Plan:
     """A study and a command line, worked out.
 
-    label: the teacher as tables call it; checkpoints: content -> the teacher and argument of a checkpoint that is
-    fine-tuned as it is; files: content -> path; shown: setting -> the name that people know it by, and whether that
+    teacher, argument: of the only teacher, or the first; label: the teachers as tables call them; checkpoints: content
+    -> the teacher and argument of a checkpoint that is fine-tuned as it is, and of each of several teachers; files:
+    content -> path; shown: setting -> the name that people know it by, and whether that
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
     declared: a task of the user's own -> what it is, as `harness.data.own` tells it;
@@ -126,6 +127,14 @@ class Plan:
         found = {run: self.first[run] for run in runs}
         after = {run for first in found.values() for run in first.after}
         return found | (self.needed(after) if after else {})
+
+    def source_of(self, run: Run) -> tuple[str, str]:
+        """(name, argument) of the teacher that a run is of, or that the run is of which it learns from."""
+        who = run.learns_from
+        while isinstance(who, str):
+            who = self.first[who].run.learns_from if who in self.first else None
+        name, argument = self.checkpoints.get(who.content if who else "", ("", ""))
+        return (name, argument) if who and name == who.name else (self.teacher, self.argument)
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items()}

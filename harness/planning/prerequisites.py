@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from harness import combine
 from harness.code_versions import identified
 from harness.contracts import AGREEMENT, Hyperparameter, Profile, Task
-from harness.data.tasks import CORPUS, as_asked
+from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
@@ -18,6 +18,7 @@ from harness.planning.planned import First
 from harness.runs import (
     BaseTeacher,
     CorpusDistillationRun,
+    JoinedTeachersRun,
     JointStudentRun,
     JointTeacherRun,
     MaskedTeacherRun,
@@ -51,19 +52,19 @@ class Prerequisites:
     """The runs that must exist before those of a cell, in `first`.
 
     used are the overrides that reached one of them. teachers: how many of a task there are, one for each seed of its
-    cells where it is not 1.
+    cells where it is not 1. teacher_of: the teacher of a task, or of a corpus.
     """
 
     def __init__(
         self,
-        teacher: Any,
+        teacher_of: Callable[[Task], Any],
         profile: Profile,
         overrides: Mapping[str, str],
         contents: Contents,
         defaults: Hyperparameters,
         teachers: int = 1,
     ):
-        self.teacher, self.profile, self.overrides = teacher, profile, overrides
+        self.teacher_of, self.profile, self.overrides = teacher_of, profile, overrides
         self.contents, self.defaults, self.teachers = contents, defaults, teachers
         self.first: dict[RunId, First] = {}
         self.used: set[str] = set()
@@ -74,45 +75,69 @@ class Prerequisites:
         own: settings that a cell shares with its teacher, in place of the profile's. Raises UserError where there can
         be no more than one.
         """
-        run, after = self.teacher_run(task, metric, own or {})
-        if self.teachers > 1 and run.evaluate_only:
+        made = [self.teacher_run(task, metric, own or {}, seed) for seed in range(self.teachers)]
+        if self.teachers > 1 and made[0][0] == made[1][0] and made[0][0].evaluate_only:
             raise UserError(
                 f"setting 'teacher.seeds' has no effect on {task.name}: the teacher's weights answer it as they are"
             )
-        return [self.add(replace(run, seed=seed), after) for seed in range(self.teachers)]
+        return [self.add(replace(run, seed=seed), after) for seed, (run, after) in enumerate(made)]
 
-    def teacher_run(self, task: Task, metric: str, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
-        """(`of_task`'s run without its seed, the runs that it waits for)."""
-        base, after = self.base_teacher()
-        shared = {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
+    def teacher_run(
+        self, task: Task, metric: str, own: Hyperparameters, seed: int = 0
+    ) -> tuple[TeacherRun, list[RunId]]:
+        """(`of_task`'s run without its seed, the runs that it waits for). seed: of an ensemble's members."""
+        source = self.teacher_of(task)
+        if not source.members:
+            return self._of(source, task, metric, own)
+        if refused := self.refused_answers(as_asked(task, Settings(self._shared(task, own)))):
+            raise UserError(refused)
+        made = [self._of(member, task, metric, own) for member in source.members]
+        runs = [self.add(replace(run, seed=0 if run.evaluate_only else seed), after) for run, after in made]
+        first = made[0][0]
+        fields: dict[str, Any] = {"task": first.task, "metric": first.metric, "data": first.data, "evaluate_only": True}
+        base = BaseTeacher(name=source.name, content=self.contents.teacher(source))
+        settings = self._teaching(self._shared(task, own), {}, True)
+        return JoinedTeachersRun(**fields, teacher=base, settings=settings, members=runs), runs
+
+    def _shared(self, task: Task, own: Hyperparameters) -> dict[str, Any]:
+        """What a task's teacher and its students have in common, and what is set of teachers."""
+        return {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
+
+    def _of(self, source: Any, task: Task, metric: str, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
+        """`teacher_run` of a single teacher."""
+        base, after = self._base(source)
+        shared = self._shared(task, own)
         task = as_asked(task, Settings(shared))
-        if refused := self.refused_answers(task):
+        if refused := self._refused(source, task):
             raise UserError(refused)
         metric = metric if task.labelled else AGREEMENT
-        answers = self._answers(task)
+        answers = self._answers(source, task)
         run = TeacherRun(
             task=task.name,
             teacher=base,
             metric=metric,
             data=self.contents.data(task),
-            settings=self._teaching(shared, self.teacher.recipe(task), answers),
+            settings=self._teaching(shared, source.recipe(task), answers),
             evaluate_only=answers,
         )
         return run, after
 
     def refused_answers(self, task: Task) -> str:
         """Why the teacher's answers cannot stand for the labels of a task that is to be trained without, or ""."""
-        if task.labelled or self._answers(task):
+        return self._refused(self.teacher_of(task), task)
+
+    def _refused(self, source: Any, task: Task) -> str:
+        if task.labelled or self._answers(source, task):
             return ""
-        who = self.teacher.argument or self.teacher.name
+        who = source.argument or source.name
         return (
             f"without labels the teacher's answers stand for them, but {who} has "
             f"no head of {task.outputs} output{'s' * (task.outputs > 1)} that answers {task.name}: give a model that "
             "was fine-tuned for it, by folder or hub name"
         )
 
-    def _answers(self, task: Task) -> bool:
-        return self._ask(lambda: bool(self.teacher.answers(task)), otherwise=not task.labelled)
+    def _answers(self, source: Any, task: Task) -> bool:
+        return self._ask(lambda: bool(source.answers(task)), otherwise=not task.labelled)
 
     def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters) -> RunId:
         """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
@@ -129,8 +154,9 @@ class Prerequisites:
         """
         if self.teachers > 1:
             raise UserError("setting 'teacher.seeds' is of a teacher of one task: a teacher of several is made once")
-        base, after = self.base_teacher()
-        recipes = [self.teacher.recipe(tasks[name]) for name in sorted(tasks)]
+        source = self.teacher_of(tasks[min(tasks)])
+        base, after = self._base(source)
+        recipes = [source.recipe(tasks[name]) for name in sorted(tasks)]
         recipe = max(recipes, key=lambda found: found.get("epochs", 0))
         run = JointTeacherRun(
             tasks={name: self.contents.data(tasks[name]) for name in sorted(tasks)},
@@ -183,19 +209,20 @@ class Prerequisites:
             settings["augmentation"] = self.contents.by_content(settings["augmentation"])
         if not settings["augmentation"].startswith(MASKED):
             return replace(run, settings=settings), []
-        base, after = self.masked()
+        base, after = self.masked(get_task(min(run.data_of)))
         return replace(run, settings=settings, masked_teacher=base), after
 
-    def masked(self) -> tuple[Teacher, list[RunId]]:
+    def masked(self, task: Task) -> tuple[Teacher, list[RunId]]:
         """The teacher as a masked language model, as specifications name it, and the runs that make it.
 
         Where its weights hold no head for that, it is first trained on the corpus.
         """
-        base, after = self.base_teacher()
-        if self._ask(self.teacher.predicts_masked, otherwise=True):
+        source = self.teacher_of(task)
+        base, after = self._base(source)
+        if self._ask(source.predicts_masked, otherwise=True):
             return base, after
         given = self.corpus_settings({}, without=OF_STUDENT)
-        given |= dict(self.teacher.recipe(CORPUS))
+        given |= dict(source.recipe(CORPUS))
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
         settings["micro_batch"] = 0 if settings["micro_batch"] >= settings["batch_size"] else settings["micro_batch"]
         head = MaskedTeacherRun(
@@ -219,8 +246,8 @@ class Prerequisites:
         idle += [] if combine.masks(objective) else ["stored_top_k"]
         settings = self.corpus_settings(elsewhere, idle=idle)
         masked = settings["text"] == "masked"
-        teacher, after = self.masked() if masked else self.base_teacher()
-        vocabulary = self.teacher.info(CORPUS).vocabulary
+        teacher, after = self.masked(CORPUS) if masked else self.base_teacher(CORPUS)
+        vocabulary = self.teacher_of(CORPUS).info(CORPUS).vocabulary
         if settings["stored_top_k"] > vocabulary:
             raise UserError(
                 f"general.stored_top_k must be at most {vocabulary}, the teacher's vocabulary, "
@@ -268,10 +295,13 @@ class Prerequisites:
         self.used |= {f"{prefix}{key}" for key in _of_prefix(self.overrides, prefix) if own_name(student, key) in known}
         return found
 
-    def base_teacher(self) -> tuple[BaseTeacher, list[RunId]]:
-        """The teacher's base weights, and the run that pre-trains them if there is one."""
-        base = BaseTeacher(name=self.teacher.name, content=self.contents.teacher(self.teacher))
-        pretraining = self.teacher.pretraining()
+    def base_teacher(self, task: Task) -> tuple[BaseTeacher, list[RunId]]:
+        """The base weights of a task's teacher, and the run that pre-trains them if there is one."""
+        return self._base(self.teacher_of(task))
+
+    def _base(self, source: Any) -> tuple[BaseTeacher, list[RunId]]:
+        base = BaseTeacher(name=source.name, content=self.contents.teacher(source))
+        pretraining = source.pretraining()
         if pretraining is None:
             return base, []
         run = self.add(PretrainingRun(teacher=base, settings=Settings(pretraining), seed=0), [])

@@ -15,6 +15,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.planning import merging
 from harness.planning.contents import Contents
+from harness.planning.teachers import Teachers
 from harness.rows import BASELINES, CONTROLS
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import TEACHER_TRAINING
@@ -28,7 +29,7 @@ class Request:
 
     study: str
     profile: str = "quick"
-    teacher: str | None = None
+    teacher: str | Sequence[str] | None = None  # several: TASK=TEACHER each
     data: str | None = None
     objectives: Sequence[str] | None = None
     students: Sequence[str] | None = None
@@ -49,6 +50,9 @@ class Request:
         same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
         names = (*same, "corpus", "checkpoints", "baselines", "controls")
         asked = {name: getattr(options, name) for name in names if hasattr(options, name)}
+        words: Sequence[str] = asked.get("teacher") or []
+        if len(words) == 1:
+            asked["teacher"] = words[0]
         return cls(**asked, overrides=options.set, plugins=options.plugin)
 
 
@@ -65,7 +69,8 @@ def check_early(request: Request) -> None:
         if count is not None and not 1 <= count <= MOST:
             raise UserError(f"{name} must be between 1 and {MOST}, not {count}")
     for name in ("teacher", "data", "corpus"):
-        if getattr(request, name) is not None and not getattr(request, name).strip():
+        given = getattr(request, name)
+        if given is not None and not all(map(str.strip, [given] if isinstance(given, str) else given)):
             raise UserError(f"--{name} is empty: name something, or leave it out")
     for name in ("objectives", "students", "inits", "tasks"):
         words = list(tasks or ()) if name == "tasks" else list(getattr(request, name) or ())
@@ -95,11 +100,8 @@ class ResolvedRequest:
         typed = merging.parse_set(request.overrides)
         self.overrides = combine.recorded(typed)
         self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
-        name, _, argument = (request.teacher or self.profile.teacher).partition(":")
-        if name not in registry.TEACHERS.names():
-            name, argument = registry.HUB, request.teacher or self.profile.teacher
-        self.teacher = registry.TEACHERS.get(name)(argument)
         self.tasks = tuple(request.tasks or self.profile.tasks)
+        self.teachers_named = Teachers(request.teacher or self.profile.teacher, self.tasks)
         self._cache = cache
         self._infos: dict[tuple[str, str, str], ModelInfo] = {}
         tasks = [get_task(task) for task in self.tasks]
@@ -110,15 +112,13 @@ class ResolvedRequest:
             if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL}:
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
                 raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(metric_names.ALL)}")
-        source = request.data or self.teacher.data or sources.default(tasks)
+        source = request.data or self.teachers_named.data or sources.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
-        folder = Path(self.teacher.argument)  # in a table a folder is called by its name, whatever machine it is on
-        label = argument if name == registry.HUB else request.teacher or self.profile.teacher
-        self.label = folder.resolve().name if argument and folder.is_dir() else label
+        self.label = self.teachers_named.label
 
     def info(self, task: Task) -> ModelInfo:
         """What the teacher is on a task, and emits there."""
-        return self.examined(self.teacher, task)
+        return self.examined(self.teachers_named.of(task), task)
 
     def examined(self, source: Any, task: Task) -> ModelInfo:
         """What any teacher is on a task, as an examination of its model found it; its own word where only shapes count.
@@ -128,6 +128,10 @@ class ResolvedRequest:
         from harness.planning import examined  # loads torch, which early refusals must not wait for
 
         key = (source.name, source.argument, task.name)
+        for member in source.members:
+            self.examined(member, task)
+        if source.members:
+            self._infos[key] = source.info(task)
         if key not in self._infos:
             info = source.info(task)
             content = self.contents.teacher(source) if self.procedure.trains else "unknown"

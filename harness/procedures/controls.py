@@ -92,6 +92,13 @@ class Control(TwoStage):
 class RandomTeacher(Control):
     """As others, but by a teacher of random weights, which knows nothing."""
 
+    def refuse_choice(self, choice: Choice, task: Task, cells: Cells) -> str:
+        return self._refused(task, cells) or super().refuse_choice(choice, task, cells)
+
+    def _refused(self, task: Task, cells: Cells) -> str:
+        several = cells.asked.teachers_named.of(task).members
+        return "an ensemble has no random weights of its own: name one teacher" if several else ""
+
     def planned(self, run: StudentRun, choice: Choice, task: Task, cells: Cells) -> tuple[StudentRun, list[RunId]]:
         other = replace(self._teacher(task, cells), seed=0)
         before = cells.prerequisites.add(other, other.depends_on)
@@ -99,6 +106,9 @@ class RandomTeacher(Control):
 
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         choice = cells.choices.choose(row, None, "", task, self)
+        if refused := self._refused(task, cells):
+            cells.refused(choice, task, refused)
+            return
         run = self._teacher(task, cells)
         cells.add_teacher(choice, task, run, run.depends_on, choice.refused or cells.refused_analysis(task))
 

@@ -76,7 +76,7 @@ class Labelled(Procedure):
         run = StudentRun(
             task=task.name,
             data=asked.contents.data(task),
-            teacher=teachers[0] if teachers else cells.prerequisites.base_teacher()[0],
+            teacher=teachers[0] if teachers else cells.prerequisites.base_teacher(task)[0],
             student=student.name,
             init=start,
             objective=objective,

@@ -26,7 +26,7 @@ class Measured(Procedure):
         return own_settings(student) | dict(self.settings)
 
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
-        source = cells.asked.teacher if choice.student else cells.model(choice.row.checkpoint)
+        source = cells.asked.teachers_named.of(task) if choice.student else cells.model(choice.row.checkpoint)
         what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
         run = self.run(cells, **what, metric=cells.metric(task), settings=choice.settings)
         cells.add(choice, task, run, choice.refused)

@@ -37,7 +37,7 @@ class Untuned(Procedure):
         refused = refusal(objective, choice.describe(task), cells.asked.info(task), task)
         general = cells.asked.study.general
         start, after, _, refused = cells.starts_of(choice, general if choice.init == PRETRAINED else "", refused)
-        who, before = cells.prerequisites.base_teacher()
+        who, before = cells.prerequisites.base_teacher(task)
         run = UntunedRun(
             task=task.name,
             data=cells.asked.contents.data(task),
@@ -61,7 +61,7 @@ class Untuned(Procedure):
         choice = cells.choices.choose(row, None, "", task, self)
         refused, info = choice.refused or cells.refused_analysis(task), cells.asked.info(task)
         refused = refused or refusal("", None, info, task, choice.settings["untuned.pooling"])
-        who, after = cells.prerequisites.base_teacher()
+        who, after = cells.prerequisites.base_teacher(task)
         run = UntunedRun(
             task=task.name,
             data=cells.asked.contents.data(task),

@@ -15,6 +15,7 @@ from harness.runs.base import (
 from harness.runs.corpus import CorpusDistillationRun, CorpusRun, MaskedTeacherRun, PretrainingRun
 from harness.runs.labelled import (
     CheckpointRun,
+    JoinedTeachersRun,
     JointRun,
     JointStudentRun,
     JointTeacherRun,
@@ -38,6 +39,7 @@ __all__ = [
     "CountRun",
     "CorpusDistillationRun",
     "Impossible",
+    "JoinedTeachersRun",
     "JointRun",
     "JointStudentRun",
     "JointTeacherRun",

@@ -55,6 +55,26 @@ class TeacherRun(TaskRun):
 
 
 @dataclass(frozen=True, kw_only=True)
+class JoinedTeachersRun(TeacherRun):
+    """An ensemble: the mean of the probabilities of teachers of a task. members: their runs, in order."""
+
+    kind: ClassVar[str] = "joined_teachers"
+    leaves_model: ClassVar[bool] = False
+    performed_by: ClassVar[str] = "joined:join"
+    trained_by: ClassVar[str] = ""
+
+    members: Sequence[RunId]
+
+    @property
+    def title(self) -> str:
+        return f"{len(self.members)} teachers together on {self.task}"
+
+    @property
+    def depends_on(self) -> tuple[RunId, ...]:
+        return tuple(dict.fromkeys(self.members))
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointRun(TaskRun):
     """Another model than the study's teacher, fine-tuned on the labels as it is: a row of the table."""
 

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, distinct
-from harness.runs import CheckpointRun, Run, RunId
+from harness.runs import Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry, Record
 from harness.search.estimate import left
@@ -224,9 +224,7 @@ def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarr
 
 def workspace_of(plan: Plan, out: Path, run: RunId, what: Run, keep: bool = False) -> Any:
     """Where a run of the plan finds what it needs. keep: its weights are wanted."""
-    content = what.teacher.content if isinstance(what, CheckpointRun) else ""
-    teacher, argument = plan.checkpoints.get(content, (plan.teacher, plan.argument))
-
+    teacher, argument = plan.source_of(what)
     return Workspace(
         run=out / "ledger" / run,
         runs=out / "ledger",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from harness.contracts import HEAD_SIGNALS, Batch, ModelInfo, Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, Batch, ModelInfo, Outputs, Signal, Task, Want
 from harness.data.encoding import Encoded, evaluation_batches
 from harness.data.tasks import get_task
 from harness.files import checksums
@@ -34,6 +37,32 @@ class Encoder(nn.Module):
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
         return signals.emit(self.model, batch.encodings[0], want, exact=self.exact, targets=batch.targets)
+
+
+class Ensemble(nn.Module):
+    """Encoders that answer together; each reads the batch's encoding of its own place. It gives logits alone."""
+
+    def __init__(self, members: Iterable[Encoder]):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        alone = zip(self.members, batch.encodings, strict=True)
+        found = [one(replace(batch, encodings=(encoding,)), Want(logits=True)).logits for one, encoding in alone]
+        return Outputs(logits=mean_of(torch.stack(found)))
+
+
+def mean_of(logits: Tensor) -> Tensor:
+    """(M, B, C) -> (B, C): the logarithm of the mean of M models' probabilities; of scores, C = 1, the mean."""
+    if logits.size(2) == 1:
+        return logits.mean(0)
+    return logits.log_softmax(2).logsumexp(0) - math.log(len(logits))
+
+
+def ensemble(source: Any, task: Task, folder: Path) -> Ensemble:
+    """The members of an ensemble, whose weights for a task are in the folders 0, 1, ... of this one."""
+    models = (one.model(task, folder / str(number)) for number, one in enumerate(source.members))
+    return Ensemble(Encoder(model.requires_grad_(False), exact=True) for model in models)
 
 
 class NoTeacher:
@@ -101,7 +130,7 @@ class TeacherOutputs:
 
     def model(self) -> PreTrainedModel:
         """The teacher's model, loaded once a process."""
-        return self._encoder().model
+        return cast(PreTrainedModel, self._encoder().model)
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         if want not in self._asked:
@@ -126,18 +155,22 @@ class TeacherOutputs:
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
-        return self._encoder()(batch, want)
+        outputs: Outputs = self._encoder()(batch, want)
+        return outputs
 
-    def _encoder(self) -> Encoder:
+    def _encoder(self) -> Any:
         who = self.workspace.teacher, self.workspace.argument
         if self.heads:
-            return cast(Encoder, _joint_teacher(*who, self.folder, self.device).models[self.task.name])
+            return _joint_teacher(*who, self.folder, self.device).models[self.task.name]
         return _teacher_model(*who, self.task.name, self.folder, self.device)
 
 
 @functools.lru_cache(maxsize=4)
-def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device: torch.device) -> Encoder:
-    model = teacher_source(teacher, argument).model(get_task(task), folder)
+def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device: torch.device) -> nn.Module:
+    source = teacher_source(teacher, argument)
+    if source.members:
+        return ensemble(source, get_task(task), folder).to(device).eval()
+    model = source.model(get_task(task), folder)
     return Encoder(model.requires_grad_(False), exact=True).to(device).eval()
 
 

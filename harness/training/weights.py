@@ -54,7 +54,7 @@ def whole_folder(folder: Path, durable: bool = True) -> Iterator[Path]:
         if number is None:
             raise
         raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
-    for path in temporary.iterdir() if durable else ():
+    for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
     if folder.exists():  # of a run that was killed before its record was written, or that is made anew

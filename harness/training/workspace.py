@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness import registry
+from harness.code_versions import fingerprint
 from harness.data.store import Store, alone
-from harness.files import JSON
+from harness.files import JSON, digest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from harness.data.encoding import Reader
     from harness.modeling.bases import Teacher
 
 
@@ -83,8 +85,19 @@ def _tokenizer(teacher: str, argument: str) -> PreTrainedTokenizerBase:
     return teacher_source(teacher, argument).tokenizer()
 
 
+def teacher_readers(workspace: Workspace) -> Reader:
+    """What a text is read with for the teacher: its tokenizer, or of an ensemble those of its members."""
+    members = teacher_source(workspace.teacher, workspace.argument).members
+    return _readers(workspace.teacher, workspace.argument) if members else teacher_tokenizer(workspace)
+
+
+@functools.lru_cache(maxsize=2)
+def _readers(teacher: str, argument: str) -> tuple[PreTrainedTokenizerBase, ...]:
+    return tuple(member.tokenizer() for member in teacher_source(teacher, argument).members)
+
+
 def teacher_fingerprint(workspace: Workspace) -> str:
-    """The `tokenizer_fingerprint` of the teacher's tokenizer."""
+    """The `tokenizer_fingerprint` of the teacher's tokenizer; of an ensemble a hash of all."""
     return _fingerprint(workspace.teacher, workspace.argument)
 
 
@@ -92,4 +105,7 @@ def teacher_fingerprint(workspace: Workspace) -> str:
 def _fingerprint(teacher: str, argument: str) -> str:
     from harness.data.encoding import tokenizer_fingerprint
 
+    if members := teacher_source(teacher, argument).members:
+        code = [fingerprint(registry.TEACHERS.origin(member.name)) for member in members]
+        return digest([code, [tokenizer_fingerprint(one) for one in _readers(teacher, argument)]])
     return tokenizer_fingerprint(_tokenizer(teacher, argument))

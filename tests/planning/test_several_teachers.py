@@ -1,0 +1,185 @@
+"""An ensemble, and a teacher for each task: which runs there are, what they say, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.errors import UserError
+from harness.ledger import Ledger
+from harness.planning.filed import variant
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.planning.request import Request
+from harness.search.driver import Driver, workspace_of
+from harness.teaching.outputs import mean_of
+from harness.testing.small_models import checkpoint as small_checkpoint
+from tests.at_once import AtOnce, Silent
+from tests.conftest import Harness
+from tests.results import done, records
+from tests.teachers import generative_models
+
+SETTINGS = ("train_examples=32", "epochs=1", "teacher.epochs=1", "max_length=16")
+RUN = (
+    "run", "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "--inits", "random", "--seeds", 1,
+    "--trials", 1, "--set", *SETTINGS,
+)  # fmt: skip
+
+
+def planned(*overrides: str, **asked: Any) -> Plan:
+    settings: dict[str, Any] = {"data": "embedded", "tasks": ["sentiment"], "objectives": ["vanilla_kd", "att_kl"]}
+    given = {**settings, "inits": ["random", "every"], "seeds": 1, "trials": 1, **asked}
+    return resolve(Request("objectives_vs_init", overrides=overrides, **given))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    place = tmp_path_factory.mktemp("teachers")
+    return str(small_checkpoint(place / "bert", "bert")), str(generative_models.checkpoint(place / "gpt2", "gpt2"))
+
+
+def firsts(plan: Plan, kind: str) -> set[str]:
+    return {name for name, first in plan.first.items() if first.run.kind == kind}
+
+
+# ---------------------------------------------------------------- an ensemble
+
+
+def test_an_ensembles_members_are_trained_as_they_would_be_alone(folders: tuple[str, str]) -> None:
+    bert, gpt2 = folders
+    plan = planned(teacher=f"{bert}+{gpt2}")
+    alone = firsts(planned(teacher=bert), "teacher") | firsts(planned(teacher=gpt2, inits=["random"]), "teacher")
+    assert firsts(plan, "teacher") == alone and len(alone) == 2
+    (together,) = firsts(plan, "joined_teachers")
+    assert plan.teachers == {"sentiment": together} and set(plan.first[together].run.depends_on) == alone
+    assert plan.label == "bert + gpt2" and resolve_again(plan).teachers == plan.teachers
+    refused = {(cell.row, cell.init): cell.refused for cell in plan.cells}
+    assert not refused["vanilla_kd", "random"]
+    assert "an ensemble has no layers of its own" in refused["vanilla_kd", "every"]
+    assert "att_kl needs attention_scores, which the teacher" in refused["att_kl", "random"]
+    assert "mean of its members' probabilities" in refused["att_kl", "random"]
+    other = planned(teacher=f"{gpt2}+{bert}", objectives=["vanilla_kd"], inits=["random"])
+    assert firsts(other, "teacher") == alone and firsts(other, "joined_teachers") != {together}
+
+
+def resolve_again(plan: Plan) -> Plan:
+    return Plan.from_json(json.loads(json.dumps(plan.to_json())))
+
+
+def test_each_seed_has_an_ensemble_of_its_own(folders: tuple[str, str]) -> None:
+    plan = planned("teacher.seeds=2", teacher="+".join(folders), seeds=2, objectives=["vanilla_kd"], inits=["random"])
+    assert len(firsts(plan, "teacher")) == 4 and len(firsts(plan, "joined_teachers")) == 2
+    with pytest.raises(UserError, match="'teacher.seeds' has no effect"):
+        planned("teacher.seeds=2", teacher="embedded+embedded", seeds=2)
+
+
+def test_the_mean_is_of_probabilities_and_of_scores() -> None:
+    logits = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(mean_of(logits).exp(), logits.softmax(2).mean(0))
+    assert torch.equal(mean_of(logits[:, :, :1]), logits[:, :, :1].mean(0))
+
+
+@pytest.mark.parametrize(
+    ("teacher", "words"),
+    [
+        ("embedded+", "two teachers or more, joined by"),
+        ("ensemble", "two teachers or more, joined by"),
+        ("embedded+embedded:train", "embedded is pre-trained anew"),
+        ("embedded+./none", "teacher folder ./none does not exist"),
+    ],
+)
+def test_what_is_no_ensemble_is_told(teacher: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        planned(teacher=teacher)
+
+
+def test_several_tasks_together_are_refused(folders: tuple[str, str]) -> None:
+    asked = {"study": "multi_task", "tasks": ("sentiment", "paraphrase"), "data": "embedded"}
+    for teacher, said in (
+        ("embedded+embedded", "several tasks together need one teacher, and an ensemble is refined on none"),
+        (("sentiment=embedded", f"paraphrase={folders[0]}"), "several tasks together need one teacher, and each has"),
+    ):
+        plan = resolve(Request(teacher=teacher, **asked))
+        assert any(cell.refused.startswith(said) for cell in plan.cells)
+        assert not firsts(plan, "multi_task_teacher") and not firsts(plan, "multi_task")
+
+
+def test_an_ensemble_of_different_tokenizers_teaches(
+    tmp_path: Path, harness: Harness, glue: Path, checkpoint: Path
+) -> None:
+    """It says the mean of what each says of the text as it reads it, and students learn from that."""
+    gpt2, out = generative_models.checkpoint(tmp_path / "gpt2", "gpt2"), tmp_path / "out"
+    words = (*RUN, "--data", glue, "--tasks", "mrpc", "--teacher", f"{checkpoint}+{gpt2}", "--out", out)
+    done(harness(*words))
+    (student,) = records(out, "student").values()
+    ((name, together),) = records(out, "joined_teachers").items()
+    teachers = records(out, "teacher")
+    assert student["status"] == "finished" and student["teacher_signals"] == {"logits": "stored"}
+    said = {run: Ledger(out).predictions(run)["probabilities"] for run in (*teachers, name)}
+    mean = np.mean([said[run] for run in teachers], axis=0)
+    np.testing.assert_allclose(said[name], mean, atol=1e-5)
+    assert len(teachers) == 2 and "f1" in together["metrics"]
+    assert set(together["weights"]) >= {"0/model.safetensors", "1/model.safetensors"}
+    before = {run: record["seconds"] for run, record in records(out).items()}
+    done(harness(*words))
+    assert {run: record["seconds"] for run, record in records(out).items()} == before
+    (out / "ledger" / name / "weights" / "1" / "model.safetensors").unlink()
+    done(harness(*words))
+    assert records(out)[name]["seconds"] != before[name], "the weights are made again"
+
+
+# ---------------------------------------------------------------- one for each task
+
+
+def test_each_task_has_the_runs_of_its_own_teacher(folders: tuple[str, str], tmp_path: Path) -> None:
+    bert, gpt2 = folders
+    words = (f"sentiment={bert}", f"acceptability={gpt2}")
+    plan = planned(teacher=words, tasks=["sentiment", "acceptability"], objectives=["vanilla_kd"], inits=["random"])
+    for task, folder in (("sentiment", bert), ("acceptability", gpt2)):
+        alone = planned(teacher=folder, tasks=[task], objectives=["vanilla_kd"], inits=["random"])
+        assert alone.teachers[task] == plan.teachers[task]
+        (cell,) = (cell for cell in plan.cells if cell.task == task)
+        assert cell.run.identity(plan.defaults) == alone.cells[0].run.identity(alone.defaults)
+        assert workspace_of(plan, tmp_path, "", cell.run).argument == folder
+        assert workspace_of(resolve_again(plan), tmp_path, "", plan.first[plan.teachers[task]].run).argument == folder
+    assert plan.label == "sentiment=bert, acceptability=gpt2"
+    assert variant(Request("objectives_vs_init", teacher=words)) == "teacher=acceptability=gpt2,sentiment=bert"
+    ledger = Ledger(tmp_path / "out", create=True)
+    assert Driver(plan, ledger, AtOnce(), Silent()).run() == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sentiment=embedded",), "names none for task paraphrase: add paraphrase=FOLDER"),
+        (("sentiment=embedded", "rte=embedded"), "names one for rte, which is none of the tasks"),
+        (("sentiment=embedded", "sentiment=minilm"), "names two teachers for sentiment"),
+        (("sentiment=embedded", "minilm"), "or one for each task as in sst2=FOLDER mrpc=FOLDER, not minilm"),
+        (("sentiment=embedded", " "), "--teacher is empty"),
+    ],
+)
+def test_what_names_no_teacher_for_each_task_is_told(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        planned(teacher=words, tasks=["sentiment", "paraphrase"])
+
+
+def test_distilling_on_a_corpus_needs_one_teacher(folders: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match="a corpus needs one teacher, and each task has its own here"):
+        planned(teacher=(f"sentiment={folders[0]}", "paraphrase=embedded"), tasks=["sentiment", "paraphrase"],
+                objectives=["vanilla_kd"], inits=["pretrained"], corpus="embedded")  # fmt: skip
+
+
+def test_two_tasks_learn_from_two_kinds_of_teacher(
+    tmp_path: Path, harness: Harness, glue: Path, checkpoint: Path
+) -> None:
+    gpt2, out = generative_models.checkpoint(tmp_path / "gpt2", "gpt2"), tmp_path / "out"
+    done(harness(*RUN, "--data", glue, "--tasks", "sst2", "mrpc", "--teacher", f"sst2={checkpoint}",
+                 f"mrpc={gpt2}", "--out", out))  # fmt: skip
+    made = {record["specification"]["task"]: record for record in records(out, "student").values()}
+    assert {task: record["status"] for task, record in made.items()} == {"sst2": "finished", "mrpc": "finished"}
+    assert made["sst2"]["parameters"] != made["mrpc"]["parameters"], "each is built in its own teacher's sizes"
