@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from torch import nn
 
 from harness.contracts import ModelInfo, Signal, Want
@@ -150,5 +149,7 @@ class TestStaticVectors:
         small = {"vectors": "frozen", "matrix_size": 3}
         assert "needs vectors to freeze" in hybrid.refuse_init(f"vectors:{tmp_path}/rows.txt", small)  # matrices alone
         assert hybrid.refuse_init(f"vectors:{tmp_path}/rows.txt", small | {"vector_size": 9}) == ""
-        assert cbow.refuse_teacher(INIT, {"vector_size": 8}, TEACHER) == cbow.refuse_teacher("random", {}, TEACHER) == ""
+        assert (
+            cbow.refuse_teacher(INIT, {"vector_size": 8}, TEACHER) == cbow.refuse_teacher("random", {}, TEACHER) == ""
+        )
         assert "at most 8: give the student vectors of 8" in cbow.refuse_teacher(INIT, {"vector_size": 9}, TEACHER)

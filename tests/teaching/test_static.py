@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from harness.modeling import static_vectors
 from harness.modeling.static_vectors import Vocabulary
 from harness.runs import BaseTeacher, StudentRun
-from harness.teaching.static import static_file, states
+from harness.teaching.static import states, static_file
 from harness.testing.small_models import FAMILIES, WORDS, checkpoint
 from harness.training.workspace import teacher_tokenizer
 from tests.training.builders import a_run, workspace_of
