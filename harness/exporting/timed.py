@@ -19,7 +19,7 @@ def sentences_per_second(student: Opened, split: Split, rounds: int) -> dict[str
     """Metric -> (median over rounds, their sample standard deviation) on the first TEXTS of a split; of pairs, pairs.
 
     By one thread on the processor, in batches of BATCH sorted by length. From text the tokenizer's time counts too:
-    tokenizer_share is how much of it that is, in percent.
+    tokenizer_share is how much of both it is, in percent.
     """
     second = None if split.text_b is None else split.text_b[:TEXTS]
     part = Split(split.name, split.text_a[:TEXTS], second, split.labels[:TEXTS])
@@ -46,6 +46,6 @@ def sentences_per_second(student: Opened, split: Split, rounds: int) -> dict[str
     finally:
         torch.set_num_threads(threads)
     found = {name: [len(part.text_a) / one for one in turns] for name, turns in seconds.items()}
-    both = zip(seconds["sentences_tokenized_per_second"], seconds["sentences_per_second_from_text"], strict=True)
-    found["tokenizer_share"] = [100 * reading / whole for reading, whole in both]
+    both = zip(seconds["sentences_tokenized_per_second"], seconds["sentences_per_second_from_ids"], strict=True)
+    found["tokenizer_share"] = [100 * reading / (reading + answering) for reading, answering in both]
     return {name: (statistics.median(turns), statistics.stdev(turns)) for name, turns in found.items()}

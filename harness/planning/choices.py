@@ -89,12 +89,11 @@ class Choices:
         choice = Choice(self.asked, row, student, task, procedure, declared)
         choice.fixed, choice.settings, choice.refused = self._settings(choice)
         if init:
-            asked = init in (self.asked.request.inits or ())
             try:
-                choice.shown, choice.init, choice.by_content = self.spelled(student, init, asked or init == row.init)
+                choice.shown, choice.init, choice.by_content = self.spelled(student, init)
             except UserError as error:
                 choice.shown, choice.init = init, student.canonical_init(init)
-                if asked or init != row.init:
+                if init != row.init or init in (self.asked.request.inits or ()):
                     raise
                 # A file that this row alone asks for: those beside it go on.
                 choice.by_content, choice.refused = f"{choice.kind}:unknown", choice.refused or str(error)
@@ -125,18 +124,15 @@ class Choices:
             return self.choose(choice.row, choice.student, init, choice.task, choice.procedure)
         return self.choose(choice.row, choice.student, "random", choice.task, choice.procedure)
 
-    def spelled(self, student: Any, init: str, asked: bool = False) -> tuple[str, str, str]:
-        """(what tables call an initialisation, its one spelling, the same with a file by its content).
-
-        asked: its file has to be there, even for a lenient plan.
-        """
+    def spelled(self, student: Any, init: str) -> tuple[str, str, str]:
+        """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
         kind, colon, argument = (part.strip() for part in init.partition(":"))
         if kind in (PRETRAINED, MULTI_TASK):
             return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
         canonical = student.canonical_init(init)
         if kind not in student.file_inits:
             return canonical, canonical, canonical
-        content = self.asked.contents.by_content(canonical, asked or init in (self.asked.request.inits or ()))
+        content = self.asked.contents.by_content(canonical, asked=init in (self.asked.request.inits or ()))
         shown = f"{kind}:{Path(argument).name}"
         if self._shown.setdefault(shown, content) != content:  # another file of the same name
             shown = f"{shown} ({content.partition(':')[2][:6]})"

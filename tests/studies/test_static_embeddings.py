@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from harness.modeling import static_vectors
+from harness.planning.plan import resolve
+from harness.planning.request import Request
 from tests.conftest import Harness
 from tests.results import records, refused
 from tests.studies.builders import planned
@@ -39,15 +41,16 @@ def test_static_vectors_are_made_once_a_teacher_and_frozen_ones_stay(run: Any, t
 
 
 def test_a_row_that_lacks_its_file_stops_no_other_and_one_that_is_asked_for_stops_all(
-    call: Harness, tmp_path: Path
+    call: Harness, glue: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
-    plan = planned("static_embeddings", profile="quick")
-    assert {cell.row for cell in plan.cells if cell.refused.startswith("vectors:glove")} == {"glove"}
-    words = ("plan", "--study", "static_embeddings", "--out", tmp_path, "--inits")
+    asked = Request("static_embeddings", teacher=str(checkpoint), data=str(glue), tasks=["mrpc"])
+    found = {cell.row: cell.refused for cell in resolve(asked).cells}
+    assert found["glove"].startswith("vectors:glove") and found["cbow"] == found["transformer"] == ""
+    words = ("plan", "--study", "static_embeddings", "--tasks", "mrpc", "--out", tmp_path, "--inits")
     refused(call(*words, f"vectors:{tmp_path}/none.txt"), "none.txt does not exist")
     file = tmp_path / "given.txt"
     file.write_text("dog " + " ".join(["0.5"] * 50) + "\n")
-    given = planned("static_embeddings", profile="quick", inits=[f"vectors:{file}"], objectives=["glove"])
+    given = planned("static_embeddings", profile="small", inits=[f"vectors:{file}"], objectives=["glove"])
     assert not any(cell.refused for cell in given.cells)
     (wide,) = planned("static_embeddings", "cbow.vector_size=65", profile="quick", tasks=["similarity"],
                       objectives=["frozen"]).cells  # fmt: skip
