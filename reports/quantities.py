@@ -13,6 +13,7 @@ MEASURED = {  # three significant digits, then this sign
     "sentences_per_second_from_ids": "",
     "sentences_per_second_from_text": "",
     "sentences_tokenized_per_second": "",
+    "tokenizer_share": " %",
     "speed_ratio": "×",
     "time_factor": "×",
     "seconds": " s",

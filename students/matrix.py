@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
-from harness.modeling import word_vectors
+from harness.modeling import static_vectors, word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.registry import student
 
@@ -25,6 +25,7 @@ SETTINGS = {
     "head": Hyperparameter("mlp", choices=heads.HEADS),
 }
 PRODUCT = {"product": Hyperparameter("auto", choices=products.FORMS)}
+VECTORS = {"vectors": Hyperparameter("trained", choices=("trained", "frozen"))}  # frozen: they stay as they start
 
 
 class MatrixStudent(Student):
@@ -51,6 +52,8 @@ class MatrixStudent(Student):
             else nn.Linear(sum(state), self.embedding.words)  # predicts masked tokens
         )
         self.post_init()
+        if self.embedding.vectors is not None:
+            self.embedding.vectors.requires_grad_(own["vectors"] == "trained")
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding):  # heads start as torch makes them
@@ -82,16 +85,28 @@ class MatrixStudent(Student):
 
     @classmethod
     def canonical_init(cls, init: str) -> str:
-        return word_vectors.canonical_init(cls.name, init)
+        others = (static_vectors.INIT,) if "vector_size" in cls.hyperparameters else ()
+        return word_vectors.canonical_init(cls.name, init, others)
 
     @classmethod
     def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:
         kind, _, file = init.partition(":")
-        if kind != "vectors":
+        own, path, filled = cls._checked(settings), Path(file), ""
+        if kind == "vectors":
+            sizes = word_sizes(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
+            filled = filled_by(word_vectors.width_of(path), sizes)
+            if not filled:
+                return misfit(path, sizes)
+        if own.get("vectors") == "frozen" and init != static_vectors.INIT and filled in ("", "matrices"):
+            return f"{cls.name} needs vectors to freeze: start it from {static_vectors.INIT} or vectors:FILE"
+        return ""
+
+    @classmethod
+    def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
+        if init != static_vectors.INIT:
             return ""
-        own, path = cls._checked(settings), Path(file)
-        sizes = word_sizes(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
-        return "" if filled_by(word_vectors.width_of(path), sizes) else misfit(path, sizes)
+        refused = static_vectors.refusal(cls._checked(settings)["vector_size"], teacher)
+        return refused and f"{cls.name} cannot start from {init}: {refused}"
 
     @classmethod
     def layer_map(cls, init: str, student: ModelInfo, teacher: ModelInfo) -> LayerMap:
@@ -99,9 +114,11 @@ class MatrixStudent(Student):
         return LayerMap(((1, teacher.layers),))  # its only layer learns from the last
 
     def initialise(self, init: str, teacher: LoadTeacher, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """vectors:FILE is read by `MatrixEmbedding.load`, which tells what is recorded."""
-        init = self.canonical_init(init)
-        return {} if init == "random" else self.embedding.load(Path(init.partition(":")[2]), tokenizer)
+        """A file is read by `MatrixEmbedding.load` or `load_static`, which tell what is recorded."""
+        kind, _, file = init.partition(":")
+        if kind == "static":
+            return self.embedding.load_static(Path(file))
+        return {} if self.canonical_init(init) == "random" else self.embedding.load(Path(file), tokenizer)
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
         if not want.hidden_states <= {0, 1}:
@@ -133,7 +150,8 @@ class MatrixStudent(Student):
         return outputs
 
 
-HYBRID = {"vector_size": Hyperparameter(400, low=1), "matrix_size": Hyperparameter(20, low=1)} | SETTINGS | PRODUCT
+SIZES = {"vector_size": Hyperparameter(400, low=1), "matrix_size": Hyperparameter(20, low=1)}
+HYBRID = SIZES | SETTINGS | PRODUCT | VECTORS
 registered = partial(
     student,
     emits={Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS, Signal.HIDDEN_STATES, Signal.MLM_LOGITS},
@@ -143,7 +161,7 @@ registered = partial(
 )
 
 
-@registered("cbow", hyperparameters={"vector_size": Hyperparameter(784, low=1)} | SETTINGS)
+@registered("cbow", hyperparameters={"vector_size": Hyperparameter(784, low=1)} | SETTINGS | VECTORS)
 class CBOW(MatrixStudent):
     """Words as vectors, which are added: a text is the sum of its words, in whatever order."""
 

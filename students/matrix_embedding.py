@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, initialization
 
 from harness.errors import UserError
-from harness.modeling import word_vectors
+from harness.modeling import static_vectors, word_vectors
 
 NOISE = 0.01  # standard deviation of a random start: the paper's for matrices, ours for vectors
 
@@ -109,6 +109,19 @@ class MatrixEmbedding(nn.Module):
             for table, part in zip(chosen, columns, strict=True):
                 table.weight[: len(words)][found] = part[found]
         return {"coverage": int(found.sum()) / self.words, "vectors_found": int(found.sum()), "filled": filled}
+
+    def load_static(self, path: Path) -> dict[str, Any]:
+        """Fill the vectors with the teacher's static ones, except padding's; of entries without any they stay random.
+
+        Returns as `load`, and the share of the variance of the teacher's that the student's width keeps.
+        """
+        table = self.tables()[0]
+        rows, given, share = static_vectors.read(path, table.embedding_dim, self.words)
+        given[self.padding] = False
+        with torch.no_grad():
+            table.weight[given] = rows[given]
+        number = int(given.sum())
+        return {"coverage": number / self.words, "vectors_found": number, "filled": "vectors", "variance": share}
 
     def ids(self, encoding: Mapping[str, Tensor]) -> Tensor:
         """(B, L) token ids, padding wherever the attention mask says so."""

@@ -25,7 +25,12 @@ from harness.search.results import replayed
 
 Say = Callable[[str], None]
 ROUNDS = 5
-SPEEDS = ("sentences_per_second_from_ids", "sentences_per_second_from_text", "sentences_tokenized_per_second")
+SPEEDS = (
+    "sentences_per_second_from_ids",
+    "sentences_per_second_from_text",
+    "sentences_tokenized_per_second",
+    "tokenizer_share",
+)
 COLUMNS = {"parameters": ("parameters",), "megabytes": ("megabytes",), "speed": SPEEDS}
 NOT_KEPT = "the weights of its best run are not kept, so that they are neither weighed nor timed"
 
@@ -167,6 +172,7 @@ def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
             "max_length": part.settings["max_length"],
             "data": dict(part.data_of),
             "machine": _processor(),
+            "measured": SPEEDS,
             "torch": version("torch"),
         }
     )[:16]
@@ -192,7 +198,8 @@ def _how(task: Task) -> str:
     return (
         f"Speed: {what} of {task.label}'s dev split a second, in batches of 64, by one thread of this processor "
         f"({_processor()}): the median of {ROUNDS} rounds ± their standard deviation. From text the "
-        "tokenizer counts, whose own speed stands beside it. Models of one shape are measured once"
+        "tokenizer counts, whose own speed stands beside it, and its share of the time. Models of one shape are "
+        "measured once"
     )
 
 

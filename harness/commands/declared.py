@@ -196,6 +196,8 @@ def _told(setting: Hyperparameter) -> str:
 
 def _inits() -> Iterator[Line]:
     """Those that the engine makes, those of files, and all that studies start students from."""
+    from harness.modeling import static_vectors
+
     students = {name: registry.STUDENTS.get(name) for name in registry.STUDENTS.names()}
     told = {
         "random": "random weights",
@@ -204,6 +206,7 @@ def _inits() -> Iterator[Line]:
         "first": "the teacher's embeddings and its first layers",
         "last": "the teacher's embeddings and its last layers",
         "1,8,12": "the teacher's embeddings and these of its layers: any list, of as many as the student has",
+        static_vectors.INIT: "what the teacher makes of each word alone, its principal components, as Model2Vec",
     }
     for name, text in told.items():
         takes = [student for student, plugin in students.items() if _takes(plugin, name)]

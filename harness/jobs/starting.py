@@ -17,10 +17,12 @@ from harness.contracts import Task
 from harness.errors import UserError
 from harness.hyperparameters import Values
 from harness.jobs.examples import own_settings
+from harness.modeling import static_vectors
 from harness.modeling.bases import Student, StudentConfig
 from harness.modeling.layers import BUILT_LIKE
 from harness.runs import OfStudent, Run
 from harness.runs.told import Record
+from harness.teaching.static import static_file
 from harness.training.loop import TrainingFailure
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
 
@@ -59,6 +61,8 @@ def started_student(
         with torch.random.fork_rng(devices=[]):  # a teacher that draws at first leaves the student's weights alone
             return cast(PreTrainedModel, teacher.model())
 
+    if init == static_vectors.INIT:  # made once for all students of the teacher
+        init = f"{kind}:{static_file(run, workspace, model)}"
     return student, student.initialise(init, model, reader)
 
 

@@ -27,18 +27,19 @@ _HEADER = re.compile(rb"\s*(\d+) (\d+)\s*")
 Found = tuple[int, bytes, bytes]  # number of its line (of its vector in a binary file), the word, its numbers
 
 
-def canonical_init(student: str, init: str) -> str:
-    """The one spelling of "random" or "vectors:FILE", what a student of word vectors starts from.
+def canonical_init(student: str, init: str, others: Sequence[str] = ()) -> str:
+    """The one spelling of "random" or "vectors:FILE", what a student of word vectors starts from; or one of `others`.
 
     "vectors:glove" is the file of `glove.path`, where there is none of that name here. Raises UserError for anything
     else.
     """
-    kind, _, file = init.strip().partition(":")
+    kind, _, file = (part.strip() for part in init.partition(":"))
+    known = ("random", *others)
     if kind == "vectors" and file == glove.NAME and not Path(file).is_file():
         return f"{kind}:{glove.path()}"
-    if init.strip() == "random" or (kind == "vectors" and file):
+    if init.strip() in known or (kind == "vectors" and file):
         return init.strip()
-    raise unknown(f"initialisation of student {student}", init, ["random", "vectors:FILE", "vectors:glove"])
+    raise unknown(f"initialisation of student {student}", init, [*known, "vectors:FILE", "vectors:glove"])
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,14 @@ class Choices:
         choice = Choice(self.asked, row, student, task, procedure, declared)
         choice.fixed, choice.settings, choice.refused = self._settings(choice)
         if init:
-            choice.shown, choice.init, choice.by_content = self.spelled(student, init)
+            try:
+                choice.shown, choice.init, choice.by_content = self.spelled(student, init)
+            except UserError as error:
+                choice.shown, choice.init = init, student.canonical_init(init)
+                if init != row.init or init in (self.asked.request.inits or ()):
+                    raise
+                # A file that this row alone asks for: those beside it go on.
+                choice.by_content, choice.refused = f"{choice.kind}:unknown", choice.refused or str(error)
             readable = not choice.by_content.endswith(":unknown")
             if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
                 try:  # settings that are sound each by itself, but not together

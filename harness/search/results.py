@@ -100,6 +100,8 @@ def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
             started = run.record.get("initialisation", {})
             if "coverage" in started:
                 share = f"{100 * started['coverage']:.1f}% of the vocabulary"
+                if "variance" in started:  # of the teacher's, of which these are principal components
+                    share += f", with {100 * started['variance']:.1f}% of their variance"
                 said[f"Init {cell.init} gives {cell.student} the {started['filled']} of {share}."] = None
     return tuple(said)
 

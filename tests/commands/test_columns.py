@@ -81,8 +81,9 @@ def test_a_shape_is_timed_once_and_never_again(out: Path, call: Harness, monkeyp
 def test_from_text_takes_the_tokenizers_time_too(out: Path, call: Harness) -> None:
     found = [e for e in report(call, out, "speed") if e["row"] == "Att-KL"]
     rate = {e["metric"]: e["value"] for e in found}
-    ids, text, tokenizer = (rate[name] for name in columns.SPEEDS)
+    ids, text, tokenizer, share = (rate[name] for name in columns.SPEEDS)
     assert text < ids and text < tokenizer
+    assert 0 < share < 100 and share == pytest.approx(100 * ids / (ids + tokenizer), rel=0.5)
 
 
 def test_without_weights_speed_is_refused_and_parameters_still_told(out: Path, call: Harness) -> None:

@@ -100,9 +100,10 @@ class TestContract:
     def test_no_hyperparameter_without_effect(self) -> None:
         own = {name: set(STUDENTS.get(name).hyperparameters) for name in NAMES}
         shared = {"embedding_dropout", "hidden_dropout", "head", "pair_encoding"}
-        assert own["cbow"] == shared | {"vector_size"}
+        assert own["cbow"] == shared | {"vector_size", "vectors"}
         assert own["cmow"] == shared | {"matrix_size", "product"}
-        assert own["hybrid"] == own["bidirectional_hybrid"] == shared | {"vector_size", "matrix_size", "product"}
+        both = shared | {"vector_size", "vectors", "matrix_size", "product"}
+        assert own["hybrid"] == own["bidirectional_hybrid"] == both
         assert all(STUDENTS.get(name).head_settings == {"head", "pair_encoding"} for name in NAMES)
 
     @pytest.mark.parametrize("name", NAMES)
