@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Task
+from harness.contracts import Hyperparameter, LayerMap, ModelInfo, Recipe, Task, rates
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
@@ -131,6 +131,12 @@ class WordStudent(Student):
             tokenizer="words" if words else teacher.tokenizer,
             pair_encoding=cls.pair_encodings[0] if task.pair else "joint",
         )
+
+    @classmethod
+    def recipe(cls, teacher: ModelInfo) -> Recipe:
+        """Adam at a constant rate about that of wu2020 (section 4.3) and of liu2020 (section 4.3.2); epochs are ours."""
+        settings = {"epochs": 10, "schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
+        return Recipe("random", settings, {"learning_rate": rates(3e-4, 5e-3)})
 
     @classmethod
     def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:

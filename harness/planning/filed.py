@@ -60,7 +60,7 @@ def _names(request: Request) -> tuple[str, str]:
     asked = {name: getattr(request, name) for name in own}
     kind = {name: [last(str(word))] for name, word in asked.items() if word is not None and word != own[name]}
     kind |= {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
-    whole = {"objectives": [row.name for row in study.rows], "students": study.students}
+    whole = {"objectives": [row.name for row in study.rows], "students": profile.students or study.students}
     whole |= {"inits": profile.inits, "tasks": profile.tasks}
     narrowed = {}
     for axis in AXES:
