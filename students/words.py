@@ -136,7 +136,7 @@ class WordStudent(Student):
     def recipe(cls, teacher: ModelInfo) -> Recipe:
         """Adam at a constant rate about that of wu2020 (section 4.3) and of liu2020 (section 4.3.2); epochs are ours."""
         settings = {"epochs": 10, "schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
-        return Recipe("random", settings, {"learning_rate": rates(3e-4, 5e-3)})
+        return Recipe("random", settings, {"learning_rate": rates(5e-4, 5e-3)})
 
     @classmethod
     def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:

@@ -62,14 +62,14 @@ study(
             "quick": replace(
                 QUICK,
                 **FREE,
-                tasks=("sentiment", "entailment"),
+                tasks=("sentiment", "similarity"),
                 students=_students(1, 2),
                 trials=4,
                 seeds=2,
                 sampler="random",
                 settings=(
                     _sizes(48, 32, 48, 8, 64)
-                    | {"batch_size": 16, "max_length": 32, "train_examples": 512}
+                    | {"batch_size": 32, "max_length": 32, "train_examples": 1000}
                     | of("general", epochs=1, pieces=3000, max_length=32, learning_rate=2e-3)
                 ),
                 corpus="embedded",
@@ -93,7 +93,8 @@ study(
                 tasks=("sst2", "qqp", "mnli", "mrpc", "rte", "cola", "stsb"),
                 trials=16,
                 seeds=4,
-                settings={"protocol": "published"} | of("general", learning_rate=5e-4, batch_size=128, pack=True),
+                settings={"protocol": "published", "bilstm.projection": "teacher_width"}
+                | of("general", learning_rate=5e-4, batch_size=128, pack=True),
                 corpus="hub:wikipedia+hub:bookcorpus",
             ),
         },

@@ -144,7 +144,12 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
-    lines += [*families(worked_out), *corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)]
+    lines += [
+        *families(worked_out),
+        *corpus_recipe(worked_out),
+        *refresh,
+        *(f"note: {notice}" for notice in worked_out.notices),
+    ]
     return worked_out, [*lines, estimate(worked_out, replays, workers)]
 
 

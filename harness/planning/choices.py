@@ -94,9 +94,7 @@ class Choices:
         self.asked = asked
         self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
-    def choose(
-        self, row: TableRow, variant: Variant | None, init: str, task: Task | None, procedure: Any
-    ) -> Choice:
+    def choose(self, row: TableRow, variant: Variant | None, init: str, task: Task | None, procedure: Any) -> Choice:
         """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
         student = variant.plugin if variant else None
         declared: Mapping[str, Hyperparameter] = procedure.declared(student, row.objective, self.asked.study.general)

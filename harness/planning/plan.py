@@ -165,7 +165,11 @@ def _check_settings(
             if not (row.checkpoint or row.improves):
                 own |= asked.procedure_of(row).declared(student, row.objective, asked.study.general)
     for row in rows:
-        ways = {own_name(student, key) for key in row.settings for student in (None, *(each.plugin for each in asked.students_of(row)))}
+        ways = {
+            own_name(student, key)
+            for key in row.settings
+            for student in (None, *(each.plugin for each in asked.students_of(row)))
+        }
         for key in sorted(ways & set(asked.overrides)):
             names = " ".join(r.name for r in rows[:3])
             what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"

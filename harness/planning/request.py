@@ -43,7 +43,11 @@ class Variant:
         given = merging.parse_set((part.strip() for part in fixed.split(",")), "a student") if fixed else {}
         found = {key: merging.check(key, given[key], plugin.hyperparameters) for key in sorted(given)}
         said = ",".join(f"{key}={value}" for key, value in found.items())
-        return cls(f"{plugin.name}:{said}" if said else plugin.name, plugin, {f"{plugin.name}.{k}": v for k, v in found.items()})
+        return cls(
+            f"{plugin.name}:{said}" if said else plugin.name,
+            plugin,
+            {f"{plugin.name}.{k}": v for k, v in found.items()},
+        )
 
     def knows(self, init: str) -> bool:
         """Whether the student knows an initialisation, or the engine makes it."""

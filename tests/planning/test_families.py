@@ -40,7 +40,9 @@ def first_trial(cell: Cell) -> dict[str, Any]:
 def test_each_family_starts_and_is_trained_and_searched_in_its_own_way() -> None:
     plan = quick(objectives=["labels_only", "vanilla_kd"], students=THREE)
     of_kd = {cell.student: cell for cell in plan.cells if cell.row == "vanilla_kd"}
-    assert {name: cell.init for name, cell in of_kd.items()} == dict(zip(THREE, ("every", "random", "random"), strict=True))
+    assert {name: cell.init for name, cell in of_kd.items()} == dict(
+        zip(THREE, ("every", "random", "random"), strict=True)
+    )
     for name, cell in of_kd.items():
         own = STUDENTS.get(name.partition(":")[0]).recipe(EMBEDDED)
         assert own.settings and {key: cell.run.settings[key] for key in own.settings} == own.settings
@@ -65,7 +67,9 @@ def test_a_temperature_is_not_searched_where_scores_have_none() -> None:
 
 
 def test_what_is_typed_stands_over_what_a_family_declares() -> None:
-    plan = quick("learning_rate=1e-3", "epochs=2", "vanilla_kd.temperature=2", objectives=["vanilla_kd"], students=THREE)
+    plan = quick(
+        "learning_rate=1e-3", "epochs=2", "vanilla_kd.temperature=2", objectives=["vanilla_kd"], students=THREE
+    )
     assert all({*cell.space} == {"vanilla_kd.alpha"} for cell in plan.cells)
     assert {(c.run.settings["learning_rate"], c.run.settings["epochs"]) for c in plan.cells} == {(1e-3, 2)}
 

@@ -174,7 +174,9 @@ def test_random_draws_are_of_the_dimension_and_the_trial_alone() -> None:
         return [propose(cell, space, 5, number, [({}, 0.1)] * number, "random") for number in range(5)]
 
     alone = drawn("one", {"learning_rate": RATE})
-    beside = drawn("two", {"vanilla_kd.alpha": {"low": 0, "high": 1, "log": False, "whole": False}, "learning_rate": RATE})
+    beside = drawn(
+        "two", {"vanilla_kd.alpha": {"low": 0, "high": 1, "log": False, "whole": False}, "learning_rate": RATE}
+    )
     assert [one["learning_rate"] for one in alone] == [one["learning_rate"] for one in beside]
     assert len({one["learning_rate"] for one in alone}) == 5
     assert all(RATE["low"] <= one["learning_rate"] <= RATE["high"] for one in alone)
