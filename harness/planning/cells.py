@@ -84,7 +84,7 @@ class Cells:
 
     def _student(self, student: Variant, init: str, row: TableRow, task: Task) -> None:
         procedure = self.asked.procedure_of(row)
-        known = student.knows(init) or not any(map(lambda each: each.knows(init), self.asked.students_of(row)))
+        known = student.knows(init) or not any(s.knows(init) for s in self.asked.students_of(row))
         choice = self.choices.choose(row, student, init if known else "", None if procedure.joint else task, procedure)
         if not known:  # but another student does
             choice.shown = choice.init = choice.by_content = init

@@ -107,7 +107,7 @@ class Choices:
             readable = not choice.by_content.endswith(":unknown")
             if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
                 try:  # settings that are sound each by itself, but not together
-                    choice.refused = student.refuse_init(choice.init, choice.own)
+                    choice.refused = choice.student.refuse_init(choice.init, choice.own)
                 except UserError as error:
                     choice.refused = str(error)
                 choice.refused = choice.refused or self.refused_teacher(choice, choice.init)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import registry
 from harness.code_versions import ROOT, plugins
 from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task

@@ -16,9 +16,9 @@ from harness.errors import UserError, near
 from harness.hyperparameters import Recipe, Value
 from harness.planning import merging
 from harness.planning.contents import Contents
+from harness.planning.space import Space
 from harness.rows import BASELINES, CONTROLS
 from harness.runs import MULTI_TASK, PRETRAINED
-from harness.planning.space import Space
 from harness.runs.settings import SEARCH, TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell

@@ -40,8 +40,8 @@ def propose(
     drawn = _at_random(space, number) if sampler == "random" else _by_tpe(cell, space, number, before)
     tried = [hyperparameters for hyperparameters, _ in before]
     if is_grid(space) and drawn in tried:
-        walk = [dict(zip(space, values, strict=True)) for values in _spread(_names(space))]
-        return next(setting for setting in walk if setting not in tried)
+        settings = (dict(zip(space, values, strict=True)) for values in _spread(_names(space)))
+        return next(setting for setting in settings if setting not in tried)
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Students that start, are trained and are searched as their family declares, and initialisations of several families."""
+"""Students that start, are trained and are searched as their family declares, and starts of several families."""
 
 from __future__ import annotations
 
