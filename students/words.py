@@ -135,7 +135,7 @@ class WordStudent(Student):
     @classmethod
     def recipe(cls, teacher: ModelInfo) -> Recipe:
         """Adam at a constant rate about that of wu2020 (4.3) and liu2020 (4.3.2), or above; epochs are ours."""
-        settings = {"epochs": 10, "schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
+        settings = {"epochs": 15, "schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
         return Recipe("random", settings, {"learning_rate": rates(5e-4, 5e-3)})
 
     @classmethod

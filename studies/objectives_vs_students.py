@@ -38,8 +38,10 @@ def _students(*layers: int) -> tuple[str, ...]:
 
 
 def _sizes(hidden: int, head: int, embedding: int, matrix: int, vector: int) -> dict[str, Any]:
+    """hidden: of each direction of the BiLSTM; half of it in each LSTM of the bi-attentive one, which has three."""
     lstm = {"hidden_units": hidden, "head_units": head, "embedding_size": embedding}
     settings = {**of("bilstm", lstm), **of("biattentive_lstm", lstm), "averaged_transformer.head_units": head}
+    settings["biattentive_lstm.hidden_units"] = hidden // 2
     settings |= {"biattentive_lstm.projection_units": embedding, "bilstm.projection": "teacher_width"}
     for name in MATRICES:
         settings |= of(name, matrix_size=matrix) if name != "cbow" else {}

@@ -58,7 +58,7 @@ def test_each_family_starts_and_is_trained_and_searched_in_its_own_way() -> None
     said = " ".join(families(plan))
     assert "transformer:layers=2: init every; learning_rate searched from" in said and "bilstm: init random" in said
     assert "learning_rate by student" in budget(plan) and "drawn at random" in budget(plan)
-    assert "epochs 5 (transformer:layers=2), 10 (bilstm, cmow)" in recipe(plan)
+    assert "epochs 5 (transformer:layers=2), 15 (bilstm, cmow)" in recipe(plan)
 
 
 def test_a_temperature_is_not_searched_where_scores_have_none() -> None:
