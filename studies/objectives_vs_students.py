@@ -5,7 +5,7 @@ itself (`Student.recipe`), over ranges that are alike for all objectives, and ev
 Of a student all objectives see the same settings where these are drawn at random: they differ by the pair alone.
 
 `pair_cosine` stands in no row: it compares sentences that a student reads apart with those that the teacher read apart,
-and this teacher reads a pair as one. `mlm_kd` and the cosine of sentences on a corpus are the two general ways.
+and this teacher reads a pair as one. The two general ways distil on a corpus: MLM-KD (galke2022) and SRA (wu2020).
 """
 
 from dataclasses import replace
@@ -24,10 +24,18 @@ ROWS = (
     Row("vanilla_kd", "vanilla_kd", "Vanilla KD", mark=LAST_STAGE),
     Row("vanilla_kd_equal_epochs", "vanilla_kd", "Vanilla KD (equal epochs)", equal_epochs=True),
     Row("logit_mse", "logit_mse", "Logit-MSE", mark=LAST_STAGE),
-    Row("cosine", "cosine", "Cosine SRA"),
+    Row("cosine", "cosine", "Cosine"),
     Row("hid_cls_contrast", "hid_cls_contrast", "Hid-CLS-Contrast"),
     *(replace(row, published="") for row in OF_LAYERS),
     Row("mlm_kd", "mlm_kd", "MLM-KD, general", mark=GENERAL, procedure="general"),
+    Row(
+        "sra",
+        "cosine",
+        "Cosine SRA, general",
+        mark=GENERAL,
+        procedure="general",
+        settings={"general.text": "sentences"},
+    ),
 )
 LSTMS, MATRICES = ("bilstm", "biattentive_lstm"), ("cbow", "cmow", "hybrid", "bidirectional_hybrid")
 

@@ -72,7 +72,7 @@ TRAINING: dict[str, Hyperparameter] = {
 # Of a search: no part of what its runs are, but for the values that it draws.
 SEARCH: dict[str, Hyperparameter] = {
     "sampler": Hyperparameter(
-        "", choices=("grid", "random", "tpe"), says="what draws a trial's settings; lists are a grid, ranges tpe's"
+        "that of the study", choices=("grid", "random", "tpe"), says="what draws the settings of a trial"
     ),
 }
 
