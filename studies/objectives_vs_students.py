@@ -40,9 +40,9 @@ ROWS = (
 LSTMS, MATRICES = ("bilstm", "biattentive_lstm"), ("cbow", "cmow", "hybrid", "bidirectional_hybrid")
 
 
-def _students(*layers: int) -> tuple[str, ...]:
-    """Transformers of so many layers, the others; the averaged transformer has the first number of layers."""
-    return (*(f"transformer:layers={n}" for n in layers), *LSTMS, f"averaged_transformer:layers={layers[0]}", *MATRICES)
+def _students(layers: tuple[int, ...], averaged: int) -> tuple[str, ...]:
+    """layers: how many the transformers have; averaged: the averaged one."""
+    return (*(f"transformer:layers={n}" for n in layers), *LSTMS, f"averaged_transformer:layers={averaged}", *MATRICES)
 
 
 def _sizes(hidden: int, head: int, embedding: int, matrix: int, vector: int) -> dict[str, Any]:
@@ -66,14 +66,14 @@ study(
         "way?",
         procedure="two_stage",
         rows=ROWS,
-        students=_students(3, 6),
+        students=_students((3, 6), averaged=3),
         metrics={"mrpc": ("f1", "accuracy"), "cola": ("matthews", "accuracy"), "qqp": "accuracy"},
         profiles={
             "quick": replace(
                 QUICK,
                 **FREE,
                 tasks=("sentiment", "similarity"),
-                students=_students(1, 2),
+                students=_students((1, 2), averaged=2),
                 trials=4,
                 seeds=2,
                 sampler="random",
