@@ -100,5 +100,5 @@ class Recipe:
 
 
 def rates(low: float, high: float) -> Hyperparameter:
-    """Learning rates between two bounds, searched on a logarithmic scale."""
-    return Hyperparameter(low, low=low, high=high, log=True)
+    """Learning rates between two bounds, searched on a logarithmic scale; the middle of it is the default."""
+    return Hyperparameter(float(f"{math.sqrt(low * high):.1e}"), low=low, high=high, log=True)
