@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import unknown
 from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
+from harness.hyperparameters import Recipe as Recipe
+from harness.hyperparameters import rates as rates
 from harness.rows import BASELINES as BASELINES
 from harness.rows import CONTROLS as CONTROLS
 from harness.rows import BaselineRow as BaselineRow
@@ -241,7 +243,10 @@ class Task:
 class Profile:
     """One size of a study. Settings are named as in `--set`; search maps a setting to its grid or Hyperparameter.
 
-    corpus is the unlabelled text of the procedure `general` and of the initialisation `pretrained`.
+    corpus is the unlabelled text of the procedure `general` and of the initialisation `pretrained`. families: what the
+    profile does not say of a student's start, settings and search is as its family declares (`Student.recipe`), and
+    the settings of objectives are searched where they declare between which bounds. sampler: grid, random or tpe; "" is
+    grid for lists of values and tpe for ranges. students: in place of the study's.
     """
 
     teacher: str
@@ -253,6 +258,9 @@ class Profile:
     task_settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     search: Mapping[str, Hyperparameter | Sequence[object]] = field(default_factory=dict)
     corpus: str = ""
+    families: bool = False
+    sampler: str = ""
+    students: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

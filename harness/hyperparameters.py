@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import UserError
@@ -29,6 +29,8 @@ class Hyperparameter:
 
     alias: the name that it was released with, where a better one was found since: records and identities keep it, and
     it may still be typed. complement: under that name it is one minus the value. says: what it does, for people.
+    search: the bounds between which a study searches that leaves its ranges to plugins (`Profile.families`); None where
+    it then keeps its value.
     """
 
     default: Any
@@ -39,6 +41,7 @@ class Hyperparameter:
     alias: str = ""
     complement: bool = False
     says: str = ""
+    search: tuple[float, float] | None = None
 
     def other(self, value: Any) -> Any:
         """The value under the other name."""
@@ -50,7 +53,8 @@ class Hyperparameter:
             return self
         low, high = (None if bound is None else self.other(bound) for bound in (self.low, self.high))
         low, high = (high, low) if self.complement else (low, high)
-        return replace(self, default=self.other(self.default), low=low, high=high, alias=name)
+        search = self.search and tuple(sorted(self.other(bound) for bound in self.search))
+        return replace(self, default=self.other(self.default), low=low, high=high, alias=name, search=search)
 
     def check(self, name: str, value: Any) -> Any:
         """The value as the default's type. Raises UserError on a wrong type or a value out of range."""
@@ -80,3 +84,21 @@ class Hyperparameter:
             between = f"between {low} and {high}" if None not in (low, self.high) else between
             raise UserError(f"{name} must be {between}, not {typed}")
         return typed
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How students of a family are usually started, trained and searched, where a study leaves that to them.
+
+    start: an initialisation. settings: those of training, and of the student as "student.NAME", that are not the
+    defaults. search: setting -> its values, or a Hyperparameter whose bounds it is searched between.
+    """
+
+    start: str = "random"
+    settings: Mapping[str, object] = field(default_factory=dict)
+    search: Mapping[str, Hyperparameter | Sequence[object]] = field(default_factory=dict)
+
+
+def rates(low: float, high: float) -> Hyperparameter:
+    """Learning rates between two bounds, searched on a logarithmic scale; the middle of it is the default."""
+    return Hyperparameter(float(f"{math.sqrt(low * high):.1e}"), low=low, high=high, log=True)

@@ -77,8 +77,10 @@ class LabelsOnly(Objective):
     ranks=True,
     labels={"soft_weight": 1.0},
     hyperparameters={
-        "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True),
-        "soft_weight": Hyperparameter(0.5, low=0.0, high=1.0, alias="alpha"),  # the rest is the labels'
+        "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True, search=(1.0, 8.0)),
+        "soft_weight": Hyperparameter(  # the rest is the labels'
+            0.5, low=0.0, high=1.0, alias="alpha", search=(0.2, 1.0)
+        ),
     },
 )
 class VanillaKD(_LogitMatching):

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from harness.contracts import Batch, ModelInfo, Outputs, Signal, Task
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task
 from harness.modeling.bases import Objective
 from harness.registry import objective
 
+PROJECTION = Hyperparameter(
+    "where_needed",
+    choices=("where_needed", "always"),
+    says="a learned matrix from the student's vectors to the teacher's: where widths differ, or always",
+)
 
-@objective("cosine", needs={Signal.SENTENCE})
+
+@objective("cosine", needs={Signal.SENTENCE}, hyperparameters={"projection": PROJECTION})
 class Cosine(Objective):
-    """1/2 (1 - cos(T_x, S_x)) of the sentence vectors, mean over the batch: wu2020, Eq. 1. Between 0 and 1."""
+    """1/2 (1 - cos(T_x, W S_x)) of the sentence vectors, mean over the batch. Between 0 and 1.
 
-    @classmethod
-    def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
-        widths = [model.sentence_width or model.width for model in (student, teacher)]
-        if widths[0] == widths[1]:
-            return ""
-        return (
-            f"{cls.name} compares sentence vectors of one width, but the student's is {widths[0]} "
-            f"and that of teacher {teacher.name} is {widths[1]}"
-        )
+    wu2020, Eq. 1, which has no W: nor is there one here where the widths agree, unless `projection` asks for it.
+    Otherwise it is learned, orthogonal at first.
+    """
+
+    def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, *, projection: str):
+        super().__init__(student, teacher, layers)
+        ours, theirs = (model.sentence_width or model.width for model in (student, teacher))
+        self.projection: nn.Module = nn.Identity()
+        if projection == "always" or ours != theirs:
+            self.projection = nn.Linear(ours, theirs, bias=False)
+            nn.init.orthogonal_(self.projection.weight)
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        theirs = teacher.sentence.detach()
-        return 0.5 * (1 - F.cosine_similarity(student.sentence, theirs, dim=-1)).mean()
+        ours, theirs = self.projection(student.sentence), teacher.sentence.detach()
+        return 0.5 * (1 - F.cosine_similarity(ours, theirs, dim=-1)).mean()
 
 
 @objective("pair_cosine", needs={Signal.SENTENCE})

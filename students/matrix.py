@@ -13,7 +13,19 @@ from harness.students.matrix_embedding import MatrixEmbedding, filled_by, misfit
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import (
+    IGNORED,
+    Batch,
+    Hyperparameter,
+    LayerMap,
+    ModelInfo,
+    Outputs,
+    Recipe,
+    Signal,
+    Task,
+    Want,
+    rates,
+)
 from harness.errors import UserError
 from harness.modeling import static_vectors, word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
@@ -82,6 +94,11 @@ class MatrixStudent(Student):
             sentence_width=sum(sentence),
             first_token_sees_all=cls.directions == 2,
         )
+
+    @classmethod
+    def recipe(cls, teacher: ModelInfo) -> Recipe:
+        """No warm-up (galke2022, appendix B) and rates about the largest of its Table VI; epochs are ours."""
+        return Recipe("random", {"epochs": 15, "warmup_ratio": 0.0}, {"learning_rate": rates(5e-4, 1e-2)})
 
     @classmethod
     def canonical_init(cls, init: str) -> str:

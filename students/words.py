@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Task
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Recipe, Task, rates
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
@@ -138,6 +138,12 @@ class WordStudent(Student):
         if len(batch.encodings) > 1:
             raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no embeddings")
         return F.pad(vectors, (0, 0, 0, batch.mask.size(1) - vectors.size(1)))
+
+    @classmethod
+    def recipe(cls, teacher: ModelInfo) -> Recipe:
+        """Adam at a constant rate about that of wu2020 (4.3) and liu2020 (4.3.2), or above; epochs are ours."""
+        settings = {"epochs": 15, "schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
+        return Recipe("random", settings, {"learning_rate": rates(5e-4, 5e-3)})
 
     @classmethod
     def idle(cls, settings: Mapping[str, Any]) -> frozenset[str]:

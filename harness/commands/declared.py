@@ -24,7 +24,15 @@ from harness.data import metric_names
 from harness.data.own import Declaration
 from harness.errors import UserError
 from harness.files import JSON, digest, read_sealed, write_sealed
-from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, SPEED_SETTINGS, TEACHER_TRAINING, TRAINING, UNTUNED
+from harness.runs.settings import (
+    GENERAL_TRAINING,
+    JOINT_TRAINING,
+    SEARCH,
+    SPEED_SETTINGS,
+    TEACHER_TRAINING,
+    TRAINING,
+    UNTUNED,
+)
 
 
 class Line(NamedTuple):
@@ -154,6 +162,7 @@ def _first_paragraph(plugin: Any) -> str:
 def _settings() -> Iterator[Line]:
     """Those of every training; of what takes them under a name of its own; of plugins."""
     yield from (Line(name, _told(setting)) for name, setting in TRAINING.items())
+    yield from (Line(name, f"of a search: {_told(setting)}") for name, setting in SEARCH.items())
     for owner, (what, settings) in OWNERS.items():
         same = [name for name, setting in settings.items() if setting == TRAINING.get(name)]
         yield Line(f"{owner}.NAME", f"of {what}; NAME as above is {', '.join(same)}")

@@ -22,7 +22,7 @@ from harness.planning import filed
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Plan
-from harness.planning.recipe import budget, corpus_recipe, protocol, recipe
+from harness.planning.recipe import budget, corpus_recipe, families, protocol, recipe
 from harness.planning.request import Request, check_early
 from harness.runs import Run
 from harness.search import tracking
@@ -144,7 +144,12 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
     older = older_code(worked_out, ledger.read, replays) if ledger else ()
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
-    lines += [*corpus_recipe(worked_out), *refresh, *(f"note: {notice}" for notice in worked_out.notices)]
+    lines += [
+        *families(worked_out),
+        *corpus_recipe(worked_out),
+        *refresh,
+        *(f"note: {notice}" for notice in worked_out.notices),
+    ]
     return worked_out, [*lines, estimate(worked_out, replays, workers)]
 
 

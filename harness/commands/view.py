@@ -200,6 +200,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.T
         notes=(
             *(told["told"] for told in plan.declared.values()),
             *results.how_far(plan, replays),
+            *recipe.families(plan),
             *recipe.corpus_recipe(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Recipe, Signal, Task, Want, rates
 from harness.errors import UserError
 from harness.files import checksum
 from harness.hyperparameters import Values
@@ -130,6 +130,11 @@ class Student(PreTrainedModel):
     def describe(cls, settings: Values, teacher: ModelInfo, task: Task) -> ModelInfo:
         """The student that `settings` would give, without building it."""
         raise TypeError(f"student {cls.name} has no describe")
+
+    @classmethod
+    def recipe(cls, teacher: ModelInfo) -> Recipe:
+        """How students of its family are usually started, trained and searched when they learn from this teacher."""
+        return Recipe(search={"learning_rate": rates(1e-4, 1e-2)})
 
     @classmethod
     def idle(cls, settings: Values) -> frozenset[str]:

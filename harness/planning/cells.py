@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,7 +19,8 @@ from harness.planning.choices import Choice, Choices
 from harness.planning.joint_runs import JointRuns
 from harness.planning.planned import Cell, size_of
 from harness.planning.prerequisites import Prerequisites, own_name
-from harness.planning.request import ResolvedRequest
+from harness.planning.request import ResolvedRequest, Variant
+from harness.planning.space import Dimension
 from harness.runs import (
     MULTI_TASK,
     ONE_STAGE,
@@ -78,13 +79,17 @@ class Cells:
             procedure.teacher_cell(row, task, self)
         else:
             for student in self.asked.students_of(row):
-                for init in self.asked.inits_of(row):
+                for init in self.asked.inits_of(row, student):
                     self._student(student, init, row, task)
 
-    def _student(self, student: Any, init: str, row: TableRow, task: Task) -> None:
+    def _student(self, student: Variant, init: str, row: TableRow, task: Task) -> None:
         procedure = self.asked.procedure_of(row)
-        choice = self.choices.choose(row, student, init, None if procedure.joint else task, procedure)
-        if (place := (student.name, choice.by_content, row.name, task.name)) in self._taken:
+        known = student.knows(init) or not any(s.knows(init) for s in self.asked.students_of(row))
+        choice = self.choices.choose(row, student, init if known else "", None if procedure.joint else task, procedure)
+        if not known:  # but another student does
+            choice.shown = choice.init = choice.by_content = init
+            choice.refused = f"{student.name} cannot start from {init}, which is for other students"
+        if (place := (choice.called, choice.by_content, row.name, task.name)) in self._taken:
             return  # two spellings of one initialisation
         self._taken.add(place)
         procedure.check_init(row, init, choice.kind)
@@ -221,13 +226,13 @@ class Cells:
     # ------------------------------------------------------------ what they add
 
     def add(self, choice: Choice, task: Task, run: Run, refused: str = "", **more: Any) -> None:
-        """Add a cell. more: fields of `Cell`; layers as a LayerMap."""
+        """Add a cell. more: fields of `Cell`, layers as a LayerMap; acting: the objectives' settings that act in it."""
         run = identified(run)
-        own = {own_name(choice.student, key) for key in choice.row.settings}
-        searched = choice.declared if run.trains else {}
-        space = merging.space_of(self._search(choice.name, task), searched, own | set(choice.fixed))
+        space = self._space(choice, task, more.pop("acting", frozenset())) if run.trains else {}
+        sampler = self.asked.sampler(space)
+        self.used |= {"sampler"} if space and not refused else set()
         parts = [run.identity(self.prerequisites.defaults), space, *([choice.row.name] if refused else [])]
-        search = digest(parts)[:16]
+        search = digest([*parts, sampler] if sampler else parts)[:16]
         joint = isinstance(run, JointRun)
         layers: LayerMap | None = more.pop("layers", None)
         given = {
@@ -235,6 +240,7 @@ class Cells:
             "layers": [list(pair) for pair in layers.pairs] if layers else [],
             "trials": self.asked.trials,
             "seeds": self.asked.seeds,
+            "sampler": sampler,
             **more,
         }
         self.found.append(
@@ -242,7 +248,7 @@ class Cells:
                 id=digest([search, task.name])[:16] if joint else search,  # cells of one joint run propose the same
                 search=search,
                 row=choice.row.name,
-                student=choice.name,
+                student=choice.called,
                 init=choice.shown,
                 task=task.name,
                 metric=self.metric(task),
@@ -264,19 +270,29 @@ class Cells:
 
     def first_tried(self, choice: Choice, task: Task) -> Hyperparameters:
         """The values, of the settings that a search of the choice tries, that are declared first."""
-        own = {own_name(choice.student, key) for key in choice.row.settings}
-        search = self._search(choice.name, task)
-        tried = merging.space_of(search, choice.declared, own | set(choice.fixed))
+        search = self._search(choice, task)
+        tried = self._space(choice, task)
         first = {key: v.default if isinstance(v := search[key], Hyperparameter) else v[0] for key in tried}
         return {key: merging.check(key, value, choice.declared) for key, value in first.items()}
 
-    def _search(self, student: str, task: Task) -> merging.Search:
-        """The profile's search space, "student.NAME" being the student's own, without what does nothing on the task."""
-        space = {
-            f"{student}.{key.removeprefix('student.')}" if key.startswith("student.") else key: values
-            for key, values in self.asked.profile.search.items()
-        }
+    def _search(self, choice: Choice, task: Task, acting: Collection[str] = ()) -> merging.Search:
+        """What the profile searches, or where it leaves it to them what family and objectives declare.
+
+        "student.NAME" is the student's own. Without what does nothing on the task.
+        """
+        search: dict[str, Any] = {}
+        if self.asked.profile.families:
+            search = {**choice.recipe.search}
+            search |= merging.searched({key: h for key, h in choice.declared.items() if key in acting})
+        search |= self.asked.profile.search
+        space = {own_name(choice.student, key): values for key, values in search.items()}
         return {key: v for key, v in space.items() if task.pair or not key.endswith(".pair_encoding")}
+
+    def _space(self, choice: Choice, task: Task, acting: Collection[str] = ()) -> dict[str, Dimension]:
+        """What a cell's search tries, as a plan holds it, without what is fixed."""
+        fixed = {own_name(choice.student, key) for key in choice.row.settings} | set(choice.fixed)
+        fixed |= set(choice.variant.settings) if choice.variant else set()
+        return merging.space_of(self._search(choice, task, acting), choice.declared, fixed)
 
     def use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
         """Note which overrides had an effect; those of `idle` had none."""
@@ -285,7 +301,7 @@ class Cells:
             idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
         if task and not task.pair:
             idle.add(own_name(choice.student, "student.pair_encoding"))
-        space = merging.space_of(self._search(choice.name, task), choice.declared, choice.fixed) if task else {}
+        space = self._space(choice, task) if task else {}
         idle |= merging.idle_pruner(choice.settings, space, self.asked.trials)
         effective = set(choice.fixed) - idle
         self.used |= {key for key in self.asked.overrides if own_name(choice.student, key) in effective}

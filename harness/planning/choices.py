@@ -10,10 +10,10 @@ from typing import Any
 from harness.contracts import Hyperparameter, ModelInfo, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.hyperparameters import Values
+from harness.hyperparameters import Recipe, Values
 from harness.planning import merging
 from harness.planning.prerequisites import own_name
-from harness.planning.request import ResolvedRequest
+from harness.planning.request import ResolvedRequest, Variant
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
 
@@ -24,14 +24,15 @@ ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that
 class Choice:
     """A row with a student (None: the teacher itself), an initialisation and a task, or None for all of them at once.
 
-    fixed: the command line's settings that name one of the cell's; settings: all of them. shown, init and by_content:
+    fixed: the command line's settings that name one of the cell's; settings: all of them. recipe: of the student's
+    family, where the profile leaves it to that. shown, init and by_content:
     the initialisation as tables call it, as the student spells it, and with a file by its content. base: where the
     student's layers learn from, a `pretrained` start counting as random.
     """
 
     asked: ResolvedRequest
     row: TableRow
-    student: Any
+    variant: Variant | None
     task: Task | None
     procedure: Any  # a harness.procedures.base.Procedure, which plans by what is here
     declared: Mapping[str, Hyperparameter]
@@ -41,10 +42,22 @@ class Choice:
     shown: str = ""
     init: str = ""
     by_content: str = ""
+    recipe: Recipe = field(default_factory=Recipe)
+
+    @property
+    def student(self) -> Any:
+        """The plugin."""
+        return self.variant.plugin if self.variant else None
 
     @property
     def name(self) -> str:
+        """That of the plugin."""
         return self.student.name if self.student else ""
+
+    @property
+    def called(self) -> str:
+        """The student as tables call it."""
+        return self.variant.name if self.variant else ""
 
     @property
     def kind(self) -> str:
@@ -81,12 +94,13 @@ class Choices:
         self.asked = asked
         self._shown: dict[str, str] = {}  # an initialisation's name in tables -> what it is by content
 
-    def choose(self, row: TableRow, student: Any, init: str, task: Task | None, procedure: Any) -> Choice:
+    def choose(self, row: TableRow, variant: Variant | None, init: str, task: Task | None, procedure: Any) -> Choice:
         """Raises UserError for an initialisation that the student does not know, or settings that are not sound."""
+        student = variant.plugin if variant else None
         declared: Mapping[str, Hyperparameter] = procedure.declared(student, row.objective, self.asked.study.general)
         if row.teacher and procedure.tunes:  # its recipe is its own
             declared = {name: TRAINING[name] for name in SHARED}
-        choice = Choice(self.asked, row, student, task, procedure, declared)
+        choice = Choice(self.asked, row, variant, task, procedure, declared, recipe=self.asked.recipe_of(student, task))
         choice.fixed, choice.settings, choice.refused = self._settings(choice)
         if init:
             try:
@@ -100,7 +114,7 @@ class Choices:
             readable = not choice.by_content.endswith(":unknown")
             if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
                 try:  # settings that are sound each by itself, but not together
-                    choice.refused = student.refuse_init(choice.init, choice.own)
+                    choice.refused = choice.student.refuse_init(choice.init, choice.own)
                 except UserError as error:
                     choice.refused = str(error)
                 choice.refused = choice.refused or self.refused_teacher(choice, choice.init)
@@ -114,15 +128,15 @@ class Choices:
 
     def before_distillation(self, choice: Choice) -> Choice:
         """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""
-        for init in self.asked.request.inits or self.asked.profile.inits:
+        for init in self.asked.request.inits or self.asked.profile.inits or (choice.recipe.start,):
             if init.partition(":")[0] in (PRETRAINED, MULTI_TASK):
                 continue
             try:
                 choice.student.canonical_init(init)
             except UserError:  # another student's
                 continue
-            return self.choose(choice.row, choice.student, init, choice.task, choice.procedure)
-        return self.choose(choice.row, choice.student, "random", choice.task, choice.procedure)
+            return self.choose(choice.row, choice.variant, init, choice.task, choice.procedure)
+        return self.choose(choice.row, choice.variant, "random", choice.task, choice.procedure)
 
     def spelled(self, student: Any, init: str) -> tuple[str, str, str]:
         """(what tables call an initialisation, its one spelling, the same with a file by its content)."""
@@ -152,10 +166,11 @@ class Choices:
         lacking = sorted(key for key in settings_here if own_name(student, key) not in declared)
         who = student.name if student else "the teacher"
         refused = f"{who} has no setting {lacking[0].rpartition('.')[2]}, as row {row.name} asks" if lacking else ""
-        fixed = named(self.asked.overrides)
+        own = choice.variant.settings if choice.variant else {}
+        fixed = {key: value for key, value in named(self.asked.overrides).items() if key not in own}
         settings = Settings({name: h.default for name, h in declared.items()})
         by_task = profile.task_settings.get(task.name, {}) if task else {}
-        for layer in (profile.settings, by_task, row.settings, fixed):
+        for layer in (choice.recipe.settings, profile.settings, by_task, row.settings, own, fixed):
             settings.update({key: merging.check(key, value, declared) for key, value in named(layer).items()})
         encoding = own_name(student, "student.pair_encoding")
         if encoding in settings and task and not task.pair:

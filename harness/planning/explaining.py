@@ -157,4 +157,4 @@ def _known(plan: Plan, key: str, value: Any) -> tuple[str, Any]:
 def _shared(plan: Plan, key: str) -> str:
     """A setting's name without whose it is, as `shared_name` has it."""
     owner, _, rest = key.partition(".")
-    return f"student.{rest}" if owner in plan.students else key
+    return f"student.{rest}" if owner in {name.partition(":")[0] for name in plan.students} else key

@@ -63,7 +63,7 @@ def _names(request: Request) -> tuple[str, str]:
         words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
         kind["teacher"] = [_teacher(word) for word in words]
     kind |= {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
-    whole = {"objectives": [row.name for row in study.rows], "students": study.students}
+    whole = {"objectives": [row.name for row in study.rows], "students": profile.students or study.students}
     whole |= {"inits": profile.inits, "tasks": profile.tasks}
     narrowed = {}
     for axis in AXES:

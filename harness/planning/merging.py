@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,20 +11,20 @@ from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
 from harness.hyperparameters import Values
 from harness.planning.space import Dimension, Range, Space, size
-from harness.runs.settings import ADAM, GENERAL_TRAINING, MASKED, PRUNERS, TEACHER_TRAINING, TRAINING, Settings
+from harness.runs.settings import ADAM, GENERAL_TRAINING, MASKED, PRUNERS, SEARCH, TEACHER_TRAINING, TRAINING, Settings
 
 Search = Mapping[str, Hyperparameter | Sequence[object]]  # as profiles declare it
 
 
-def parse_set(pairs: Iterable[str]) -> dict[str, str]:
+def parse_set(pairs: Iterable[str], who: str = "--set") -> dict[str, str]:
     """KEY=VALUE words as a dictionary. Raises UserError for a word without "=" or a key given twice."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key or not value:
-            raise UserError(f"--set takes KEY=VALUE, not {pair!r}")
+            raise UserError(f"{who} takes KEY=VALUE, not {pair!r}")
         if key in found:
-            raise UserError(f"--set gives {key} twice")
+            raise UserError(f"{who} gives {key} twice")
         found[key] = value
     return found
 
@@ -38,6 +39,8 @@ def check_plain(overrides: Mapping[str, str]) -> None:
         if kind == "teacher" or (kind == "general" and "." not in name):
             declared = TEACHER_TRAINING if kind == "teacher" else GENERAL_TRAINING
             check(key, value, {f"{kind}.{name}": hyperparameter for name, hyperparameter in declared.items()})
+        elif key in SEARCH:
+            check(key, value, SEARCH)
         elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):
             check(key, value, TRAINING)  # an unknown one may be a plugin's, given without its name
 
@@ -50,6 +53,12 @@ def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
         hint = f"did you mean {' or '.join(qualified)}?" if qualified else near(key, names)
         raise UserError(f"unknown setting {key!r}: {hint}")
     return declared[key].check(key, value)
+
+
+def searched(known: Mapping[str, Hyperparameter]) -> dict[str, Hyperparameter]:
+    """The settings among those known that declare between which bounds they are searched, with these as theirs."""
+    found = {name: (h, h.search) for name, h in known.items() if h.search is not None}
+    return {name: replace(h, low=bounds[0], high=bounds[1]) for name, (h, bounds) in found.items()}
 
 
 def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iterable[str]) -> dict[str, Dimension]:

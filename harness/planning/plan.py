@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import registry
 from harness.code_versions import ROOT, plugins
 from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
@@ -16,10 +15,10 @@ from harness.planning import merging
 from harness.planning.filed import variant
 from harness.planning.planned import Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
-from harness.planning.request import Request, ResolvedRequest
+from harness.planning.request import Request, ResolvedRequest, Variant
 from harness.planning.space import size
 from harness.runs import JointTeacherRun, Run
-from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, TEACHER_TRAINING, TRAINING
+from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
 
 if TYPE_CHECKING:
     from harness.planning.cells import Cells
@@ -39,10 +38,13 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     checkpoints = asked.checkpoints()
     rows = asked.rows(checkpoints)
     for name in request.students or ():
-        registry.STUDENTS.get(name)
+        Variant.of(name)
     trained = [row for row in rows if not (row.checkpoint or row.teacher or row.improves or row.baseline)]
-    students = list(dict.fromkeys(student for row in trained for student in asked.students_of(row)))
-    known = _check_settings(asked, rows, students)
+    students = list({student.name: student for row in trained for student in asked.students_of(row)}.values())
+    for init in (request.inits or ()) if asked.procedure.trains and students else ():
+        if not any(student.knows(init) for student in students):
+            students[0].plugin.canonical_init(init)
+    known = _check_settings(asked, rows, [student.plugin for student in students])
     defaults = {name: h.default for name, h in known.items()}
     prerequisites = Prerequisites(
         asked.teachers_named.of, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
@@ -159,7 +161,7 @@ def _check_settings(
 ) -> dict[str, Hyperparameter]:
     """Refuse overrides that nothing declares or that rows fix; every setting there is, as records name them."""
     known = {f"teacher.{name}": h for name, h in TEACHER_TRAINING.items()}
-    known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()}
+    known |= {f"general.{name}": h for name, h in GENERAL_TRAINING.items()} | SEARCH
     own = dict(asked.procedure.settings)
     own |= {f"multi_task.{name}": h for name, h in JOINT_TRAINING.items() if asked.procedure.trains}
     for student in students:
@@ -170,7 +172,11 @@ def _check_settings(
             if not (row.checkpoint or row.improves):
                 own |= asked.procedure_of(row).declared(student, row.objective, asked.study.general)
     for row in rows:
-        ways = {own_name(student, key) for key in row.settings for student in (None, *asked.students_of(row))}
+        ways = {
+            own_name(student, key)
+            for key in row.settings
+            for student in (None, *(each.plugin for each in asked.students_of(row)))
+        }
         for key in sorted(ways & set(asked.overrides)):
             names = " ".join(r.name for r in rows[:3])
             what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"

@@ -26,7 +26,8 @@ class Cell:
     their proposals; cells of one joint run share it. refused: why it cannot exist, or "". space: setting -> the values
     or the range that is searched. after: the runs that it waits for. starts, teachers: by seed, the run that its own
     starts from, and the one that it learns from; none where every seed has the same. layers: (student's, teacher's)
-    pairs. trials, seeds: the budget. mark: what the table says of it beside its row's own mark.
+    pairs. trials, seeds: the budget. mark: what the table says of it beside its row's own mark. sampler: what draws its
+    trials' settings where that is not what its space has of itself, see `harness.search.proposals.propose`.
     """
 
     id: str
@@ -48,10 +49,11 @@ class Cell:
     trials: int = 1
     seeds: int = 1
     mark: str = ""
+    sampler: str = ""
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items() if name != "run"}
-        for name in ("teachers", "mark"):
+        for name in ("teachers", "mark", "sampler"):
             if not told[name]:
                 del told[name]
         return {**told, "specification": self.run.specification()}

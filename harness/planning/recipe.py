@@ -34,9 +34,10 @@ def budget(plan: Plan) -> str:
     seeds, count = cells[0].seeds, size(space)
     budgets = sorted({trials_of(cell) for cell in cells})
     trials = budgets[-1]
-    over = ", ".join(f"{name} {_range(values)}" for name, values in space.items())
+    apart = by_student(plan)
+    over = ", ".join(f"{name} {'by student' if name in apart else _range(v)}" for name, v in space.items())
     grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
-    how = grid if is_grid(space) else "proposed by TPE"
+    how = _SAMPLED.get(cells[0].sampler, grid if is_grid(space) else _SAMPLED["tpe"])
     number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
     searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
     same = "the same for every cell"
@@ -45,10 +46,38 @@ def budget(plan: Plan) -> str:
     return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
 
 
+_SAMPLED = {
+    "random": "drawn at random, the same for all cells that search the same range",
+    "tpe": "proposed by TPE",
+}
+
+
+def by_student(plan: Plan) -> set[str]:
+    """The settings that students search over ranges of their own."""
+    found: dict[str, list[Dimension]] = {}
+    for cell in _cells(plan):
+        for name, values in as_known(plan, cell.space).items():
+            found.setdefault(shared_name(cell.student, name), []).append(values)
+    return {name for name, all_of in found.items() if any(values != all_of[0] for values in all_of)}
+
+
+def families(plan: Plan) -> tuple[str, ...]:
+    """A sentence on how each family of students starts and over which ranges of its own it is searched."""
+    apart, alike = by_student(plan), dict[str, dict[str, None]]()
+    for student in plan.students if apart else ():
+        own = [cell for cell in _cells(plan) if cell.student == student]
+        inits = dict.fromkeys(cell.init for cell in own)
+        spaces = [as_known(plan, cell.space).items() for cell in own]
+        ranges = {shared_name(student, name): _range(values) for space in spaces for name, values in space}
+        searched = [f"{name} searched from {ranges[name]}" for name in sorted(apart & ranges.keys())]
+        alike.setdefault("; ".join([f"init {' or '.join(inits)}", *searched]), {})[student] = None
+    return tuple(f"{', '.join(students)}: {how}." for how, students in alike.items())
+
+
 def _range(values: Dimension) -> str:
     if isinstance(values, list):
         return " or ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-    return f"{values['low']:g} to {values['high']:g}"
+    return f"{values['low']:g} to {values['high']:g}{' (logarithmic)' * values['log']}"
 
 
 def recipe(plan: Plan) -> str:
@@ -103,7 +132,7 @@ def where_of(cell: Cell) -> Where:
 
 def shared_name(student: str, key: str) -> str:
     """A setting's name without whose it is: "hybrid.head" and "cmow.head" are "student.head"."""
-    own = f"{student}."
+    own = f"{student.partition(':')[0]}."
     return f"student.{key.removeprefix(own)}" if student and key.startswith(own) else key
 
 

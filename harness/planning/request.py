@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,52 @@ from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, Tab
 from harness.data import metric_names, own
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
+from harness.hyperparameters import Recipe, Value
 from harness.planning import merging
 from harness.planning.contents import Contents
+from harness.planning.space import Space
 from harness.planning.teachers import Teachers
 from harness.rows import BASELINES, CONTROLS
 from harness.runs import MULTI_TASK, PRETRAINED
-from harness.runs.settings import TEACHER_TRAINING
+from harness.runs.settings import SEARCH, TEACHER_TRAINING
 
 MOST = 10_000  # seeds, or trials, of a cell
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A student as it is asked for: "bilstm", or with settings of its own fixed, "transformer:layers=6,...".
+
+    name: as tables call it; settings: by their names with the plugin's before them.
+    """
+
+    name: str
+    plugin: Any
+    settings: Mapping[str, Value] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, word: str) -> Variant:
+        """Raises UserError for an unknown student, or a setting that it has not."""
+        name, _, fixed = word.partition(":")
+        plugin = registry.STUDENTS.get(name.strip())
+        given = merging.parse_set((part.strip() for part in fixed.split(",")), "a student") if fixed else {}
+        found = {key: merging.check(key, given[key], plugin.hyperparameters) for key in sorted(given)}
+        said = ",".join(f"{key}={value}" for key, value in found.items())
+        return cls(
+            f"{plugin.name}:{said}" if said else plugin.name,
+            plugin,
+            {f"{plugin.name}.{k}": v for k, v in found.items()},
+        )
+
+    def knows(self, init: str) -> bool:
+        """Whether the student knows an initialisation, or the engine makes it."""
+        if init.partition(":")[0].strip() in (PRETRAINED, MULTI_TASK):
+            return True
+        try:
+            self.plugin.canonical_init(init)
+        except UserError:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -156,19 +194,47 @@ class ResolvedRequest:
         """The procedure that a row's cells are made by."""
         return registry.PROCEDURES.get(row.procedure) if row.procedure else self.procedure
 
-    def students_of(self, row: TableRow) -> list[Any]:
+    def students_of(self, row: TableRow) -> list[Variant]:
         """The students that a row has cells for."""
         asked = self.request.students
-        names = asked or self.study.students
+        names = asked or self.profile.students or self.study.students
         if row.student:
             names = [row.student] if not asked or row.student in asked else []
-        return [registry.STUDENTS.get(name) for name in names]
+        return list({made.name: made for made in map(Variant.of, names)}.values())
 
-    def inits_of(self, row: TableRow) -> Sequence[str]:
-        """The initialisations that a row has cells for; one that the row fixes may be given more exactly."""
+    def recipe_of(self, student: Any, task: Task | None) -> Recipe:
+        """How the student's family is usually trained, where the profile leaves it to that; otherwise nothing."""
+        if student is None or not self.profile.families:
+            return Recipe()
+        found: Recipe = student.recipe(self.info(task or get_task(self.tasks[0])))
+        return found
+
+    def sampler(self, space: Space) -> str:
+        """What draws from a space, "" where that is what it has of itself: a grid is walked, TPE draws from ranges.
+
+        Raises UserError for a grid of a range.
+        """
+        chosen = merging.check("sampler", self.overrides.get("sampler", self.profile.sampler or "grid"), SEARCH)
+        asked = "sampler" in self.overrides or self.profile.sampler
+        ranges = [name for name, values in space.items() if not isinstance(values, list)]
+        if not (asked and space) or chosen == ("tpe" if ranges else "grid"):
+            return ""
+        if chosen == "grid":
+            raise UserError(
+                f"sampler grid tries the values that a study lists, but {ranges[0]} is searched over a range: take "
+                "random or tpe"
+            )
+        return str(chosen)
+
+    def inits_of(self, row: TableRow, student: Variant) -> Sequence[str]:
+        """The initialisations that a row has cells for; one that the row fixes may be given more exactly.
+
+        Of several it is those that the student knows, or all if it knows none.
+        """
         asked = self.request.inits
         if not row.init:
-            return asked or self.profile.inits
+            given = asked or self.profile.inits or (self.recipe_of(student.plugin, None).start,)
+            return [init for init in given if student.knows(init)] or given
         kind = row.init.partition(":")[0]
         same = [init for init in asked or () if init.partition(":")[0] == kind]
         # A start from another run of ours is no alternative to what the command line asks for.

@@ -69,6 +69,7 @@ class Labelled(Procedure):
         distilled = self.distils(choice)
         start, after, starts, refused = cells.starts_of(choice, on_corpus if distilled else "", refused)
         metric = cells.metric(task)
+        unacting = {setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)}
         settings = cells.settings_on_task(choice, objective, on_corpus if distilled else "")
         alone = start.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
         untaught = alone or (refused and not task.labelled)
@@ -100,11 +101,10 @@ class Labelled(Procedure):
             starts=starts,
             teachers=teachers if len(teachers) > 1 else (),
             mark=mark,
+            acting=set().union(*(combine.settings_of(stage.objective) for stage in stages)) - unacting,
         )
         if not refused:
-            idle = unread | {
-                setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)
-            }
+            idle = unread | unacting
             idle |= cells.only_general(objective) - (combine.settings_of(on_corpus) if distilled else set())
             cells.use(choice, task, idle)
             self.ask(want, task, cells)

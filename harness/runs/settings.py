@@ -69,6 +69,13 @@ TRAINING: dict[str, Hyperparameter] = {
     ),
 }
 
+# Of a search: no part of what its runs are, but for the values that it draws.
+SEARCH: dict[str, Hyperparameter] = {
+    "sampler": Hyperparameter(
+        "that of the study", choices=("grid", "random", "tpe"), says="what draws the settings of a trial"
+    ),
+}
+
 ADAM = frozenset({"adam_beta2", "adam_epsilon"})  # without effect on AdaDelta
 
 MASKED, VECTORS = "masked_language_model", "word_vectors"  # augmentations that replace words

@@ -84,7 +84,7 @@ class Index:
             self._defaults = defaults, json.dumps(defaults)
         # Not canonical JSON: the order of a space's dimensions is that of its grid.
         parts: list[Any] = [cell.search, cell.task, cell.run.specification(), cell.space, list(cell.starts)]
-        parts += [spreads(cell.space, cell.trials), list(cell.teachers)]
+        parts += [spreads(cell.space, cell.trials), list(cell.teachers), cell.sampler]
         key = hashlib.sha256((json.dumps(parts) + self._defaults[1]).encode()).hexdigest()[:32]
         if key not in self._proposed:
             known = Proposed()

@@ -92,7 +92,7 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
     for number in range(found.wanted_trials):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
-            hyperparameters = propose(cell.search, cell.space, cell.trials, number, before)
+            hyperparameters = propose(cell.search, cell.space, cell.trials, number, before, cell.sampler)
             known.trials.append((hyperparameters, run_of(hyperparameters, 0)))
         hyperparameters, run = known.trials[number]
         trial = finished(run, hyperparameters, seed=0)

@@ -19,28 +19,74 @@ if TYPE_CHECKING:
 
 
 def propose(
-    cell: str, space: Space, trials: int, number: int, before: Sequence[tuple[Hyperparameters, float | None]]
+    cell: str,
+    space: Space,
+    trials: int,
+    number: int,
+    before: Sequence[tuple[Hyperparameters, float | None]],
+    sampler: str = "",
 ) -> Hyperparameters:
     """The hyperparameters of trial `number` (0-based) of `trials`; a grid has no more trials than settings.
 
-    before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. A grid is walked
-    in its declared order, the last dimension fastest, or where it has more settings than there are trials, as
-    `_spread` says. Otherwise Optuna's TPE proposes, seeded by cell and number, so that the proposal does not depend on
-    when, where or in how many sessions the earlier trials ran.
+    before: (hyperparameters, selection score or None if it failed) of trials 0..number-1 in order. Without a sampler a
+    grid is walked in its declared order, the last dimension fastest, or where it has more settings than there are
+    trials, as `_spread` says; of ranges Optuna's TPE proposes. It is seeded by cell and number, so that the proposal
+    does not depend on when, where or in how many sessions the earlier trials ran. "random" draws as `_at_random` says.
+    Of a grid no sampler proposes a setting twice: the next one that `_spread` has takes its place.
     """
-    if is_grid(space):
-        names = json.dumps([[name.rpartition(".")[2], values] for name, values in space.items()])
-        walk = _spread(names) if spreads(space, trials) else list(itertools.product(*space.values()))
+    if is_grid(space) and not (sampler and space):
+        walk = _spread(_names(space)) if spreads(space, trials) else list(itertools.product(*space.values()))
         return dict(zip(space, walk[number], strict=True))
+    drawn = _at_random(space, number) if sampler == "random" else _by_tpe(cell, space, number, before)
+    tried = [hyperparameters for hyperparameters, _ in before]
+    if is_grid(space) and drawn in tried:
+        settings = (dict(zip(space, values, strict=True)) for values in _spread(_names(space)))
+        return next(setting for setting in settings if setting not in tried)
+    return drawn
+
+
+def _by_tpe(
+    cell: str, space: Space, number: int, before: Sequence[tuple[Hyperparameters, float | None]]
+) -> Hyperparameters:
+    import optuna
+
+    sampler = optuna.samplers.TPESampler(seed=derive_seed("tpe", cell, number) % 2**32, n_startup_trials=5)
+    study = _study(sampler)
+    for hyperparameters, score in before:
+        study.add_trial(frozen(space, hyperparameters, score))
+    return _asked(study, space)
+
+
+def _at_random(space: Space, number: int) -> Hyperparameters:
+    """Each dimension is drawn by itself, seeded by its name, its values and the trial's number alone.
+
+    So all cells that search the same dimension see the same of its points, whatever else they search beside it, and
+    objectives of one student differ by what they do with them.
+    """
+    import optuna
+
+    found: dict[str, Value] = {}
+    for name, values in space.items():
+        seed = derive_seed("random", name.rpartition(".")[2], values, number) % 2**32
+        found |= _asked(_study(optuna.samplers.RandomSampler(seed=seed)), {name: values})
+    return found
+
+
+def _study(sampler: optuna.samplers.BaseSampler) -> optuna.Study:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(seed=derive_seed("tpe", cell, number) % 2**32, n_startup_trials=5)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    for hyperparameters, score in before:
-        study.add_trial(frozen(space, hyperparameters, score))
+    return optuna.create_study(direction="maximize", sampler=sampler)
+
+
+def _asked(study: optuna.Study, space: Space) -> dict[str, Value]:
     trial = study.ask(distributions(space))
     return {name: trial.params[name] for name in space}
+
+
+def _names(space: Space) -> str:
+    """The space as `_spread` takes it."""
+    return json.dumps([[name.rpartition(".")[2], values] for name, values in space.items()])
 
 
 @functools.cache

@@ -12,7 +12,9 @@ from torch import Tensor
 from harness.contracts import IGNORED, LAYER_SIGNALS, Batch, Outputs, Signal, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
+from harness.planning import merging
 from harness.registry import STUDENTS
+from harness.runs.settings import TRAINING
 from harness.testing import chosen
 from harness.testing.student_cases import LENGTHS, SINGLE, VOCABULARY, Case, cases, named, plain, possible
 
@@ -168,3 +170,19 @@ def test_an_unknown_start_is_refused_with_near_names(name: str) -> None:
     assert plugin.canonical_init(" random ") == "random"
     with pytest.raises(UserError, match="random"):
         plugin.canonical_init("randm")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_recipe_names_what_there_is(name: str) -> None:
+    plugin = STUDENTS.get(name)
+    known = TRAINING | {f"student.{own}": h for own, h in plugin.hyperparameters.items()}
+    for width in (64, 768):
+        recipe = plugin.recipe(Case(name, SINGLE).teacher_info(width))
+        assert plugin.canonical_init(recipe.start) == recipe.start
+        for key, value in recipe.settings.items():
+            assert merging.check(key, value, known) == value
+        space = merging.space_of(recipe.search, known, ())
+        assert space.keys() == recipe.search.keys(), "a setting that is searched and that nothing declares"
+        for key, values in space.items():
+            bounds = values if isinstance(values, list) else [values["low"], values["high"]]
+            assert [merging.check(key, bound, known) for bound in bounds] == bounds and bounds[0] != bounds[-1]

@@ -25,10 +25,16 @@ def test_is_half_of_one_minus_the_cosine() -> None:
     assert loss([[1.0, 0.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 1.0]]) == pytest.approx((0.5 - math.sqrt(0.125) + 0.5) / 2)
 
 
-def test_different_widths_are_refused() -> None:
-    refuse = OBJECTIVES.get("cosine").refuse
-    assert refuse(STUDENT, TEACHER, CLASSES) == ""
-    assert "the student's is 8" in refuse(STUDENT, replace(TEACHER, width=12), CLASSES)
+def test_a_projection_is_learned_where_widths_differ_or_where_it_is_asked_for() -> None:
+    wider, refuse = replace(TEACHER, width=12), OBJECTIVES.get("cosine").refuse
+    assert refuse(STUDENT, TEACHER, CLASSES) == refuse(STUDENT, wider, CLASSES) == ""
+    assert not [*make("cosine").parameters()], "the published form"
+    assert make("cosine", projection="always").projection.weight.shape == (8, 8)
+    needed = make("cosine", teacher=wider).double()
+    assert needed.projection.weight.shape == (12, 8)
+    ours = torch.randn(1, 8, dtype=torch.float64)
+    theirs = ours @ needed.projection.weight.T  # what the projection makes of it, so the angle is 0
+    assert needed(Outputs(sentence=ours), Outputs(sentence=3 * theirs), make_batch(lengths=(1,))).item() < 1e-12
 
 
 def test_pair_cosine_is_the_squared_difference_of_the_two_cosines() -> None:

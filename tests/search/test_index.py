@@ -284,7 +284,7 @@ def test_other_defaults_are_other_runs(out: Path) -> None:
     assert index.progress(CELLS[0], defaults).missing and not index.progress(CELLS[0], DEFAULTS).missing
 
 
-def quick(search: str, space: Any, trials: int, number: int, before: Any) -> dict[str, Any] | None:
+def quick(search: str, space: Any, trials: int, number: int, before: Any, sampler: str) -> dict[str, Any] | None:
     """A proposal that depends on all scores before, as Optuna's do, at no cost."""
     return {"x": digest([search, number, before])} if number < 5 else None
 

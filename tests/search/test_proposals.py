@@ -161,3 +161,50 @@ def test_a_pruner_sees_the_curves_of_the_trials_before() -> None:
     first, second, seed = _run_to_the_end(_cell(trials=2, seeds=2, pruner="median"), {})
     assert not first.curves_before and [len(curve) for curve in second.curves_before] == [2]
     assert not seed.curves_before  # seeds of the winner are never pruned
+
+
+PINNED = [5.8842e-05, 0.001645633, 0.00846962, 2.8101e-05, 0.009382181]
+RATE = {"low": 1e-5, "high": 1e-2, "log": True, "whole": False}
+
+
+def test_random_draws_are_of_the_dimension_and_the_trial_alone() -> None:
+    """So all objectives of a student see the same rates, also one that searches a weight beside them."""
+
+    def drawn(cell: str, space: dict[str, Any]) -> list[dict[str, Any]]:
+        return [propose(cell, space, 5, number, [({}, 0.1)] * number, "random") for number in range(5)]
+
+    alone = drawn("one", {"learning_rate": RATE})
+    beside = drawn(
+        "two", {"vanilla_kd.alpha": {"low": 0, "high": 1, "log": False, "whole": False}, "learning_rate": RATE}
+    )
+    assert [one["learning_rate"] for one in alone] == [one["learning_rate"] for one in beside]
+    assert len({one["learning_rate"] for one in alone}) == 5
+    assert all(RATE["low"] <= one["learning_rate"] <= RATE["high"] for one in alone)
+    wider = drawn("one", {"learning_rate": {**RATE, "high": 1e-1}})
+    assert not {one["learning_rate"] for one in wider} & {one["learning_rate"] for one in alone}
+    pinned = [round(one["learning_rate"], 9) for one in alone]
+    assert pinned == PINNED, "other draws than those released: every random search would be made anew"
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_no_setting_of_a_grid_is_drawn_twice(sampler: str) -> None:
+    tried: list[tuple[dict[str, Any], float | None]] = []
+    for number in range(6):
+        tried.append((dict(propose("cell", GRID, 6, number, tried, sampler)), 0.5))
+    assert len({str(sorted(settings.items())) for settings, _ in tried}) == 6
+
+
+@pytest.mark.parametrize("sampler", ["random", ""])
+def test_a_search_that_is_resumed_proposes_what_it_would_have(sampler: str) -> None:
+    """A replay of the records alone: neither Optuna's database nor an earlier process is asked."""
+    space = {"learning_rate": RATE, "vanilla_kd.temperature": {"low": 1.0, "high": 8.0, "log": True, "whole": False}}
+    one, records = cell(space=space, trials=8, sampler=sampler), dict[str, Any]()
+    for number in range(8):  # each time from the beginning, by the ledger
+        (missing,) = progress(one, {}, records.get).missing
+        records[missing.identity({})] = {"status": "finished", "selection": 0.1 * number}
+    found = progress(one, {}, records.get)
+    assert not found.missing and len({trial.run for trial in found.trials}) == 8
+    before: list[tuple[Any, float | None]] = []
+    for trial in found.trials:
+        assert propose(one.search, space, 8, len(before), before, sampler) == trial.hyperparameters
+        before.append((trial.hyperparameters, trial.score))

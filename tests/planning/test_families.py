@@ -1,0 +1,131 @@
+"""Students that start, are trained and are searched as their family declares, and starts of several families."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.contracts import ModelInfo, Signal
+from harness.errors import UserError
+from harness.planning.plan import resolve
+from harness.planning.planned import Cell, Plan
+from harness.planning.recipe import budget, families, recipe
+from harness.planning.request import Request
+from harness.registry import STUDENTS
+from harness.search.progress import progress
+
+STUDY = "objectives_vs_students"
+THREE = ("transformer:layers=2", "bilstm", "cmow")
+EMBEDDED = ModelInfo("embedded", 4, 64, 4, 100, 2, frozenset(Signal), "the teacher's")
+
+
+def quick(*settings: str, study: str = STUDY, tasks: tuple[str, ...] = ("sentiment",), **asked: Any) -> Plan:
+    return resolve(Request(study, "quick", overrides=settings, tasks=tasks, **asked), lenient=True)
+
+
+def starts(plan: Plan) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for cell in plan.cells:
+        if not cell.refused:
+            found.setdefault(cell.student, []).append(cell.init)
+    return found
+
+
+def first_trial(cell: Cell) -> dict[str, Any]:
+    (missing,) = progress(cell, {}, lambda run: None).missing
+    return dict(missing.settings)
+
+
+def test_each_family_starts_and_is_trained_and_searched_in_its_own_way() -> None:
+    plan = quick(objectives=["labels_only", "vanilla_kd"], students=THREE)
+    of_kd = {cell.student: cell for cell in plan.cells if cell.row == "vanilla_kd"}
+    assert {name: cell.init for name, cell in of_kd.items()} == dict(
+        zip(THREE, ("every", "random", "random"), strict=True)
+    )
+    for name, cell in of_kd.items():
+        own = STUDENTS.get(name.partition(":")[0]).recipe(EMBEDDED)
+        assert own.settings and {key: cell.run.settings[key] for key in own.settings} == own.settings
+        rate = own.search["learning_rate"]
+        assert cell.space["learning_rate"] == {"low": rate.low, "high": rate.high, "log": True, "whole": False}
+        assert rate.low <= first_trial(cell)["learning_rate"] <= rate.high
+        assert {*cell.space} == {"learning_rate", "vanilla_kd.temperature", "vanilla_kd.alpha"}
+    labels = [cell for cell in plan.cells if cell.row == "labels_only"]
+    assert all({*cell.space} == {"learning_rate"} for cell in labels)
+    for cell in labels:  # the same points, with what is searched beside them or without
+        assert first_trial(cell)["learning_rate"] == first_trial(of_kd[cell.student])["learning_rate"]
+    assert len({(cell.trials, cell.seeds) for cell in plan.cells}) == 1
+    said = " ".join(families(plan))
+    assert "transformer:layers=2: init every; learning_rate searched from" in said and "bilstm: init random" in said
+    assert "learning_rate by student" in budget(plan) and "drawn at random" in budget(plan)
+    assert "epochs 5 (transformer:layers=2), 15 (bilstm, cmow)" in recipe(plan)
+
+
+def test_a_temperature_is_not_searched_where_scores_have_none() -> None:
+    plan = quick(objectives=["vanilla_kd"], students=["bilstm"], tasks=("similarity",))
+    assert [{*cell.space} for cell in plan.cells] == [{"learning_rate", "vanilla_kd.alpha"}]
+
+
+def test_what_is_typed_stands_over_what_a_family_declares() -> None:
+    plan = quick(
+        "learning_rate=1e-3", "epochs=2", "vanilla_kd.temperature=2", objectives=["vanilla_kd"], students=THREE
+    )
+    assert all({*cell.space} == {"vanilla_kd.alpha"} for cell in plan.cells)
+    assert {(c.run.settings["learning_rate"], c.run.settings["epochs"]) for c in plan.cells} == {(1e-3, 2)}
+
+
+def test_a_student_with_settings_of_its_own_has_the_runs_that_have_them_by_name() -> None:
+    asked: dict[str, Any] = {"objectives": ["vanilla_kd"], "inits": ["every", "random"]}
+    both = quick(students=["transformer:layers=2", "transformer:layers=1"], **asked)
+    named = quick("transformer.layers=2", students=["transformer"], **asked)
+    runs = {cell.run.identity({}) for cell in both.cells if cell.student == "transformer:layers=2"}
+    assert runs == {cell.run.identity({}) for cell in named.cells} and len(runs) == 2
+    assert {(cell.student, cell.run.settings["transformer.layers"]) for cell in both.cells} == {
+        ("transformer:layers=2", 2),
+        ("transformer:layers=1", 1),
+    }
+    for words, sentence in (
+        (["transformer:layer=2"], "unknown setting 'layer'"),
+        (["transformer:layers=0"], "layers must be at least 1"),
+        (["transformer:layers"], "a student takes KEY=VALUE"),
+        (["transformr:layers=2"], "unknown student 'transformr'"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            quick(students=words)
+    with pytest.raises(UserError, match=r"'transformer\.layers' has no effect"):
+        quick("transformer.layers=3", students=["transformer:layers=2"], objectives=["vanilla_kd"])
+
+
+@pytest.mark.parametrize("study", [STUDY, "objectives_vs_init"])
+def test_of_several_initialisations_each_student_takes_those_that_it_knows(study: str) -> None:
+    asked: dict[str, Any] = {"study": study, "objectives": ["vanilla_kd"], "students": ["transformer", "bilstm"]}
+    found = starts(quick(inits=["every", "random"], **asked))
+    assert found == {"transformer": ["every", "random"], "bilstm": ["random"]}
+    plan = quick(inits=["every"], **asked)
+    assert starts(plan) == {"transformer": ["every"]}
+    assert [cell.refused for cell in plan.cells if cell.student == "bilstm"] == [
+        "bilstm cannot start from every, which is for other students"
+    ]
+    with pytest.raises(UserError, match="evry"):
+        quick(inits=["every", "evry"], **asked)
+
+
+def test_a_study_of_other_students_takes_the_initialisations_that_these_know() -> None:
+    plan = quick(study="objectives_vs_init", students=["transformer", "bilstm"], objectives=["vanilla_kd"])
+    assert starts(plan) == {"transformer": ["every", "first", "last", "random"], "bilstm": ["random"]}
+
+
+def test_the_sampler_is_chosen_and_is_no_part_of_a_run() -> None:
+    asked: dict[str, Any] = {"objectives": ["vanilla_kd"], "students": ["bilstm"]}
+    (drawn,), (by_tpe,) = quick(**asked).cells, quick("sampler=tpe", **asked).cells
+    assert (drawn.sampler, by_tpe.sampler) == ("random", "") and drawn.search != by_tpe.search
+    assert drawn.run.identity({}) == by_tpe.run.identity({}) and "sampler" not in drawn.run.settings
+    with pytest.raises(UserError, match="sampler grid tries the values that a study lists, but learning_rate is"):
+        quick("sampler=grid", **asked)
+    with pytest.raises(UserError, match="'sampler' has no effect"):
+        quick("sampler=tpe", "learning_rate=1e-3", "vanilla_kd.temperature=2", "vanilla_kd.soft_weight=0.5", **asked)
+    with pytest.raises(UserError, match="sampler is one of grid, random, tpe"):
+        quick("sampler=qmc", **asked)
+    grid: dict[str, Any] = {"study": "objectives_vs_init", "objectives": ["vanilla_kd"], "inits": ["every"]}
+    (usual,), (same,), (other,) = (quick(*word, **grid).cells for word in ((), ("sampler=grid",), ("sampler=random",)))
+    assert usual.to_json() == same.to_json() and other.sampler == "random" and other.search != usual.search
