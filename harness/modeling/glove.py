@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-import numpy as np
-
 from harness.errors import UserError
 from harness.files import trouble_with
 from harness.modeling.packaged import folder_of, unpacked
@@ -20,6 +18,12 @@ SHA256 = {
 }
 FILE = "glove.6B.50d.bin"
 MADE = {FILE: "b2d9d165a9f735cfb9844a1639308120071ff392a4f9e6099fe812a830cc524a"}
+
+
+def file_of(name: str) -> Path:
+    """The file of vectors that a name stands for: "glove" for `path()`, where there is none of that name here."""
+    file = Path(name).expanduser()
+    return path() if name == NAME and not file.is_file() else file
 
 
 @functools.cache  # to check it takes a moment
@@ -37,6 +41,7 @@ def path() -> Path:
 def _write(data: Path, file: Path) -> None:
     if trouble := trouble_with(data, SHA256):
         raise UserError(f"{data} does not hold GloVe 6B as it should, its files {trouble}; {COMMAND} gets it again")
+    import numpy as np
     import pyarrow.parquet as parquet
 
     words = parquet.read_table(data / "glove_6B_index.parquet")["index"].to_pylist()

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from harness.errors import UserError, unknown
-from harness.modeling import glove
 
 LONGEST = 1 << 20  # bytes of a line, and of a word in a binary file
 COMMON = 100_000  # candidates for neighbours: such files begin with the most frequent words; as TinyBERT's code does
@@ -30,13 +29,10 @@ Found = tuple[int, bytes, bytes]  # number of its line (of its vector in a binar
 def canonical_init(student: str, init: str, others: Sequence[str] = ()) -> str:
     """The one spelling of "random" or "vectors:FILE", what a student of word vectors starts from; or one of `others`.
 
-    "vectors:glove" is the file of `glove.path`, where there is none of that name here. Raises UserError for anything
-    else.
+    Raises UserError for anything else.
     """
     kind, _, file = (part.strip() for part in init.partition(":"))
     known = ("random", *others)
-    if kind == "vectors" and file == glove.NAME and not Path(file).is_file():
-        return f"{kind}:{glove.path()}"
     if init.strip() in known or (kind == "vectors" and file):
         return init.strip()
     raise unknown(f"initialisation of student {student}", init, [*known, "vectors:FILE", "vectors:glove"])

@@ -146,7 +146,9 @@ class Choices:
         canonical = student.canonical_init(init)
         if kind not in student.file_inits:
             return canonical, canonical, canonical
-        content = self.asked.contents.by_content(canonical, asked=init in (self.asked.request.inits or ()))
+        contents = self.asked.contents
+        content = contents.by_content(canonical, asked=init in (self.asked.request.inits or ()))
+        canonical = f"{kind}:{contents.files.get(content.partition(':')[2], canonical.partition(':')[2])}"
         shown = f"{kind}:{Path(argument).name}"
         if self._shown.setdefault(shown, content) != content:  # another file of the same name
             shown = f"{shown} ({content.partition(':')[2][:6]})"

