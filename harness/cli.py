@@ -194,6 +194,7 @@ def _add_working(commands: Any) -> None:
     )
     _add_layout(run)
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
+    _add_columns(run)
     commands.add_parser(
         "distil-corpus",
         aliases=["pretrain"],  # as it was called first
@@ -234,14 +235,7 @@ def _add_looking(commands: Any) -> None:
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     _add_layout(report)
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
-    report.add_argument(
-        "--columns",
-        nargs="+",
-        action="extend",
-        default=[],
-        choices=tuple(COLUMNS),
-        help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
-    )
+    _add_columns(report)
     commands.add_parser(
         "status",
         parents=[seen],
@@ -266,6 +260,17 @@ def _add_looking(commands: Any) -> None:
     what = submit.add_mutually_exclusive_group(required=True)
     what.add_argument("--to", metavar="FOLDER", help="where the files are written")
     what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
+
+
+def _add_columns(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--columns",
+        nargs="+",
+        action="extend",
+        default=[],
+        choices=tuple(COLUMNS),
+        help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
+    )
 
 
 def _add_keeping(commands: Any) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import registry, reports
+from harness.commands import columns
 from harness.commands.view import chosen_on, say, table_of, tell
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
@@ -65,6 +66,8 @@ def work(options: Namespace) -> Done:
         )
     check_early(request)
     tracking.check(options.track)
+    if options.keep == "none" and (weighed := {*options.columns} - {"parameters"}):
+        raise UserError(f"--columns {min(weighed)} reads the weights of students: --keep best keeps them")
     if sys.stderr.isatty():  # loading torch, and looking at the teacher, takes its seconds
         say(f"working out what is to do of study {request.study}, profile {request.profile}")
     start = choosing.executor(options)
@@ -91,7 +94,12 @@ def work(options: Namespace) -> Done:
         table = table_of(plan, ledger, options.layout)
         for sentence in () if options.refresh else table.provenance.older_code:
             say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-        return Done(plan, ledger, table, trained, folder, _write_reports(plan, table, folder))
+        files = _write_reports(plan, table, folder)
+    if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
+        with _told():
+            table = columns.added(plan, ledger, table, options.columns, say)
+            files = _write_reports(plan, table, folder)
+    return Done(plan, ledger, table, trained, folder, files)
 
 
 def plan(options: Namespace) -> int:
@@ -198,6 +206,15 @@ def _distilled(ledger: Ledger, run: str) -> bool:
     """True for a finished distillation on a corpus or on several tasks."""
     record = ledger.read(run) or {}
     return record.get("status") == "finished" and Run.kind_of(record["specification"]).starts_students
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong here is told, and ends nothing."""
+    try:
+        yield
+    except UserError as error:
+        say(str(error))
 
 
 def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:

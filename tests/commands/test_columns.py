@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,7 @@ from harness.commands import columns
 from harness.evaluation import speed
 from harness.ledger import Ledger
 from tests.conftest import Harness
-from tests.results import done, records
+from tests.results import done, records, refused, table_folder
 
 STUDY = (
     "--study", "objectives_vs_init", "--objectives", "vanilla_kd", "att_kl", "--inits", "every", "--tasks",
@@ -117,6 +118,18 @@ def test_an_unknown_column_is_refused(out: Path, call: Harness) -> None:
     assert "invalid choice: 'size'" in call("report", *STUDY, "--columns", "size", "--out", out).stderr
     with pytest.raises(harness.UserError, match="unknown column 'sped': did you mean speed"):
         harness.load_results(out, columns=["sped"])
+
+
+def test_a_run_prints_and_writes_them(out: Path, call: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = (*STUDY, "--baselines", "--out", out, "--columns", "parameters", "megabytes", "speed")
+    said = done(call("run", *asked))
+    assert said.stdout.startswith(done(call("report", *asked)).stdout) and "83,458" in said.stdout
+    told = json.loads((table_folder(out) / "table.json").read_text())["entries"]
+    assert {"size", "speed"} <= {entry["task"] for entry in told}
+    refused(call("run", *asked, "--keep", "none"), "--columns megabytes reads the weights of students")
+    monkeypatch.setattr(columns, "_speeds", Mock(side_effect=harness.UserError("nothing can be timed")))
+    said = call("run", *asked)  # its table is there all the same
+    assert said.returncode == 0 and "harness: nothing can be timed" in said.stderr and "Att-KL" in said.stdout
 
 
 def test_python_draws_scores_against_sizes(out: Path) -> None:
