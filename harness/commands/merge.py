@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import code_versions
 from harness.commands.view import say, tell
 from harness.errors import UserError
 from harness.evaluation import server_scores
@@ -51,7 +52,10 @@ class Union:
     """Brings runs into a ledger, whose folder is locked. What the target has, stays."""
 
     target: Ledger
+    packs: bool = False  # for another machine: plugin files from elsewhere go along, other places stay as they are told
     counts: Counter[str] = field(default_factory=Counter)
+    plugins: dict[Path, str] = field(default_factory=dict)  # plugin file -> how the target's plans tell it
+    elsewhere: dict[str, str] = field(default_factory=dict)  # place of data and models -> the field of plans that has it
 
     @property
     def left_out(self) -> int:
@@ -73,7 +77,7 @@ class Union:
                 say(f"{source.damaged[run].partition(';')[0]}: it is left out")
                 self.counts["damaged"] += 1
         for path in filed.paths(source.out):
-            self.counts["plan"] += self._plan(path, self.target.out / path.relative_to(source.out))
+            self.counts["plan"] += self._plan(source, path)
         self._server_scores(source)
 
     def _run(self, source: Ledger, run: RunId, record: Record) -> str:
@@ -115,15 +119,44 @@ class Union:
         with whole_folder(self.target.folder(run) / "weights") as temporary:
             shutil.copytree(folder, temporary, dirs_exist_ok=True)
 
-    def _plan(self, path: Path, to: Path) -> bool:
+    def _plan(self, source: Ledger, path: Path) -> bool:
         """Bring a plan; where there is another of that name it stands beside it, so that its cells are found."""
-        content = path.read_bytes()
+        to = self.target.out / path.relative_to(source.out)
+        content = self._moved(path.read_bytes(), source)
         if to.is_file() and to.read_bytes() != content:
             to = to.parent / "earlier" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
         if to.is_file():
             return False
         atomic_write(to, content)
         return True
+
+    def _moved(self, content: bytes, source: Ledger) -> bytes:
+        """A plan that tells places as the target has them. Plugin files that are to go with it are copied."""
+
+        def change(field: str, text: str) -> str:
+            place = filed.found(text, os.path.abspath(source.out))
+            if field == "plugins" and Path(place) not in self.plugins:
+                self.plugins[Path(place)] = self._plugin(Path(place), text, Path(os.path.abspath(source.out)))
+            if field in ("plugins", "origins") and Path(place) in self.plugins:
+                return self.plugins[Path(place)]
+            if field not in ("plugins", "origins") and os.path.isabs(place):
+                self.elsewhere[place] = field
+            return text if text == place or self.packs else filed.told_from(place, self.target.out)
+
+        return filed.moved(content, change)
+
+    def _plugin(self, file: Path, text: str, out: Path) -> str:
+        """How the target's plans tell a plugin file. What lies in the folder goes with them, and all does in a pack."""
+        inside = file.is_relative_to(out)
+        if not file.is_file() or not (inside or self.packs):
+            return text if text == str(file) or self.packs else filed.told_from(str(file), self.target.out)
+        parts = code_versions.files(str(file))
+        root = out if inside else Path(os.path.commonpath([part.parent for part in parts]))
+        folder = "." if inside else f"plugins/{file.stem}_{code_versions.fingerprint(str(file))}"
+        for part in parts:
+            if part.is_relative_to(root):
+                _copy(part, self.target.out / folder / part.relative_to(root))
+        return filed.told_from(os.path.abspath(self.target.out / folder / file.relative_to(root)), self.target.out)
 
     def _server_scores(self, source: Ledger) -> None:
         theirs, ours = server_scores.kept(source), server_scores.kept(self.target)
@@ -160,7 +193,7 @@ def pack(options: Namespace) -> int:
     form = _form(to)
     _check_target(to, ledger.out)
     with ledger.lock(), _beside(to) as folder:
-        union = Union(Ledger(folder, create=True))
+        union = Union(Ledger(folder, create=True), packs=True)
         union.add(ledger)
         for path in filed.paths(ledger.out):
             for beside in path.parent.glob("table.*"):
@@ -175,7 +208,20 @@ def pack(options: Namespace) -> int:
         sync_folder(to.parent)
     runs, reads = union.counts["brought"], "harness report --study NAME --out FOLDER reads it"
     tell(f"{runs} run{'s' * (runs != 1)}, {size / 1e6:.1f} MB, in {to}; {reads}")
+    _tell_what_run_needs(union)
     return 1 if union.left_out else 0
+
+
+def _tell_what_run_needs(union: Union) -> None:
+    """What harness run asks for beside the folder, to train more, and harness export to make weights again."""
+    inside = [told.removeprefix(filed.HERE) for file, told in union.plugins.items() if file.is_file()]
+    if inside:
+        tell(f"with plugin files, which harness run takes as --plugin {' '.join(f'FOLDER{told}' for told in inside)}")
+    for file in union.plugins:
+        if not file.is_file():
+            say(f"plugin file {file} is not there any more: report reads the folder without it, run and export do not")
+    if left := sorted(union.elsewhere):
+        tell(f"left where they are, and needed to train more: {', '.join(left)}")
 
 
 def _form(to: Path) -> str:

@@ -145,25 +145,26 @@ def read(path: Path, out: Path) -> Plan:
         raise UserError(f"{path} was written by another version; {again}")
     here = os.path.abspath(out)
     try:
-        return Plan.from_json(_with_places(told, lambda field, text: _found(text, here)))
+        return Plan.from_json(_with_places(told, lambda field, text: found(text, here)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # it was not written by us, or not whole
         raise UserError(f"{path} is damaged; {again}") from error
 
 
 def _with_places(told: JSON, change: Callable[[str, str], str]) -> dict[str, Any]:
     """A plan's JSON with every text that may tell a place changed. change: (its field, the text) -> another."""
-    found = dict(told)
+    changed = dict(told)
     for field in ("source", "corpus", "argument"):
-        found[field] = change(field, told[field])
-    found["plugins"] = [change("plugins", path) for path in told["plugins"]]
+        changed[field] = change(field, told[field])
+    changed["plugins"] = [change("plugins", path) for path in told["plugins"]]
     for field in ("files", "origins"):
-        found[field] = {key: change(field, path) for key, path in told.get(field, {}).items()}
+        if field in told:  # not so in plans of earlier versions
+            changed[field] = {key: change(field, path) for key, path in told[field].items()}
     own = told.get("declared", {}).items()
     if own:
-        found["declared"] = {key: {**said, "place": change("declared", said["place"])} for key, said in own}
+        changed["declared"] = {key: {**said, "place": change("declared", said["place"])} for key, said in own}
     sources = told["checkpoints"].items()
-    found["checkpoints"] = {key: [name, change("argument", argument)] for key, (name, argument) in sources}
-    return found
+    changed["checkpoints"] = {key: [name, change("argument", argument)] for key, (name, argument) in sources}
+    return changed
 
 
 def _stored(plan: Plan, field: str, text: str, here: Path) -> str:
@@ -172,7 +173,13 @@ def _stored(plan: Plan, field: str, text: str, here: Path) -> str:
     place = Path(os.path.abspath(os.path.expanduser(text)))
     if not (text and place.is_relative_to(here.parent) and os.path.exists(place)) or _is_name(plan, field, text, place):
         return text
-    return f"{HERE}/{os.path.relpath(place, here)}"
+    return told_from(str(place), here)
+
+
+def told_from(place: str, out: Path) -> str:
+    """How a plan of this folder of results tells a file: one that lies below or beside it, by where it lies from there."""
+    here = Path(os.path.abspath(out))
+    return f"{HERE}/{os.path.relpath(place, here)}" if Path(place).is_relative_to(here.parent) else place
 
 
 def _is_name(plan: Plan, field: str, text: str, place: Path) -> bool:
@@ -191,8 +198,19 @@ def _is_name(plan: Plan, field: str, text: str, place: Path) -> bool:
     return False
 
 
-def _found(text: str, here: str) -> str:
+def found(text: str, here: str) -> str:
+    """The place that a plan of the folder of results `here` means."""
     return os.path.normpath(here + text.removeprefix(HERE)) if text.startswith(f"{HERE}/") else text
+
+
+def moved(content: bytes, change: Callable[[str, str], str]) -> bytes:
+    """The file of a plan with other places; as it is, where nothing changes or it cannot be read."""
+    try:
+        told = json.loads(content)
+        changed = _with_places(told, change)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # `read` says what is wrong
+        return content
+    return content if changed == told else json.dumps(changed, indent=1).encode()
 
 
 # ---------------------------------------------------------------- what is there
@@ -232,7 +250,7 @@ def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
         for text in files:
-            path = _found(text, os.path.abspath(out))
+            path = found(text, os.path.abspath(out))
             if not Path(path).is_file():
                 raise UserError(
                     f"study {study} was made with plugin file {path}, which does not exist: --plugin FILE says where "

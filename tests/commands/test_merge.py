@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 
 from harness.evaluation import server_scores
 from harness.ledger import Ledger
+from harness.planning import filed
 from tests.commands import results
 from tests.conftest import Harness
+from tests.results import done, refused
 
 STUDY = ("--study", "objectives_vs_init")
 
@@ -147,6 +151,60 @@ def test_a_pack_has_all_that_report_and_run_need(name: str, call: Harness, tmp_p
     assert reported.returncode == 0 and "Vanilla KD" in reported.stdout
     assert "1 of 1 done" in call("status", *STUDY, "--out", packed).stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["away", name], "nothing half made is left"
+
+
+PLUGIN = """
+from harness.contracts import Signal
+from harness.registry import objective
+from beside_mine import distance
+
+@objective("of_a_pack", needs={Signal.SENTENCE})
+def of_a_pack(student, teacher, batch):
+    return distance(student.sentence, teacher.sentence)
+"""
+
+
+def test_a_pack_goes_on_elsewhere_with_its_plugins(forked: Harness, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "mine.py").write_text(PLUGIN)
+    (here / "beside_mine.py").write_text("def distance(one, other):\n    return (one - other).abs().mean()\n")
+    lines = [f"the {who} is {how},{how}" for who in ("dog", "cat", "nurse", "farmer") * 5 for how in ("old", "big")]
+    (here / "sizes.csv").write_text("\n".join(["text,label", *lines]))
+    words = (*STUDY, "--objectives", "of_a_pack", "--inits", "every", "--seeds", 1, "--trials", 1, "--set", "epochs=1")
+
+    def run(plugin: Path, data: Path, out: Path) -> subprocess.CompletedProcess[str]:
+        return forked("run", *words, "--plugin", plugin, "--tasks", f"sizes={data}", "--workers", 1, "--out", out)
+
+    done(run(here / "mine.py", here / "sizes.csv", here / "results"))
+    packed = tmp_path / "there" / "packed"
+    told = done(forked("pack", "--out", here / "results", "--to", packed)).stdout
+    (plugin,) = packed.glob("plugins/*/mine.py")
+    assert f"--plugin FOLDER/{plugin.relative_to(packed)}" in told and str(here / "sizes.csv") in told
+
+    shutil.move(here / "sizes.csv", tmp_path / "sizes.csv")
+    shutil.rmtree(here)
+    table = json.loads(done(forked("report", *words, "--out", packed, "--format", "json")).stdout)
+    (cell,) = (entry["cell"] for entry in table["entries"] if entry["objective"] == "of_a_pack")
+    refused(run(plugin, here / "sizes.csv", packed), "data of task sizes", "does not exist")
+    done(forked("export", cell, "--out", packed, "--to", tmp_path / "student"))
+    assert "0 runs trained" in done(run(plugin, tmp_path / "sizes.csv", packed)).stdout
+    plugin.unlink()
+    said = forked("pack", "--out", packed, "--to", tmp_path / "without")
+    assert f"plugin file {plugin} is not there any more" in said.stderr and (tmp_path / "without" / "ledger").is_dir()
+
+
+def test_a_merge_brings_plugins_of_the_folder_and_tells_where_others_are(call: Harness, tmp_path: Path) -> None:
+    inside, beside = tmp_path / "a" / "results" / "plugins" / "in.py", tmp_path / "a" / "beside.py"
+    ledger = results.finished(tmp_path / "a" / "results")
+    for file in (inside, beside):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("VALUE = 1\n")
+    filed.keep(ledger.out, replace(results.plan(), plugins=[str(inside), str(beside)]))
+    assert call("merge", ledger.out, "--into", tmp_path / "b" / "results").returncode == 0
+    found = filed.read(tmp_path / "b" / "results" / results.PLAN, tmp_path / "b" / "results")
+    assert found.plugins == [str(tmp_path / "b" / "results" / "plugins" / "in.py"), str(beside)]
+    assert Path(found.plugins[0]).read_text() == inside.read_text()
 
 
 def test_a_pack_is_refused_where_it_would_be_lost(call: Harness, tmp_path: Path) -> None:
