@@ -55,7 +55,9 @@ class Union:
     packs: bool = False  # for another machine: plugin files from elsewhere go along, other places stay as they are told
     counts: Counter[str] = field(default_factory=Counter)
     plugins: dict[Path, str] = field(default_factory=dict)  # plugin file -> how the target's plans tell it
-    elsewhere: dict[str, str] = field(default_factory=dict)  # place of data and models -> the field of plans that has it
+    elsewhere: dict[str, str] = field(
+        default_factory=dict
+    )  # place of data and models -> the field of plans that has it
 
     @property
     def left_out(self) -> int:

@@ -177,7 +177,7 @@ def _stored(plan: Plan, field: str, text: str, here: Path) -> str:
 
 
 def told_from(place: str, out: Path) -> str:
-    """How a plan of this folder of results tells a file: one that lies below or beside it, by where it lies from there."""
+    """How plans of this folder of results tell a file: below or beside it, by where it lies from there."""
     here = Path(os.path.abspath(out))
     return f"{HERE}/{os.path.relpath(place, here)}" if Path(place).is_relative_to(here.parent) else place
 
