@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from harness.commands import (
-    clean,
-    completion,
-    convert,
-    declared,
-    distil_corpus,
-    export,
-    listing,
-    merge,
-    new,
-    predict,
-    run,
-    submit,
-    view,
-)
-from harness.commands.columns import COLUMNS
+from harness.commands import words
 from harness.errors import UserError, near, sentence, unknown
-from harness.search import tracking
 
 
 class Parser(argparse.ArgumentParser):
@@ -186,7 +171,7 @@ def _add_working(commands: Any) -> None:
     )
     run.add_argument(
         "--track",
-        choices=tracking.LIBRARIES,
+        choices=words.TRACKERS,
         help="also follow every run's losses, selection score and learning rate there, kept in OUT/track",
     )
     run.add_argument(
@@ -268,7 +253,7 @@ def _add_columns(command: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        choices=tuple(COLUMNS),
+        choices=words.COLUMNS,
         help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
     )
 
@@ -321,10 +306,10 @@ def _add_others(commands: Any) -> None:
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
     show.add_argument("--out", default="results", metavar="DIR")
     listing = command("list", "Every name of one kind.")
-    listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(declared.KINDS)}")
+    listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(words.KINDS)}")
     listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
     plugin = command("new", "Write a plugin file, ready to fill in.")
-    plugin.add_argument("kind", choices=tuple(new.TEMPLATES))
+    plugin.add_argument("kind", choices=words.NEW)
     plugin.add_argument("name", metavar="NAME")
 
 
@@ -346,26 +331,27 @@ def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     predict.add_argument("--out", default="results", metavar="DIR")
 
 
+# Where the function of a command's name is, in harness.commands; where it is called otherwise, MODULE.FUNCTION.
+MODULES = {
+    **dict.fromkeys(("run", "plan"), "run"),
+    **dict.fromkeys(("report", "status", "show"), "view"),
+    **dict.fromkeys(("merge", "pack"), "merge"),
+    **dict.fromkeys(("clean", "remove"), "clean"),
+    "list": "listing.list_names",
+    "pretrain": "distil_corpus.distil_corpus",
+}
+
+
 def work_of(command: str) -> Callable[[argparse.Namespace], int]:
-    """What a command does, given its flags; it returns the exit status."""
-    return {
-        "run": run.run,
-        **dict.fromkeys(("distil-corpus", "pretrain"), distil_corpus.distil_corpus),
-        "plan": run.plan,
-        "list": listing.list_names,
-        "new": new.new,
-        "report": view.report,
-        "status": view.status,
-        "show": view.show,
-        "submit": submit.submit,
-        "convert": convert.convert,
-        "export": export.export,
-        "predict": predict.predict,
-        "merge": merge.merge,
-        "pack": merge.pack,
-        "clean": clean.clean,
-        "remove": clean.remove,
-    }[command]
+    """What a command does, given its flags; it returns the exit status. Only now is it imported."""
+    name = command.replace("-", "_")
+    module, _, function = MODULES.get(name, name).partition(".")
+    work: Callable[[argparse.Namespace], int] = getattr(_module(module), function or name)
+    return work
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"harness.commands.{name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -375,7 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
             import argcomplete
 
-            completion.add_to(whole)
+            _module("completion").add_to(whole)
             argcomplete.autocomplete(whole)
         options = whole.parse_args(arguments)
         status = work_of(options.command)(options)

@@ -143,6 +143,7 @@ def task(name: str, **settings: object) -> Callable[[Callable[[], Any]], Callabl
         said = _checked(name, {key: _text(value) for key, value in settings.items()})
         doc = (function.__doc__ or "").strip().split("\n")[0]
         TASKS.add(name, Declaration(name, function, said, str(Path(origin).parent), doc), origin)
+        function.name = name  # type: ignore[attr-defined]  # as of an objective: what a notebook gives is named by it
         return function
 
     return register

@@ -38,8 +38,7 @@ def named(value: Any) -> Any:
         return [name]
     if isinstance(value, Study) and registry.STUDIES.known().get(value.name, (None,))[0] != value:
         registry.STUDIES.add(value.name, value, MAIN)
-    places = {id(getattr(found, "place", None)): name for name, (found, _) in registry.TASKS.known().items()}
-    name = places.get(id(value), getattr(value, "name", None))
+    name = getattr(value, "name", None)
     if not isinstance(name, str) or isinstance(value, Task) and name not in registry.TASKS.names():
         raise UserError(
             f"{value!r} is no objective, student, teacher, task or study that could be named: decorate it, as in "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
+from harness.registry import ALL
 from tests.conftest import environment
 
 SCRIPT = """
@@ -63,3 +65,41 @@ def test_a_script_runs_is_interrupted_and_goes_on(tmp_path: Path) -> None:
     assert 0 < int(interrupted.split()[1]) < 5  # the teacher's scores, too, are those of a run
     assert "stopped; finished runs are kept, and the same call goes on from here" in done.stderr
     assert len(list((tmp_path / "results" / "plugins").iterdir())) == 1
+
+
+def template(kind: str, name: str) -> str:
+    """What `harness new` writes, without its docstring."""
+    text = (files(ALL[kind].folder) / "template.txt").read_text(encoding="utf-8")
+    return text.partition("\n\n")[2].replace("NAME", name).replace("CLASS", name.title())
+
+
+OBJECTS = f"""
+import harness
+{template("students", "averaged")}
+{template("tasks", "good_or_bad")}
+from harness.contracts import Profile, Row, Study
+
+quick = Profile(teacher="embedded", tasks=("good_or_bad",), inits=("random",), seeds=1, trials=1)
+rows = (Row("kd", "vanilla_kd", "KD", settings={{"epochs": 1}}),)
+mine = Study("mine", "Mine", "Does it work?", "two_stage", rows, ("averaged",), {{"quick": quick}})
+
+asked = {{"objectives": "vanilla_kd", "inits": "random", "trials": 1, "seeds": 1, "set": {{"epochs": 1}}, "workers": 1}}
+one = harness.run("objectives_vs_init", students=[Averaged], tasks=[good_or_bad], out="one", **asked)
+other = harness.run(mine, plugin=[Averaged, good_or_bad], out="other", workers=1)
+for result in (one, other):
+    runs = result.to_pandas()
+    said = result.best().load().predict(["the book was sad ."])[0]
+    print(set(runs.student), set(runs.task), set(runs.status), *said)
+"""
+
+
+def test_students_tasks_and_studies_are_given_as_objects(tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_text(OBJECTS)
+    done = subprocess.run(
+        [sys.executable, "study.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    told = "{'averaged'} {'good_or_bad'} {'finished'} label probabilities"
+    assert done.stdout.splitlines()[1::2] == [told, told]  # after where the student of each is written
+    names = sorted(path.name.rpartition("_")[0] for path in (tmp_path / "other" / "plugins").iterdir())
+    assert names == ["averaged", "good_or_bad", "mine"]

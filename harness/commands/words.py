@@ -1,0 +1,20 @@
+"""The words that flags take of what other files define, so that `harness --help` imports none of them."""
+
+from __future__ import annotations
+
+COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
+TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
+NEW = ("objective", "student", "teacher", "task", "study", "procedure")  # of harness.commands.new
+KINDS = (  # of harness.commands.declared
+    "objectives",
+    "students",
+    "teachers",
+    "studies",
+    "procedures",
+    "tasks",
+    "sources",
+    "settings",
+    "inits",
+    "metrics",
+    "profiles",
+)

@@ -1,0 +1,28 @@
+"""What the command line knows without importing what it is about."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+from harness.cli import parser, work_of
+from harness.commands import columns, declared, new, words
+from harness.search import tracking
+
+
+def test_words_are_those_of_their_files() -> None:
+    assert (words.COLUMNS, words.TRACKERS) == (tuple(columns.COLUMNS), tracking.LIBRARIES)
+    assert (words.NEW, words.KINDS) == (tuple(new.TEMPLATES), tuple(declared.KINDS))
+
+
+def test_every_command_is_found() -> None:
+    (commands,) = (each for each in parser()._actions if isinstance(each, argparse._SubParsersAction))
+    assert all(callable(work_of(name)) for name in commands.choices) and len(commands.choices) > 15
+
+
+def test_help_imports_no_more_than_it_says() -> None:
+    code = "import sys; from harness.cli import parser; parser().format_help(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    found = {name for name in loaded if name.startswith("harness.")}
+    assert found == {"harness.cli", "harness.commands", "harness.commands.words", "harness.errors"}
