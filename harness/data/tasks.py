@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from harness.contracts import Task
 from harness.data import own
+from harness.errors import UserError, unknown
 from harness.registry import TASKS
 
 CORPUS = Task("corpus", "Corpus", "masked_cross_entropy", ("masked_cross_entropy",), corpus=True)  # never a column
@@ -25,6 +26,8 @@ def get_task(name: str) -> Task:
         return MEASURED[name]
     if name in own.KNOWN:
         return own.KNOWN[name].task
+    if name not in TASKS.known() and name not in TASKS.names():
+        raise UserError(f"{unknown('task', name, TASKS.names())}; --tasks NAME=PATH gives data of yours a name")
     found = TASKS.get(name)
     return found if isinstance(found, Task) else own.know([found])[name].task
 

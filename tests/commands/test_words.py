@@ -12,8 +12,8 @@ from harness.search import tracking
 
 
 def test_words_are_those_of_their_files() -> None:
-    assert (words.COLUMNS, words.TRACKERS) == (tuple(columns.COLUMNS), tracking.LIBRARIES)
-    assert (words.NEW, words.KINDS) == (tuple(new.TEMPLATES), tuple(declared.KINDS))
+    assert (tuple(columns.COLUMNS), tracking.LIBRARIES) == (words.COLUMNS, words.TRACKERS)
+    assert (tuple(new.TEMPLATES), tuple(declared.KINDS)) == (words.NEW, words.KINDS)
 
 
 def test_every_command_is_found() -> None:
