@@ -139,7 +139,7 @@ def _selection() -> Parser:
 def _add_layout(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--layout",
-        choices=view.LAYOUTS,
+        choices=words.LAYOUTS,
         help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
         "(default: the study's)",
     )

@@ -34,8 +34,6 @@ from harness.search.estimate import estimate
 from harness.search.index import Index
 from harness.search.progress import Progress, progress
 
-LAYOUTS = reports.LAYOUTS
-
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""

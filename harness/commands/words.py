@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
+LAYOUTS = ("lines", "matrix")  # of harness.reports.table
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
 NEW = ("objective", "student", "teacher", "task", "study", "procedure")  # of harness.commands.new
 KINDS = (  # of harness.commands.declared

@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 
+from harness import reports
 from harness.cli import parser, work_of
 from harness.commands import columns, declared, new, words
 from harness.search import tracking
@@ -13,6 +14,7 @@ from harness.search import tracking
 
 def test_words_are_those_of_their_files() -> None:
     assert (tuple(columns.COLUMNS), tracking.LIBRARIES) == (words.COLUMNS, words.TRACKERS)
+    assert words.LAYOUTS == reports.LAYOUTS
     assert (tuple(new.TEMPLATES), tuple(declared.KINDS)) == (words.NEW, words.KINDS)
 
 
