@@ -37,7 +37,11 @@ train the student:
 
 A number in brackets tells, below the table, why not on others: beside an objective of all students, in a cell of one.
 Students have the settings that they have where nobody gives others; some reasons, as a width, go away with a setting.
-`harness plan` says the same of the cells of a study.
+The same is said of the cells of a study by its plan:
+
+```
+harness plan --study objectives_vs_students
+```
 """
 Reasons = dict[str, dict[str, dict[str, str]]]  # objective -> student -> letter -> why not, or ""
 

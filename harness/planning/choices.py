@@ -106,7 +106,7 @@ class Choices:
             try:
                 choice.shown, choice.init, choice.by_content = self.spelled(student, init)
             except UserError as error:
-                choice.shown, choice.init = init, student.canonical_init(init)
+                choice.shown, choice.init = init, choice.student.canonical_init(init)
                 if init != row.init or init in (self.asked.request.inits or ()):
                     raise
                 # A file that this row alone asks for: those beside it go on.
