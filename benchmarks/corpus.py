@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness.students.transformer import Transformer
-from harness.teachers.huggingface import HuggingFaceTeacher
 from torch import Tensor
 
 from harness import combine
@@ -22,6 +20,8 @@ from harness.contracts import Batch, LayerMap
 from harness.data.tasks import CORPUS
 from harness.evaluation.parameters import build_student
 from harness.runs.settings import GENERAL_TRAINING
+from harness.students.transformer import Transformer
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.teaching.outputs import Encoder
 from harness.training import machine
 from harness.training.corpus_loop import train_on_corpus

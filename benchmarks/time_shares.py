@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from harness.teachers.architectures import KNOWN
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
@@ -27,6 +26,7 @@ from harness.contracts import Want
 from harness.evaluation.parameters import build_student
 from harness.evaluation.speed import as_batch, compare, encode, over, random_batches, ratio
 from harness.modeling.bases import Student
+from harness.teachers.architectures import KNOWN
 from harness.training.optimisation import Optimisation
 
 THREADS = 1

@@ -6,11 +6,11 @@ import math
 
 import torch
 import torch.nn.functional as F
-from harness.objectives.prediction import _LogitMatching
-from harness.objectives.relational import directions
 from torch import Tensor
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task
+from harness.objectives.prediction import _LogitMatching
+from harness.objectives.relational import directions
 from harness.registry import objective
 
 TEMPERATURE = Hyperparameter(2.0, low=1.0, high=10.0, log=True)

@@ -6,12 +6,12 @@ import math
 
 import torch
 import torch.nn.functional as F
-from harness.objectives.hidden import blind_first_token
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling.bases import Objective
+from harness.objectives.hidden import blind_first_token
 from harness.registry import objective
 
 TEMPERATURE = 0.07

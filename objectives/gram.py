@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
-from harness.objectives.relational import directions
-from harness.objectives.states import aligned
 from torch import Tensor, nn
 
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Want
 from harness.modeling.bases import Objective
+from harness.objectives.relational import directions
+from harness.objectives.states import aligned
 from harness.registry import objective
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
-from harness.objectives.attention import AttentionKL, relation_kl, value_relation
 from torch import Tensor
 
 from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Want
 from harness.modeling.bases import Objective
+from harness.objectives.attention import AttentionKL, relation_kl, value_relation
 from harness.registry import objective
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from harness.objectives.hidden import blind_first_token
 from torch import Tensor, nn
 
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.modeling.bases import Objective
+from harness.objectives.hidden import blind_first_token
 from harness.registry import objective
 
 

@@ -6,6 +6,7 @@ print(render(with_published(table, study), "markdown"))
 
 from __future__ import annotations
 
+from harness.errors import unknown
 from harness.reports import latex, page, writers
 from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
@@ -14,8 +15,6 @@ from harness.reports.page import FIGURES, fragment
 from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.statistics import mean_std
 from harness.reports.table import LAYOUTS, build
-
-from harness.errors import unknown
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 

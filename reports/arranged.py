@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from harness.errors import plain
 from harness.reports import matrix
 from harness.reports.layout import Cell, Grid, Group, compared, lines
 from harness.reports.shapes import Table
-
-from harness.errors import plain
 
 
 def grids(table: Table) -> list[Grid]:

@@ -6,6 +6,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
+from harness.contracts import Published, Study, TableRow
+from harness.errors import UserError
 from harness.reports.layout import heading
 from harness.reports.printed import (
     DELTA,
@@ -30,9 +32,6 @@ from harness.reports.quantities import MACHINE, WHOLE, number, scaled
 from harness.reports.shapes import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
 from harness.reports.statistics import rank_correlation
 from harness.reports.submitted import on_test
-
-from harness.contracts import Published, Study, TableRow
-from harness.errors import UserError
 
 
 def with_published(table: Table, study: Study) -> Table:

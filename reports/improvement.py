@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from harness.reports.shapes import Block, Column, Entry, Line
-from harness.reports.statistics import mean_std
-
 from harness.contracts import TableRow
 from harness.errors import unknown
+from harness.reports.shapes import Block, Column, Entry, Line
+from harness.reports.statistics import mean_std
 
 STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded", "impossible", "absent")  # worst last
 

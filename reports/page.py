@@ -6,14 +6,13 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import plain
 from harness.reports.arranged import grids
 from harness.reports.drawing import svg
 from harness.reports.entropy_heatmap import masked_words
 from harness.reports.figures import curves, heatmap, lines
 from harness.reports.pareto import pareto
 from harness.reports.shapes import Table
-
-from harness.errors import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from harness.contracts import Task
+from harness.errors import unknown
 from harness.reports.quantities import is_score
 from harness.reports.ranking import resampled
 from harness.reports.shapes import Line, Table
 from harness.reports.statistics import LEVEL, Score, p_value
-
-from harness.contracts import Task
-from harness.errors import unknown
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ import csv
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 
-from harness.reports.quantities import is_score, number
-from harness.reports.shapes import Column, Entry, Line
-
 from harness.contracts import Published, TableRow
 from harness.errors import UserError, unknown
+from harness.reports.quantities import is_score, number
+from harness.reports.shapes import Column, Entry, Line
 
 METRICS = {  # ours -> the CSVs'
     "accuracy": "acc",

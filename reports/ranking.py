@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness.contracts import AGREEMENT, RunResult, Task
 from harness.reports.quantities import is_score
 from harness.reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
 
-from harness.contracts import AGREEMENT, RunResult, Task
-
 if TYPE_CHECKING:
     import numpy as np
+
     from harness.reports.shapes import Column, Entry, Place
 
 Key = tuple[str, str, str]  # student, init, row

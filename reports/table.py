@@ -9,14 +9,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from harness.contracts import CellResult, Study, TableRow, Task
+from harness.errors import unknown
 from harness.reports.improvement import STATUSES, by_seed, improvements
 from harness.reports.quantities import RELATIVE, is_score
 from harness.reports.ranking import collapsed, standings
 from harness.reports.shapes import Block, Column, Entry, Line, Place, Provenance, Table
 from harness.reports.statistics import Score, mean_std
-
-from harness.contracts import CellResult, Study, TableRow, Task
-from harness.errors import unknown
 
 SYMBOLS = "†‡§¶‖"
 LAYOUTS = ("lines", "matrix")

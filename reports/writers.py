@@ -12,14 +12,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from harness.errors import CONTROL, plain
 from harness.reports.arranged import grids
 from harness.reports.layout import Cell, Grid
 from harness.reports.matrix import matrices
 from harness.reports.quantities import number
 from harness.reports.records import RECORD, finite, matrix_records, records
 from harness.reports.shapes import Table
-
-from harness.errors import CONTROL, plain
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

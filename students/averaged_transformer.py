@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from harness.students.transformer import LAYERS, Transformer
 from torch import nn
 
 from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Signal, Task, Want
 from harness.modeling.bases import StudentConfig
 from harness.modeling.signals import emit
 from harness.registry import student
+from harness.students.transformer import LAYERS, Transformer
 
 HEAD_UNITS = Hyperparameter(512, low=1)
 

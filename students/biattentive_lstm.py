@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
-from harness.students import words
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Hyperparameter, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.registry import student
+from harness.students import words
 
 
 @student(

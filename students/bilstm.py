@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from harness.students import pairs, words
 from torch import nn
 
 from harness.contracts import Batch, Hyperparameter, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.registry import student
+from harness.students import pairs, words
 
 
 @student(

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from math import isqrt
 
 import torch
-from harness.students import words
 from torch import Tensor, nn
 
 from harness.errors import UserError
+from harness.students import words
 
 HEADS = ("linear", "mlp", "cnn", "bilstm")
 HIDDEN = 1000  # of the MLP

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from harness.students import heads, pairs, products
-from harness.students.matrix_embedding import MatrixEmbedding, filled_by, misfit, widths, word_sizes
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
@@ -30,6 +28,8 @@ from harness.errors import UserError
 from harness.modeling import static_vectors, word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.registry import student
+from harness.students import heads, pairs, products
+from harness.students.matrix_embedding import MatrixEmbedding, filled_by, misfit, widths, word_sizes
 
 SETTINGS = {
     "embedding_dropout": Hyperparameter(0.1, low=0.0, high=0.9),  # of words, as they are looked up

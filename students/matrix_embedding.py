@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from harness.students import products
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, initialization
 
 from harness.errors import UserError
 from harness.modeling import static_vectors, word_vectors
+from harness.students import products
 
 NOISE = 0.01  # standard deviation of a random start: the paper's for matrices, ours for vectors
 

@@ -1,5 +1,7 @@
 """Table 3.3 of liu2020: labels against logits, and two ways of augmenting, with ten texts made of each example."""
 
+from harness.contracts import Published, Row, Study, Told
+from harness.registry import study
 from harness.studies.lstm_settings import (
     AUGMENTED,
     EPOCHS_ARE_OURS,
@@ -11,9 +13,6 @@ from harness.studies.lstm_settings import (
 )
 from harness.studies.profiles import varied
 from harness.studies.told import LIU_BILSTM
-
-from harness.contracts import Published, Row, Study, Told
-from harness.registry import study
 
 OF_DEV = "The published scores beside ours are of dev; those of test stand apart."
 

@@ -3,11 +3,10 @@
 The figure's points are not in the text, which says that the gain saturates at ten times the original corpus.
 """
 
-from harness.studies.lstm_settings import AUGMENTED, METRICS, ON_AUGMENTED, ONE_SIZE
-from harness.studies.told import COPIES_TOLD
-
 from harness.contracts import Row, Study
 from harness.registry import study
+from harness.studies.lstm_settings import AUGMENTED, METRICS, ON_AUGMENTED, ONE_SIZE
+from harness.studies.told import COPIES_TOLD
 
 LINE = "Distilled BiLSTM"
 

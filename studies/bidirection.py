@@ -1,10 +1,9 @@
 """Table II of galke2022: reading in both directions against reading forward."""
 
-from harness.studies.matrix_settings import MLP, NOTES, SIZES, SOURCE
-from harness.studies.told import GALKE
-
 from harness.contracts import Published, Row, Study
 from harness.registry import study
+from harness.studies.matrix_settings import MLP, NOTES, SIZES, SOURCE
+from harness.studies.told import GALKE
 
 
 def _row(name: str, label: str, printed: str) -> Row:

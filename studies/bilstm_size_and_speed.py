@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
+from harness.contracts import ModelRow, Published, Study
+from harness.registry import study
 from harness.studies.lstm_settings import SOURCE
 from harness.studies.profiles import SIZE_AND_SPEED, measured, of
 from harness.studies.told import LIU_BILSTM_SPEED
-
-from harness.contracts import ModelRow, Published, Study
-from harness.registry import study
 
 REMARKS = (
     "The published 335 of BERT-large holds the embeddings, which the students' counts leave out.",

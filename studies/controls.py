@@ -7,10 +7,9 @@ weights knows nothing; one of the student's own kind knows no more than the labe
 
 from dataclasses import replace
 
-from harness.studies.profiles import PAPER, QUICK, SMALL
-
 from harness.contracts import BASELINES, CONTROLS, Row, Study, TeacherRow
 from harness.registry import study
+from harness.studies.profiles import PAPER, QUICK, SMALL
 
 # The same with no label in the loss: whatever such a student learns, it learns from whom it imitates.
 ALONE = {"vanilla_kd.soft_weight": 1.0}

@@ -3,6 +3,8 @@
 The published "Distilled BiLSTM" is the last of the three; without augmentation it is in Table 3.3 (study augmentation).
 """
 
+from harness.contracts import CheckpointRow, Published, Row, Study, TeacherRow
+from harness.registry import study
 from harness.studies.lstm_settings import (
     AUGMENTED,
     EPOCHS_ARE_OURS,
@@ -13,9 +15,6 @@ from harness.studies.lstm_settings import (
     WORDS_ARE_OURS,
 )
 from harness.studies.told import LIU_BILSTM
-
-from harness.contracts import CheckpointRow, Published, Row, Study, TeacherRow
-from harness.registry import study
 
 REMARKS = (
     EPOCHS_ARE_OURS,

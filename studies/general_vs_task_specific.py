@@ -2,12 +2,11 @@
 
 from typing import Any
 
+from harness.contracts import Published, Row, Study
+from harness.registry import study
 from harness.studies.matrix_settings import GENERAL, MLP, NOTES, SIZES, SOURCE
 from harness.studies.profiles import varied
 from harness.studies.told import GALKE
-
-from harness.contracts import Published, Row, Study
-from harness.registry import study
 
 STUDENT = "bidirectional_hybrid"
 CORPUS_FIRST = "distilled on the corpus, then trained on the labels without the teacher"

@@ -4,11 +4,10 @@ The figure's points are not in the text, which says that they begin at two. Whet
 texts is not said: ours has none, so that the two lines differ in the objective alone.
 """
 
-from harness.studies.lstm_settings import METRICS, ONE_SIZE
-from harness.studies.told import UNITS_TOLD
-
 from harness.contracts import Row, Study
 from harness.registry import study
+from harness.studies.lstm_settings import METRICS, ONE_SIZE
+from harness.studies.told import UNITS_TOLD
 
 UNITS = (2, 8, 32, 150, 300)
 

@@ -20,9 +20,8 @@ of quick AdaDelta stays at chance, so there Adam takes its place.
 from dataclasses import replace
 from typing import Any
 
-from harness.studies.profiles import ADAM, PAPER, QUICK, SMALL, of, varied
-
 from harness.contracts import Profile
+from harness.studies.profiles import ADAM, PAPER, QUICK, SMALL, of, varied
 
 METRICS = {
     "mrpc": ("f1", "accuracy"),

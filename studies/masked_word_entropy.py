@@ -3,12 +3,11 @@
 The published figure shows two sentences, chosen by hand, and prints no numbers.
 """
 
+from harness.contracts import Row, Study, TeacherRow, Told
+from harness.registry import study
 from harness.studies.lstm_settings import AUGMENTED, ON_AUGMENTED, ONE_RUN
 from harness.studies.profiles import varied
 from harness.studies.told import LIU_BILSTM
-
-from harness.contracts import Row, Study, TeacherRow, Told
-from harness.registry import study
 
 study(
     Study(

@@ -1,11 +1,10 @@
 """Tables IX, X and XI of galke2022: every embedding with every head, pair encoding and initialisation."""
 
+from harness.contracts import Published, Row, Study
+from harness.registry import study
 from harness.studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
 from harness.studies.profiles import of
 from harness.studies.told import GALKE_HEADS
-
-from harness.contracts import Published, Row, Study
-from harness.registry import study
 
 REMARKS = (
     *NOTES,

@@ -2,12 +2,11 @@
 
 from typing import Any
 
+from harness.contracts import CheckpointRow, Published, Row, Study
+from harness.registry import study
 from harness.studies.matrix_settings import GENERAL, MLP, NOTES, RELU, SIZES, SOURCE
 from harness.studies.profiles import of
 from harness.studies.told import GALKE
-
-from harness.contracts import CheckpointRow, Published, Row, Study
-from harness.registry import study
 
 REMARKS = (
     *NOTES,

@@ -6,11 +6,10 @@ learning rate are searched in each cell.
 
 from dataclasses import replace
 
-from harness.studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
-from harness.studies.told import GALKE_SEARCH
-
 from harness.contracts import Published, Row, Study
 from harness.registry import study
+from harness.studies.matrix_settings import BOTH_STARTS, GENERAL, NOTES, RELU, SOURCE
+from harness.studies.told import GALKE_SEARCH
 
 LISTED = "The text names six learning rates and lists five; Table VI has the sixth, 5e-6."
 TRIALS = {"quick": 4, "small": 8, "paper": 48}

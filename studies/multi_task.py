@@ -1,10 +1,9 @@
 """Table 4.1 of liu2020: students distilled on all tasks together, then trained on each."""
 
-from harness.studies.lstm_settings import JOINTLY, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
-from harness.studies.told import LIU_TUNED
-
 from harness.contracts import Published, Row, Study, TeacherRow
 from harness.registry import study
+from harness.studies.lstm_settings import JOINTLY, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
+from harness.studies.told import LIU_TUNED
 
 REMARKS = (
     TEACHER_IS_OURS,

@@ -5,11 +5,10 @@ No row is trained further on its task after the joint distillation.
 
 from typing import Any
 
-from harness.studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
-from harness.studies.told import LIU_JOINT
-
 from harness.contracts import Published, Row, Study
 from harness.registry import study
+from harness.studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
+from harness.studies.told import LIU_JOINT
 
 REMARKS = (
     TEACHER_IS_OURS,

@@ -1,11 +1,10 @@
 """Table 4.4 of liu2020: encoding speed of pairs of 128 tokens in batches of 128, of models with random weights."""
 
+from harness.contracts import ModelRow, Published, Study
+from harness.registry import study
 from harness.studies.lstm_settings import SOURCE
 from harness.studies.profiles import measured, of
 from harness.studies.told import LIU_JOINT_SPEED
-
-from harness.contracts import ModelRow, Published, Study
-from harness.registry import study
 
 REMARKS = (
     "No sizes of the text make 1.59 (study bilstm_size_and_speed); 21.3 has no pooler, ours has.",

@@ -1,11 +1,10 @@
 """Table 4.3 of liu2020: which tasks the joint distillation learns from, before training on each. No augmentation."""
 
+from harness.contracts import Published, Row, Study
+from harness.registry import study
 from harness.studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
 from harness.studies.profiles import varied
 from harness.studies.told import LIU_TUNED_BY_TASKS
-
-from harness.contracts import Published, Row, Study
-from harness.registry import study
 
 REMARKS = (
     TEACHER_IS_OURS,

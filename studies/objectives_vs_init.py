@@ -9,11 +9,10 @@ is in the notes below.
 
 from dataclasses import replace
 
-from harness.studies.profiles import GLUE, PAPER, QUICK, SMALL, of
-from harness.studies.told import WANG_TASK_SPECIFIC
-
 from harness.contracts import Published, Row, Study
 from harness.registry import study
+from harness.studies.profiles import GLUE, PAPER, QUICK, SMALL, of
+from harness.studies.told import WANG_TASK_SPECIFIC
 
 REMARKS = (
     "MRPC and CoLA are headed F1 and Matthews correlation in print; by their values they are accuracies, and ours "

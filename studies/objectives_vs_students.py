@@ -11,11 +11,10 @@ and this teacher reads a pair as one. The two general ways distil on a corpus: M
 from dataclasses import replace
 from typing import Any
 
-from harness.studies.objectives_vs_init import OF_LAYERS
-from harness.studies.profiles import PAPER, QUICK, SMALL, of
-
 from harness.contracts import Row, Study
 from harness.registry import study
+from harness.studies.objectives_vs_init import OF_LAYERS
+from harness.studies.profiles import PAPER, QUICK, SMALL, of
 
 LAST_STAGE = "the prediction stage alone, half the epochs of the rows with two stages"
 GENERAL = "distilled on the corpus, then trained on the labels without the teacher"

@@ -1,11 +1,10 @@
 """Table I of galke2022: a pair as one sequence against each sentence apart, on the hybrid from random embeddings."""
 
+from harness.contracts import Published, Row, Study, Told
+from harness.registry import study
 from harness.studies.matrix_settings import MLP, NOTES, SIZES, SOURCE
 from harness.studies.profiles import varied
 from harness.studies.told import GALKE
-
-from harness.contracts import Published, Row, Study, Told
-from harness.registry import study
 
 CONSISTENT = 'The text calls the gain of DiffCat "consistent"; WNLI is equal (56.3).'
 PAIRS = ("mnli", "mrpc", "qnli", "qqp", "rte", "stsb_classes", "wnli")

@@ -1,11 +1,10 @@
 """Tables XII and XIII of galke2022: parameters of every embedding with every head. Counted, never trained."""
 
+from harness.contracts import ModelRow, Published, Study
+from harness.registry import study
 from harness.studies.matrix_heads import MODELS
 from harness.studies.matrix_settings import SOURCE
 from harness.studies.profiles import measured, of
-
-from harness.contracts import ModelRow, Published, Study
-from harness.registry import study
 
 REMARKS = (
     "Of the bidirectional hybrid with a BiLSTM head two numbers are printed for three columns; the second is STS-B's. "

@@ -1,11 +1,10 @@
 """Table V of galke2022: parameters and encoding speed, of models with random weights."""
 
+from harness.contracts import ModelRow, Published, Study
+from harness.registry import study
 from harness.studies.matrix_settings import SOURCE
 from harness.studies.profiles import measured
 from harness.studies.told import GALKE_SPEED
-
-from harness.contracts import ModelRow, Published, Study
-from harness.registry import study
 
 REMARKS = (
     "The published speeds were measured on an NVIDIA A100-SXM4-40GB; a processor is another machine for ratios too.",

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from harness.studies.sra_settings import AUGMENTED, FROM_CORPUS, FROM_SRA, METRICS, NOT_BUILT, NOTES, SIZES, SOURCE
-from harness.studies.told import WU
-
 from harness.contracts import CheckpointRow, GainRow, Published, Row, Study, TeacherRow
 from harness.registry import study
+from harness.studies.sra_settings import AUGMENTED, FROM_CORPUS, FROM_SRA, METRICS, NOT_BUILT, NOTES, SIZES, SOURCE
+from harness.studies.told import WU
 
 REMARKS = (
     *NOTES,

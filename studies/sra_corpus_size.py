@@ -1,11 +1,10 @@
 """Table 4 of wu2020: how much unlabelled text the distillation needs. The paper's corpora have 1, 2 and 4 million."""
 
+from harness.contracts import GainRow, Published, Row, Study, Told
+from harness.registry import study
 from harness.studies.profiles import varied
 from harness.studies.sra_settings import FROM_CORPUS, METRICS, NOTES, SIZES, SOURCE
 from harness.studies.told import WU
-
-from harness.contracts import GainRow, Published, Row, Study, Told
-from harness.registry import study
 
 REMARKS = (
     *NOTES,

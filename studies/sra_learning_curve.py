@@ -7,12 +7,11 @@ keeps its best epoch until then.
 
 from typing import Any
 
+from harness.contracts import Row, Study
+from harness.registry import study
 from harness.studies.profiles import varied
 from harness.studies.sra_settings import FROM_CORPUS, METRICS, SIZES
 from harness.studies.told import CURVE
-
-from harness.contracts import Row, Study
-from harness.registry import study
 
 
 def _points(name: str, objective: str, label: str, **more: Any) -> tuple[Row, ...]:

@@ -1,11 +1,10 @@
 """Table 2 of wu2020: parameters and encoding speed of pairs, of models with random weights."""
 
+from harness.contracts import ModelRow, Published, Study
+from harness.registry import study
 from harness.studies.profiles import SIZE_AND_SPEED, measured, of
 from harness.studies.sra_settings import NOT_BUILT, SOURCE
 from harness.studies.told import WU_SPEED
-
-from harness.contracts import ModelRow, Published, Study
-from harness.registry import study
 
 REMARKS = (
     "Of a pair, 3.33M in the BiLSTM, 0.79M in the linear layer and 0.79M in the task layer of 256 make 4.9 (4.3 of a "

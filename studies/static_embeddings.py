@@ -8,11 +8,10 @@ and similarity other words, so that bags of words can tell if they are read apar
 
 from dataclasses import replace
 
-from harness.studies.profiles import PAPER, QUICK, SMALL, of
-from harness.studies.told import BERT_TEACHER, OURS
-
 from harness.contracts import BaselineRow, GainRow, Row, Study, Told
 from harness.registry import study
+from harness.studies.profiles import PAPER, QUICK, SMALL, of
+from harness.studies.told import BERT_TEACHER, OURS
 
 STATIC = "static:teacher"
 REAL = ("cola", "rte", "mrpc", "sst2", "qqp", "mnli")  # quick needs no file

@@ -10,12 +10,11 @@ protocol=held_out --seeds 4` is stricter and shares its distillations.
 
 from dataclasses import replace
 
+from harness.contracts import CheckpointRow, Published, Row, Study
+from harness.registry import study
 from harness.studies.objectives_vs_init import OF_LAYERS, SOURCE
 from harness.studies.profiles import GLUE, PAPER, QUICK, SMALL, WIKIPEDIA_AND_BOOKS, of
 from harness.studies.told import WANG_TASK_AGNOSTIC
-
-from harness.contracts import CheckpointRow, Published, Row, Study
-from harness.registry import study
 
 REMARKS = (
     "The released Hid-CLS compares all tokens of a batch's first example, by a slip of its axes; the text and ours the "

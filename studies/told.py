@@ -6,9 +6,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from harness.studies.profiles import GLUE, WIKIPEDIA_AND_BOOKS, of
-
 from harness.contracts import Told
+from harness.studies.profiles import GLUE, WIKIPEDIA_AND_BOOKS, of
 
 RELEASED = "that of the released implementation"
 OURS = "ours"

@@ -4,12 +4,11 @@ A pair is a paraphrase where the cosine of its sentences' vectors is above a thr
 BiLSTM KD learns the teacher's cosine of the pairs of the task, BiLSTM SRA the teacher's vectors of unlabelled text.
 """
 
+from harness.contracts import ModelRow, Published, Row, Study, TeacherRow, Told
+from harness.registry import study
 from harness.studies.profiles import varied
 from harness.studies.sra_settings import EPOCHS_ARE_OURS, METRICS, NOT_BUILT, SIZES, SOURCE, TEXT_IS_READ
 from harness.studies.told import WU
-
-from harness.contracts import ModelRow, Published, Row, Study, TeacherRow, Told
-from harness.registry import study
 
 REMARKS = (
     EPOCHS_ARE_OURS,

@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.teachers.embedded_weights import PRETRAINED, SHA256, shipped, verify
-from harness.teachers.loading import describe, for_task, load_masked, load_tuned
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import BertNormalizer
@@ -35,6 +33,8 @@ from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
 from harness.registry import teacher
+from harness.teachers.embedded_weights import PRETRAINED, SHA256, shipped, verify
+from harness.teachers.loading import describe, for_task, load_masked, load_tuned
 
 SAMPLE = 1000  # texts that tell one grammar from another
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

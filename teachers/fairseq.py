@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness.teachers import fairseq_roberta
-from harness.teachers.fairseq_checkpoint import Checkpoint
-from harness.teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
-from harness.teachers.loading import describe, recipe_of
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -26,6 +22,10 @@ from harness.errors import UserError
 from harness.modeling import gpt2_bpe
 from harness.modeling.bases import Teacher, sha256_of
 from harness.registry import TASKS, teacher
+from harness.teachers import fairseq_roberta
+from harness.teachers.fairseq_checkpoint import Checkpoint
+from harness.teachers.fairseq_weights import ENCODER, encoder_state, masked_head_state, renamed
+from harness.teachers.loading import describe, recipe_of
 
 
 @teacher("fairseq")

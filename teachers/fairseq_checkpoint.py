@@ -17,15 +17,15 @@ from typing import Any
 from zipfile import is_zipfile
 
 import torch
-from harness.teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
-from harness.teachers.loading import for_task
-from harness.teachers.weight_files import check_unpacked
 from torch import Tensor
 from transformers import RobertaConfig
 
 from harness.contracts import Task
 from harness.errors import UserError, close
 from harness.modeling.gpt2_bpe import dictionary
+from harness.teachers.fairseq_weights import ENCODER, HEADS, MASKED_HEAD, expected_shapes, head_shapes, renamed
+from harness.teachers.loading import for_task
+from harness.teachers.weight_files import check_unpacked
 
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt", "checkpoint.pt", "checkpoint_last.pt")
 DICTIONARY = "dict.txt"

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness.teachers.fairseq_checkpoint import Checkpoint
-from harness.teachers.fairseq_weights import HEADS, MASKED_HEAD, encoder_state
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -19,6 +17,8 @@ from harness.contracts import IGNORED, LAYER_SIGNALS, Outputs, Signal, Task, Wan
 from harness.errors import UserError
 from harness.modeling import fairseq_library
 from harness.modeling.bases import Emitter
+from harness.teachers.fairseq_checkpoint import Checkpoint
+from harness.teachers.fairseq_weights import HEADS, MASKED_HEAD, encoder_state
 
 WEIGHTS = "model.safetensors"
 HEAD = "task"  # what the classification head is called while fairseq makes it

@@ -7,6 +7,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from huggingface_hub import snapshot_download
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from harness.contracts import ModelInfo, Task
+from harness.data.encoding import tokenizer_fingerprint
+from harness.errors import UserError
+from harness.modeling.bases import Teacher
+from harness.registry import TASKS, teacher
 from harness.teachers import generative
 from harness.teachers.architectures import KNOWN
 from harness.teachers.loading import (
@@ -23,21 +38,6 @@ from harness.teachers.loading import (
     recipe_of,
 )
 from harness.teachers.weight_files import PICKLED, WEIGHTS, check_weights, line
-from huggingface_hub import snapshot_download
-from transformers import (
-    AutoConfig,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-
-from harness.contracts import ModelInfo, Task
-from harness.data.encoding import tokenizer_fingerprint
-from harness.errors import UserError
-from harness.modeling.bases import Teacher
-from harness.registry import TASKS, teacher
 
 
 @teacher("huggingface")

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from harness.teachers import generative
-from harness.teachers.weight_files import PICKLED, check_weights, line
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import (
@@ -31,6 +29,8 @@ from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.modeling.bases import in_own_memory, sha256_of
 from harness.modeling.signals import check_encoder
+from harness.teachers import generative
+from harness.teachers.weight_files import PICKLED, check_weights, line
 
 EMITS = frozenset(Signal)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")

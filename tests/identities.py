@@ -16,8 +16,6 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from harness.teachers import huggingface
-
 from harness import registry
 from harness.files import digest
 from harness.planning.contents import Contents
@@ -26,6 +24,7 @@ from harness.planning.planned import Cell
 from harness.planning.request import Request
 from harness.planning.space import is_grid
 from harness.search.progress import specify
+from harness.teachers import huggingface
 
 FILE = Path(__file__).with_suffix(".json")
 PROFILES = [(name, profile) for name in registry.STUDIES.names() for profile in registry.STUDIES.get(name).profiles]

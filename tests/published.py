@@ -15,14 +15,13 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from harness.reports import with_published
-
 from harness.commands.view import table_of
 from harness.ledger import Ledger
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.registry import STUDIES
+from harness.reports import with_published
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "reports" / "published"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness.teachers.fairseq import FairseqTeacher
-from harness.teachers.huggingface import HuggingFaceTeacher
 
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.teachers.fairseq import FairseqTeacher
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import TWO, checkpoint
 from tests.conftest import Harness, environment
 from tests.teachers import fairseq_models as small

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.teachers.architectures import KNOWN
-from harness.teachers.huggingface import HuggingFaceTeacher
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -21,6 +19,8 @@ from transformers import (
 
 from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
+from harness.teachers.architectures import KNOWN
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import THREE, small_config
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "galke2022_table05_speed.csv"

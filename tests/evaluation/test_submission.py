@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness.reports import printed
 
 from harness.commands.submit import _repeated
 from harness.data.sources import NumberedSplit, Split
@@ -22,6 +21,7 @@ from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
 from harness.planning.filed import read
 from harness.registry import TASKS
+from harness.reports import printed
 from harness.runs import JointTeacherRun
 from harness.search.progress import Finished, progress
 from tests.conftest import BAD, Harness

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.students.transformer import Transformer
-from harness.teachers.huggingface import HuggingFaceTeacher
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -23,6 +21,8 @@ from harness.exporting.opened import TOLD, Opened, load
 from harness.exporting.writing import write
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
+from harness.students.transformer import Transformer
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import FAMILIES, small_config
 from harness.testing.student_cases import PAIR, SCORES, SINGLE, Case, cases, named, possible
 from tests.exporting.builders import ABOUT, TEXTS, examples, opened, reader

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.students.transformer import Transformer
-from harness.teachers.huggingface import HuggingFaceTeacher
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
@@ -23,6 +21,8 @@ from harness.modeling.initialisation import copy_layers
 from harness.modeling.layer_maps import layers_of
 from harness.modeling.layers import parts, places
 from harness.modeling.signals import emit, own_inputs
+from harness.students.transformer import Transformer
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import TWO
 from tests.modeling.families import (
     DEPTH,

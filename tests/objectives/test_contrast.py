@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from harness.objectives.contrast import draw_others, first_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from harness.contracts import Outputs, Want
 from harness.errors import UserError
+from harness.objectives.contrast import draw_others, first_tokens
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch, make_outputs
 

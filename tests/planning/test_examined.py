@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.teachers.embedded import EmbeddedTeacher
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from harness.errors import UserError
@@ -18,6 +17,7 @@ from harness.planning import examined
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.teachers.embedded import EmbeddedTeacher
 from tests.modeling.families import FAMILIES, LIKE_ROBERTA, SHARED, SPECIAL
 
 INITS = ("every", "first", "random")

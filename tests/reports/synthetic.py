@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from harness.reports import Provenance, Table, build, with_published
 
 from harness.contracts import CellResult, Profile, Published, Row, RunResult, Study, Task
+from harness.reports import Provenance, Table, build, with_published
 
 EXAMPLES = 100
 LABELS = np.arange(EXAMPLES) % 2

@@ -4,10 +4,10 @@ import json
 import math
 
 import pytest
+
 from harness.reports import TEACHER, Entry, render, with_columns
 from harness.reports.drawing import svg
 from harness.reports.pareto import Point, pareto, undominated
-
 from tests.reports.synthetic import ROWS, cell, run, table
 from tests.reports.test_figures import texts
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from harness.reports import render, with_published
 
 from harness.contracts import CheckpointRow, Profile, Row, RunResult, TeacherRow
 from harness.errors import UserError
+from harness.reports import render, with_published
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, compared, mixed, table
 
 SEVEN = {"qnli": "QNLI", "sst2": "SST-2", "mnli": "MNLI", "mrpc": "MRPC", "qqp": "QQP", "rte": "RTE", "cola": "CoLA"}

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+
+from harness.contracts import Row, TeacherRow
 from harness.reports import render
 from harness.reports.drawing import svg
 from harness.reports.entropy_heatmap import masked_words
 from harness.reports.figures import curves, heatmap, lines
-
-from harness.contracts import Row, TeacherRow
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 

@@ -7,10 +7,10 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from harness.reports import FORMATS, fragment, render, with_published
 
 from harness.contracts import GainRow, Row
 from harness.errors import UserError
+from harness.reports import FORMATS, fragment, render, with_published
 from harness.rows import BASELINES
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
-from harness.reports import render, with_published
 
 from harness.contracts import Published, Row, RunResult
 from harness.registry import STUDIES
+from harness.reports import render, with_published
 from tests.reports.synthetic import STUDY, TASKS, cell, compared, table
 
 PRINTED = """\

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from harness.reports import render, with_published
 
 from harness.contracts import Published, Row, RunResult
 from harness.errors import UserError
+from harness.reports import render, with_published
 from tests.reports.synthetic import STUDY, TASKS, cell, table
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # of a mean of nothing

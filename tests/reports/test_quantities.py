@@ -1,6 +1,7 @@
 """How numbers are written, by their metric."""
 
 import pytest
+
 from harness.reports.quantities import difference, is_score, number, printed, scaled, written
 
 

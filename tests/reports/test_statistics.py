@@ -5,6 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.contracts import Task
+from harness.evaluation.metrics import score as all_scores
 from harness.reports.statistics import (
     CONFUSED,
     RESAMPLES,
@@ -14,11 +19,6 @@ from harness.reports.statistics import (
     resample,
     resampled_scores,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from harness.contracts import Task
-from harness.evaluation.metrics import score as all_scores
 from tests.reports.synthetic import TASKS, score
 
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from harness.reports import FORMATS, render, with_published
-from harness.reports.latex import escape
 
 from harness.contracts import Profile, Row, RunResult
 from harness.errors import UserError, plain
+from harness.reports import FORMATS, render, with_published
+from harness.reports.latex import escape
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, table
 
 GOLDEN = """\

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.students.averaged_transformer import AveragedTransformer
 from transformers import BertConfig
 
 from harness.contracts import Batch, ModelInfo, Signal, Want
@@ -14,6 +13,7 @@ from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
+from harness.students.averaged_transformer import AveragedTransformer
 from harness.testing.small_models import FAMILIES, THREE, small_batch, small_model
 from tests.students.test_transformer import TEACHER, TOKENIZER
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness.students import heads, pairs
 from torch import nn
 
 from harness.errors import UserError
+from harness.students import heads, pairs
 
 
 def size(module: nn.Module) -> int:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from harness.students.matrix import MatrixStudent
 from torch import Tensor, nn
 
 from harness.contracts import Batch, ModelInfo, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
+from harness.students.matrix import MatrixStudent
 from harness.testing.small_models import THREE, TWO
 
 NAMES = ("cbow", "cmow", "hybrid", "bidirectional_hybrid")

@@ -7,10 +7,11 @@ from itertools import accumulate
 
 import pytest
 import torch
-from harness.students import products
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+
+from harness.students import products
 
 BOTH = ("sequential", "logarithmic")
 

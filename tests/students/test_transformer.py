@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from harness.students.transformer import Transformer
 
 from harness.contracts import Batch, ModelInfo, Signal, Want
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.signals import emit
+from harness.students.transformer import Transformer
 from harness.testing.small_models import FAMILIES, SCORE, THREE, own_inputs, small_batch, small_model
 
 TOKENIZER: Any = None  # a transformer takes nothing from it

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.students.words import RANGE, WordEmbedding, run
 from torch import Tensor, nn
 
 from harness.contracts import ModelInfo, Signal, Task
@@ -16,6 +15,7 @@ from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.word_tokenizer import word_level
 from harness.registry import STUDENTS
+from harness.students.words import RANGE, WordEmbedding, run
 from harness.testing.small_models import THREE, TWO
 
 NAMES = ("bilstm", "biattentive_lstm")

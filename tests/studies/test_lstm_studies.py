@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.reports import with_published
 
 from harness.commands.view import table_of
 from harness.data.tasks import get_task
@@ -16,6 +15,7 @@ from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
 from harness.planning.recipe import recipe
 from harness.registry import STUDIES, TEACHERS
+from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, TeacherRun
 from tests.conftest import ROOT
 from tests.results import records

@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from harness.teachers import embedded_weights
-from harness.teachers.embedded import EmbeddedTeacher
 from safetensors import safe_open
 from transformers import BertForMaskedLM
 
@@ -19,6 +17,8 @@ from harness.modeling.signals import emit
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from harness.registry import TEACHERS
+from harness.teachers import embedded_weights
+from harness.teachers.embedded import EmbeddedTeacher
 from harness.testing.small_models import SCORE, THREE, TWO
 from tests.conftest import Harness
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from harness.teachers.fairseq import FairseqTeacher
 
 from harness.contracts import Signal
 from harness.data.tasks import CORPUS, get_task
 from harness.errors import UserError
 from harness.registry import TEACHERS
+from harness.teachers.fairseq import FairseqTeacher
 from harness.testing.small_models import THREE, TWO
 from tests.teachers import fairseq_models as small
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.teachers.fairseq import FairseqTeacher
-from harness.teachers.huggingface import HuggingFaceTeacher
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
@@ -21,6 +19,8 @@ from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.signals import emit
 from harness.registry import STUDENTS
+from harness.teachers.fairseq import FairseqTeacher
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.teaching.outputs import Encoder
 from harness.testing.small_models import THREE, TWO
 from harness.training.joint_model import Joint, load_joint_teacher, save_joint

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness.teachers.generative import Decoder, Encoder
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from harness.contracts import Signal, Want
@@ -19,6 +18,7 @@ from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.registry import TEACHERS
+from harness.teachers.generative import Decoder, Encoder
 from harness.testing.small_models import TWO
 from tests.conftest import Harness
 from tests.results import done, records

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness.teachers.huggingface import HuggingFaceTeacher
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, MPNetConfig
 
@@ -15,6 +14,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
 
 CLASSIFIER = AutoModelForSequenceClassification

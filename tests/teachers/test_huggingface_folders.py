@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness.teachers.huggingface import HuggingFaceTeacher
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from harness.errors import UserError
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import THREE, TWO, checkpoint
 
 

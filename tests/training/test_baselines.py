@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness.reports import build, render
 
 from harness.contracts import Profile, TableRow, Task
 from harness.data import sources
@@ -21,6 +20,7 @@ from harness.jobs.examples import examples_of, texts_of
 from harness.planning.plan import resolve
 from harness.planning.recipe import budget, recipe
 from harness.planning.request import Request
+from harness.reports import build, render
 from harness.rows import BASELINES
 from harness.runs import BaselineRun
 from harness.training.work import Work

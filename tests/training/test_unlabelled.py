@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness.teachers.huggingface import HuggingFaceTeacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from harness.commands.view import table_of
@@ -30,6 +29,7 @@ from harness.planning.request import Request
 from harness.runs import StudentRun, TeacherRun
 from harness.search.driver import workspace_of as of_plan
 from harness.search.progress import progress
+from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.training.work import Work
 from harness.training.workspace import teacher_tokenizer
 from tests.training.builders import a_run, ignore, settings, workspace_of
