@@ -66,6 +66,7 @@ study(
         procedure="two_stage",
         rows=ROWS,
         students=_students((3, 6), averaged=3),
+        layout="matrix",
         metrics={"mrpc": ("f1", "accuracy"), "cola": ("matthews", "accuracy"), "qqp": "accuracy"},
         profiles={
             "quick": replace(
