@@ -85,7 +85,7 @@ study(
                 tasks=("sst2", "mrpc", "rte", "qnli"),
                 inits=("every",),
                 seeds=4,
-                settings={"transformer.layers": 6, "epochs": 3, "learning_rate": 5e-5},
+                settings={"protocol": "published", "transformer.layers": 6, "epochs": 3, "learning_rate": 5e-5},
             ),
         },
     )

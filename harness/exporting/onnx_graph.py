@@ -61,8 +61,10 @@ def write(opened: Opened, path: Path) -> None:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells what it skips, such as torchvision's nodes
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
+        inputs = flat(*SHAPES[0])
+        model(*inputs)  # what a model finds out when it is first used is no part of the graph
         try:
-            (_trace_whole if whole else _trace)(model, flat(*SHAPES[0]), names, path)
+            (_trace_whole if whole else _trace)(model, inputs, names, path)
         except Exception as error:  # the exporters raise anything
             raise UserError(f"--onnx: no graph can be made of this student: {str(error).strip()[:300]}") from error
     _compare(model, names, flat, path)

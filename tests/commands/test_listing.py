@@ -136,7 +136,7 @@ def test_a_shell_is_told_commands_flags_and_names(tmp_path: Path) -> None:
     assert completed("harness run --study multi_task_", tmp_path) == {
         "multi_task_procedures", "multi_task_speed", "multi_task_tasks"
     }  # fmt: skip
-    assert completed("harness plan --plugin mine.py --objectives vanilla_kd mi", tmp_path) == {"mine"}
+    assert completed("harness plan --plugin mine.py --objectives vanilla_kd mine", tmp_path) == {"mine"}
     assert completed("harness run --objectives att_kl+0.5*val", tmp_path) == {r"att_kl+0.5\*val_kl"}, "quoted"
     assert completed("harness run --students bil", tmp_path) == {"bilstm"}
     assert completed("harness run --study objectives_vs_init --profile s", tmp_path) == {"small"}

@@ -18,7 +18,7 @@ from tests.results import done, refused, table_folder
 STUDY = ("run", "--study", "objectives_vs_init")
 
 EARLY = {
-    "study": (("run", "--study", "objective_vs_init"), ("objective_vs_init", "did you mean objectives_vs_init?")),
+    "study": (("run", "--study", "objectives_vs_ini"), ("objectives_vs_ini", "did you mean objectives_vs_init")),
     "profile": ((*STUDY, "--profile", "smal"), ("smal", "did you mean small?")),
     "task": ((*STUDY, "--tasks", "mrcp"), ("mrcp", "did you mean mrpc?")),
     "flag": ((*STUDY, "--objective", "hid_cls"), ("--objective", "did you mean --objectives")),
@@ -278,12 +278,13 @@ def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, call: 
 
 
 def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
-    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+    glue: Path, checkpoint: Path, often: Path, call: Harness, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     study = (*STUDY, "--tasks", "sst2", "--objectives", "vanilla_kd", "--inits", "every", "--seeds", "1")
     places = ("--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "1", "--trials", "1")
-    words = (*study, *places, "--set", "train_examples=64", "teacher.epochs=1", "epochs=30", "max_length=16")
+    settings = ("--set", "train_examples=64", "teacher.epochs=1", "epochs=30", "max_length=16")
+    words = (*study, *places, "--plugin", str(often), *settings)
     limit = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, resource.RLIM_INFINITY));"
         "from harness.cli import main; sys.exit(main(sys.argv[1:]))"

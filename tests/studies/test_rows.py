@@ -21,7 +21,7 @@ def test_a_plan_gives_every_row_back() -> None:
         again = TableRow.from_json(stored)
         assert type(again) is type(row) and json.loads(json.dumps(again.to_json())) == stored
         found.add(type(row).__name__)
-    assert found == {"Row", "ModelRow", "CheckpointRow", "TeacherRow", "GainRow"}
+    assert found == {"Row", "ModelRow", "CheckpointRow", "TeacherRow", "GainRow", "BaselineRow"}
 
 
 def test_a_row_of_an_older_plan_has_fewer_fields() -> None:
