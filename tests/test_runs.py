@@ -49,7 +49,7 @@ STARTED: dict[str, Any] = {"student": "transformer", "init": f"pretrained:{STUDE
 # One of every kind, and the runs whose weights it reads.
 RUNS: list[tuple[Run, tuple[str, ...]]] = [
     (TeacherRun(**OF_TASK, teacher=PRETRAINED, evaluate_only=True), (PRETRAINED.pretrained or "",)),
-    (JoinedTeachersRun(**OF_TASK, teacher=PRETRAINED, members=(TEACHER, STUDENT)), (TEACHER, STUDENT)),
+    (JoinedTeachersRun(**OF_TASK, teacher=PRETRAINED, members=[TEACHER, STUDENT]), (TEACHER, STUDENT)),
     (CheckpointRun(**OF_TASK, teacher=replace(PRETRAINED, pretrained=None)), ()),
     (student_run(**OF_TASK, teacher=TEACHER, before=[[0.5]], plugins={"objective mine": "1"}), (TEACHER,)),
     (student_run(**OF_TASK, teacher=TEACHER, init=f"pretrained:{STUDENT}", masked_teacher=PRETRAINED),

@@ -87,18 +87,18 @@ def test_a_folder_that_cannot_be_written_is_done_without(call: Harness, tmp_path
     assert done.returncode == 0 and done.stdout == first
 
 
-def test_another_content_of_a_plugin_is_another_list(harness: Harness, tmp_path: Path) -> None:
+def test_another_content_of_a_plugin_is_another_list(forked: Harness, tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(PLUGIN)
     words = ("list", "objectives", "--plugin", plugin)
-    assert "What it does." in harness(*words).stdout
-    assert "What it does." in harness(*words).stdout
+    assert "What it does." in forked(*words).stdout
+    assert "What it does." in forked(*words).stdout
     plugin.write_text(PLUGIN.replace("What it does.", "Something else."))
-    changed = harness(*words).stdout
+    changed = forked(*words).stdout
     assert "Something else." in changed and "vanilla_kd" in changed
     plugin.write_text("not python")
-    assert harness(*words).returncode == 2
-    assert "mine" not in harness("list", "objectives").stdout
+    assert forked(*words).returncode == 2
+    assert "mine" not in forked("list", "objectives").stdout
 
 
 def test_what_is_known_is_listed_in_less_than_a_second(harness: Harness) -> None:

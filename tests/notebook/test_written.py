@@ -115,9 +115,12 @@ class Learned(Objective):
 
 def test_a_study_is_written_with_the_objectives_of_the_notebook_that_its_rows_have(cell: Cell, tmp_path: Path) -> None:
     cell(FORMULA.format(factor=1))
-    rows = (Row("mine", "of_a_cell", "Mine", settings={"epochs": 2}), Row("kd", "vanilla_kd", "KD", point=("a", 0.5)))
+    rows = (
+        Row("row_of_a_cell", "of_a_cell", "Of a cell", settings={"epochs": 2}),
+        Row("kd", "vanilla_kd", "KD", point=("a", 0.5)),
+    )
     quick = Profile("embedded", ("sentiment",), ("every",), 1, 2, search={"learning_rate": (1e-3, 2e-3)})
-    made = Study("mine_or_kd", "Mine", 'Is "mine" better?', "two_stage", rows, ("transformer",), {"quick": quick})
+    made = Study("mine_or_kd", "Two rows", 'Is "it" better?', "two_stage", rows, ("transformer",), {"quick": quick})
     assert named(made) == "mine_or_kd"
     paths = files_of(["mine_or_kd"], tmp_path)
     assert [path.name.rpartition("_")[0] for path in paths] == ["mine_or_kd", "of_a_cell"]

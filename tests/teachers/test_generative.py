@@ -123,9 +123,9 @@ def test_what_has_no_sense_is_refused_in_a_plan(family: str, tmp_path: Path) -> 
     assert get_task("sentiment").name in plan.teachers
 
 
-def test_gpt2_teaches_an_lstm_a_matrix_and_an_averaged_student(tmp_path: Path, harness: Harness, glue: Path) -> None:
+def test_gpt2_teaches_an_lstm_a_matrix_and_an_averaged_student(tmp_path: Path, forked: Harness, glue: Path) -> None:
     folder, out = checkpoint(tmp_path / "gpt2", "gpt2"), tmp_path / "out"
-    done(harness(
+    done(forked(
         "run", "--study", "objectives_vs_init", "--data", glue, "--tasks", "sst2", "--teacher", folder, "--out", out,
         "--objectives", "vanilla_kd", "cosine", "--students", "averaged_transformer", "bilstm", "hybrid",
         "--inits", "random", "--seeds", 1, "--trials", 1,
