@@ -118,7 +118,7 @@ def idle(terms: Terms, task: Task) -> set[str]:
     return {recorded_name(name, setting) for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
 
 
-def without_labels(terms: Terms) -> dict[str, Any]:
+def without_labels(terms: Terms) -> Values:
     """The settings, as records name them, with which no term reads a label."""
     return {
         recorded_name(name, setting): OBJECTIVES.get(name).hyperparameters[setting].other(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness import registry
 from harness.commands.view import find, say, tasks_of
@@ -165,7 +165,7 @@ def _differences(one: Taken, again: Finished) -> str:
     return ""
 
 
-def _metrics(record: Record) -> dict[str, Any]:
+def _metrics(record: Record) -> dict[str, float]:
     parts = record.get("by_task", {"": record})
     return {f"{task} {name}".strip(): v for task, part in parts.items() for name, v in part["metrics"].items()}
 

@@ -23,7 +23,7 @@ from harness.registry import TASKS, file_of
 if TYPE_CHECKING:
     from harness.data.own_source import OwnSource
 
-Rows = Iterable[Mapping[str, Any]]  # column -> value
+Rows = Iterable[JSON]  # column -> value
 Place = str | Callable[[], str | Mapping[str, Rows]]
 
 # What is said of data, as `--set NAME.SETTING=VALUE`, in NAME.yaml and by `@task`; several names are joined by commas.

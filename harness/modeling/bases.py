@@ -44,7 +44,7 @@ class Objective(nn.Module):
     stage: ClassVar[str] = "intermediate"  # or "prediction": it trains the layer that answers the task
     ranks: ClassVar[bool] = False  # it knows what logits (B, 1) are where `Batch.groups` are candidates to rank
     needs_labels: ClassVar[bool] = False  # it cannot do without the labels of a task
-    without_labels: ClassVar[Mapping[str, Any]] = {}  # the hyperparameters with which it reads none
+    without_labels: ClassVar[Values] = {}  # the hyperparameters with which it reads none
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
     defined_by: ClassVar[Any] = None  # the function or class that the decorator stood before
 

@@ -130,7 +130,7 @@ class _OfRun:
         found["epoch"] = entry["epoch"]
         self.tracker.log({f"{stage}/{name}": v for name, v in found.items() if v is not None}, step=self.step)
 
-    def end(self, metrics: Mapping[str, Any]) -> None:
+    def end(self, metrics: Mapping[str, object]) -> None:
         scores = {f"dev/{name}": value for name, value in metrics.items() if isinstance(value, (int, float))}
         if scores:
             self.tracker.log(scores, step=self.step)
