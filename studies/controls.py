@@ -14,31 +14,24 @@ from harness.studies.profiles import PAPER, QUICK, SMALL
 # The same with no label in the loss: whatever such a student learns, it learns from whom it imitates.
 ALONE = {"vanilla_kd.soft_weight": 1.0}
 NO_LABELS = "no label in the loss"
-OTHERS = [("", "", "", "")]  # (name, label, procedure, mark)
-OTHERS += [(row.name, row.label.partition(",")[2], row.procedure, row.mark) for row in CONTROLS if row.procedure]
-SOFT = [
-    Row(
-        name.replace("control", "soft") or "soft_labels",
-        "vanilla_kd",
-        "Soft labels alone" + (f",{label}" if label else ""),
-        procedure=procedure,
-        settings=ALONE,
-        mark="; ".join(filter(None, (mark, NO_LABELS))),
-        reference=bool(procedure),
-    )
-    for name, label, procedure, mark in OTHERS
-]
-HIDDEN = [
-    Row(
-        name.replace("control", "hid_cls") or "hid_cls",
-        "hid_cls",
-        "Hid-CLS" + (f",{label}" if label else ""),
-        procedure=procedure,
-        mark=mark,
-        reference=bool(procedure),
-    )
-    for name, label, procedure, mark in OTHERS
-]
+
+
+def _beside(row: Row, short: str) -> list[Row]:
+    """A row, and the same by each teacher that knows less, where it is named in short."""
+    others = [
+        replace(
+            row,
+            name=control.name.replace("control", short),
+            label=f"{row.label},{control.label.partition(',')[2]}",
+            procedure=control.procedure,
+            mark="; ".join(filter(None, (control.mark, row.mark))),
+            reference=True,
+        )
+        for control in CONTROLS
+        if control.procedure
+    ]
+    return [row, *others]
+
 
 study(
     Study(
@@ -52,8 +45,8 @@ study(
             CONTROLS[0],
             Row("vanilla_kd", "vanilla_kd", "Vanilla KD"),
             *CONTROLS[1:],
-            *SOFT,
-            *HIDDEN,
+            *_beside(Row("soft_labels", "vanilla_kd", "Soft labels alone", settings=ALONE, mark=NO_LABELS), "soft"),
+            *_beside(Row("hid_cls", "hid_cls", "Hid-CLS"), "hid_cls"),
             *BASELINES,
         ),
         students=("transformer",),
