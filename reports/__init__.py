@@ -10,10 +10,11 @@ from harness.errors import unknown
 from harness.reports import latex, page, writers
 from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
-from harness.reports.drawing import png
-from harness.reports.page import FIGURES, fragment
+from harness.reports.figures import FIGURES
+from harness.reports.figures.drawing import png
+from harness.reports.page import fragment
 from harness.reports.shapes import Entry, Provenance, Table
-from harness.reports.statistics import mean_std
+from harness.reports.statistics.summaries import mean_std
 from harness.reports.table import LAYOUTS, build
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")

@@ -30,7 +30,7 @@ from harness.reports.printed import (
 )
 from harness.reports.quantities import MACHINE, WHOLE, number, scaled
 from harness.reports.shapes import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
-from harness.reports.statistics import rank_correlation
+from harness.reports.statistics.summaries import rank_correlation
 from harness.reports.submitted import on_test
 
 

@@ -9,7 +9,7 @@ from itertools import product
 from harness.contracts import TableRow
 from harness.errors import unknown
 from harness.reports.shapes import Block, Column, Entry, Line
-from harness.reports.statistics import mean_std
+from harness.reports.statistics.summaries import mean_std
 
 STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded", "impossible", "absent")  # worst last
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.reports import quantities
 from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
 from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
-from harness.reports.statistics import LEVEL, RESAMPLES
+from harness.reports.statistics.resampling import LEVEL, RESAMPLES
 
 
 @dataclass(frozen=True)

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.errors import plain
 from harness.reports.arranged import grids
-from harness.reports.drawing import svg
-from harness.reports.entropy_heatmap import masked_words
-from harness.reports.figures import curves, heatmap, lines
-from harness.reports.pareto import pareto
+from harness.reports.figures.drawing import svg
+from harness.reports.figures.masked_words import masked_words
+from harness.reports.figures.pareto import pareto
+from harness.reports.figures.scores import curves, heatmap, lines
 from harness.reports.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# As a notebook's user names them.
-FIGURES: dict[str, Callable[[Table], Figure | None]] = {
-    "heatmap": heatmap,
-    "points": lines,
-    "curves": curves,
-    "masked_words": masked_words,
-    "pareto": pareto,
-}
 
 STYLE = """
 .harness h1, .harness h2 { font-size: 1.1em; margin: .6em 0 .3em; }

@@ -10,7 +10,7 @@ from harness.errors import unknown
 from harness.reports.quantities import is_score
 from harness.reports.ranking import resampled
 from harness.reports.shapes import Line, Table
-from harness.reports.statistics import LEVEL, Score, p_value
+from harness.reports.statistics.resampling import LEVEL, Score, p_value
 
 
 @dataclass(frozen=True)

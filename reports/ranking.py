@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.contracts import AGREEMENT, RunResult, Task
 from harness.reports.quantities import is_score
-from harness.reports.statistics import LEVEL, Score, p_value, resample, resampled_scores
+from harness.reports.statistics.resampling import LEVEL, Score, p_value, resample, resampled_scores
 
 if TYPE_CHECKING:
     import numpy as np

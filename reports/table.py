@@ -15,7 +15,8 @@ from harness.reports.improvement import STATUSES, by_seed, improvements
 from harness.reports.quantities import RELATIVE, is_score
 from harness.reports.ranking import collapsed, standings
 from harness.reports.shapes import Block, Column, Entry, Line, Place, Provenance, Table
-from harness.reports.statistics import Score, mean_std
+from harness.reports.statistics.resampling import Score
+from harness.reports.statistics.summaries import mean_std
 
 SYMBOLS = "†‡§¶‖"
 LAYOUTS = ("lines", "matrix")

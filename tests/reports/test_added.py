@@ -6,8 +6,8 @@ import math
 import pytest
 
 from harness.reports import TEACHER, Entry, render, with_columns
-from harness.reports.drawing import svg
-from harness.reports.pareto import Point, pareto, undominated
+from harness.reports.figures.drawing import svg
+from harness.reports.figures.pareto import Point, pareto, undominated
 from tests.reports.synthetic import ROWS, cell, run, table
 from tests.reports.test_figures import texts
 

@@ -6,9 +6,9 @@ import pytest
 
 from harness.contracts import Row, TeacherRow
 from harness.reports import render
-from harness.reports.drawing import svg
-from harness.reports.entropy_heatmap import masked_words
-from harness.reports.figures import curves, heatmap, lines
+from harness.reports.figures.drawing import svg
+from harness.reports.figures.masked_words import masked_words
+from harness.reports.figures.scores import curves, heatmap, lines
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 

@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from harness.contracts import Task
 from harness.evaluation.metrics import score as all_scores
-from harness.reports.statistics import (
-    CONFUSED,
-    RESAMPLES,
-    mean_std,
-    p_value,
-    rank_correlation,
-    resample,
-    resampled_scores,
-)
+from harness.reports.statistics.resampling import CONFUSED, RESAMPLES, p_value, resample, resampled_scores
+from harness.reports.statistics.summaries import mean_std, rank_correlation
 from tests.reports.synthetic import TASKS, score
 
 

@@ -9,7 +9,7 @@ import math
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from harness.reports.drawing import new_figure, plain, told_apart
+from harness.reports.figures.drawing import new_figure, plain, told_apart
 from harness.reports.layout import heading
 from harness.reports.shapes import Table
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.reports.drawing import legend, new_figure, panels, plain, style, title, told_apart
+from harness.reports.figures.drawing import legend, new_figure, panels, plain, style, title, told_apart
 from harness.reports.layout import entry_text, heading
 from harness.reports.quantities import is_score, scaled
 from harness.reports.shapes import Block, Entry, Table

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.reports.drawing import legend, new_figure, plain, title
+from harness.reports.figures.drawing import legend, new_figure, plain, title
 from harness.reports.quantities import is_score
 from harness.reports.shapes import Entry, Table
 

@@ -1,11 +1,9 @@
-"""Spread over seeds, the paired bootstrap over examples, and the agreement of two orderings."""
+"""The paired bootstrap over examples."""
 
 from __future__ import annotations
 
-import math
-import statistics
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,13 +16,6 @@ Score = Callable[[Task, "np.ndarray", "np.ndarray"], float]  # (task, prediction
 
 RESAMPLES = 1000
 LEVEL = 0.05
-
-
-def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean, and the sample standard deviation (n - 1) or None where n is 1. `values` is not empty."""
-    if not all(math.isfinite(v) for v in values):
-        return math.nan, None
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def resample(size: int, name: str) -> np.ndarray:
@@ -136,12 +127,3 @@ def p_value(best: np.ndarray, other: np.ndarray) -> float:
     import numpy as np
 
     return float((1 + np.count_nonzero(~(best - other > 1e-12))) / (1 + len(best)))
-
-
-def rank_correlation(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """Kendall's tau-b and Spearman's rho; nan for fewer than 3 pairs or where one side is constant."""
-    if len(ours) < 3 or len(set(ours)) < 2 or len(set(theirs)) < 2:
-        return math.nan, math.nan
-    from scipy import stats
-
-    return float(stats.kendalltau(ours, theirs).statistic), float(stats.spearmanr(ours, theirs).statistic)
