@@ -221,6 +221,24 @@ def _add_looking(commands: Any) -> None:
     _add_layout(report)
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     _add_columns(report)
+    figures = commands.add_parser(
+        "figures",
+        parents=[seen],
+        allow_abbrev=False,
+        help="the table's figures as files for a paper",
+        description="The figures of the table as SVG, PDF (fonts embedded) and PNG, with their data as CSV.",
+    )
+    figures.add_argument(
+        "names", nargs="*", metavar="FIGURE", help=f"only these: {', '.join(words.FIGURES)} (default: all there are)"
+    )
+    figures.add_argument("--to", metavar="FOLDER", help="where they are written (default: figures, beside the table)")
+    figures.add_argument(
+        "--width",
+        default="both",
+        choices=words.WIDTHS,
+        help="for one column of paper (3.3 inches), two (6.9) or both (default)",
+    )
+    _add_columns(figures)
     commands.add_parser(
         "status",
         parents=[seen],

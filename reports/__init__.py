@@ -11,11 +11,12 @@ from harness.reports import latex, page, writers
 from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
 from harness.reports.figures import FIGURES
-from harness.reports.figures.drawing import png
+from harness.reports.figures.drawing import WIDTHS, WRITERS, png
 from harness.reports.page import fragment
 from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.table import LAYOUTS, build
+from harness.reports.writers import rows_as_csv
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
@@ -24,6 +25,8 @@ __all__ = [
     "FORMATS",
     "LAYOUTS",
     "TEACHER",
+    "WIDTHS",
+    "WRITERS",
     "Entry",
     "Provenance",
     "Table",
@@ -32,6 +35,7 @@ __all__ = [
     "mean_std",
     "png",
     "render",
+    "rows_as_csv",
     "with_columns",
     "with_published",
 ]

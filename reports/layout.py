@@ -15,13 +15,14 @@ from harness.reports.statistics.resampling import LEVEL, RESAMPLES
 
 @dataclass(frozen=True)
 class Cell:
-    """Plain text with its emphasis, the marks that follow it, and a tip for formats that can show one."""
+    """Plain text with its emphasis, the marks that follow it, a tip and the id of its cell, for formats with these."""
 
     text: str
     bold: bool = False
     underline: bool = False
     mark: str = ""
     tip: str = ""
+    cell: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def cell_of(entry: Entry, column: Column, show_n: bool) -> Cell:
     """An entry with its emphasis and marks; show_n: with its number of seeds."""
     of_seeds = (column.task or column.average) and column.metric not in COUNTED
     shown = bool(show_n and entry.status == "complete" and of_seeds)
-    return Cell(entry_text(entry, column.metric, shown), entry.best, entry.tied, str(entry.note or ""), _tip(entry))
+    text, note = entry_text(entry, column.metric, shown), str(entry.note or "")
+    return Cell(text, entry.best, entry.tied, note, _tip(entry), entry.cell)
 
 
 def _tip(entry: Entry) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -155,10 +156,16 @@ def csv(table: Table) -> str:
     made = matrices(table) if table.layout == "matrix" else []
     found = matrix_records(table, made) if made else records(table)
     names = list(found[0]) if made else list(RECORD)
+    return rows_as_csv(found, names)
+
+
+def rows_as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
+    """A line for each of the rows, with the columns named, otherwise those of the first."""
+    names = names or list(rows[0])
     written = io.StringIO()
     writer = csv_format.DictWriter(written, list(map(_csv_cell, names)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({_csv_cell(k): _csv_cell(record[k]) for k in names} for record in found)
+    writer.writerows({_csv_cell(k): _csv_cell(row[k]) for k in names} for row in rows)
     return written.getvalue()
 
 

@@ -117,12 +117,13 @@ def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
 def _attempt(run: Run, where: Any, tell: Callable[[Entry], None]) -> Record:
     """One run's record. A loss that is not finite fails it in every process; anything else ends the launch."""
     from harness.executors import preload  # noqa: F401
+    from harness.executors.made_on import made_on
     from harness.jobs.perform import perform
     from harness.training import processes
     from harness.training.loop import TrainingFailure
 
     try:
-        return perform(run.specification(), where, tell)[0]
+        return perform(run.specification(), where, tell)[0] | {"made_on": made_on()}
     except TrainingFailure as error:
         if isinstance(error.__cause__, UserError) and processes.number() > 1:
             raise error.__cause__ from error  # met by this process, perhaps alone: the others must not wait for it

@@ -209,7 +209,9 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.T
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
     table = reports.build(study, plan.profile, cells, tasks, provenance, score_of)
-    return replace(table, submitted=server_scores.of_cells(plan, ledger, replays), runs=runs, kind=filed.kind_of(plan))
+    submitted = server_scores.of_cells(plan, ledger, replays)
+    before = {run: record for run in plan.first if (record := ledger.read(run))}
+    return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
 
 
 def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:

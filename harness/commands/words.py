@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
+FIGURES = ("heatmap", "points", "pareto", "curves", "masked_words")  # of harness.reports.figures
 LAYOUTS = ("lines", "matrix")  # of harness.reports.table
+WIDTHS = ("one", "two", "both")  # of harness.reports.figures.drawing
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
 NEW = ("objective", "student", "teacher", "task", "study", "procedure")  # of harness.commands.new
 KINDS = (  # of harness.commands.declared

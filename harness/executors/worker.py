@@ -63,11 +63,13 @@ def attempt(run: RunId, work: Callable[[], Message]) -> Message:
 
 
 def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:
+    from harness.executors.made_on import made_on
     from harness.jobs.perform import perform
     from harness.training.loop import TrainingFailure
 
     try:
-        return Finished(run, *perform(specification, workspace, tell))
+        record, predictions = perform(specification, workspace, tell)
+        return Finished(run, {**record, "made_on": made_on()}, predictions)
     except TrainingFailure as error:
         return Failed(run, str(error), traceback.format_exc())
     except (SystemExit, KeyboardInterrupt) as error:

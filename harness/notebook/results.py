@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness import reports
-from harness.commands.columns import added
-from harness.commands.view import say, score_of, shown_of
-from harness.errors import UserError, near, unknown
+from harness.commands.figures import figure_of
+from harness.commands.view import score_of, shown_of
+from harness.errors import UserError, unknown
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
 from harness.planning.planned import Plan
@@ -123,18 +123,12 @@ class Results:
 
     def figure(self, name: str = "heatmap") -> Figure:
         """A figure of matplotlib: "heatmap" (rows by initialisations), "points" (along the rows' points), "curves" (by
-        epoch), "masked_words" or "pareto" (against the columns asked of `load_results`, otherwise parameters).
+        epoch), "masked_words", "pareto" (against the columns asked of `load_results`, otherwise parameters), and what
+        else `harness figures --help` names.
 
         result.figure("heatmap").savefig("heatmap.pdf")
         """
-        if name not in reports.FIGURES:
-            raise unknown("figure", name, reports.FIGURES)
-        figure = reports.FIGURES[name].drawn(self.whole)
-        if figure is None and name == "pareto":
-            figure = reports.FIGURES[name].drawn(added(self.plan, self.ledger, self.whole, ("parameters",), say))
-        if figure is None:
-            others = [other for other, kind in reports.FIGURES.items() if kind.rows(self.whole)[0]]
-            raise UserError(f"there is nothing to draw in {name}: {near(name, others)}")
+        figure = figure_of(self.plan, self.ledger, self.whole, name)
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure
 

@@ -33,12 +33,14 @@ class Kind:
     """A figure that a table may have.
 
     alternative: what somebody who does not see it is told. needs: what a table must have for it, after "it needs".
+    columns: of --columns, those that it takes where the table has nothing else that it could draw.
     """
 
     title: str
     alternative: str
     needs: str
     module: Module
+    columns: tuple[str, ...] = ()
 
     def rows(self, table: Table) -> tuple[Rows, str]:
         """What is drawn, and a sentence on why there is nothing to draw, "" where there is."""
@@ -48,10 +50,13 @@ class Kind:
             return (), str(error)
         return found, "" if found else f"it needs {self.needs}"
 
-    def drawn(self, table: Table, width: float | None = None) -> Figure | None:
-        """The figure, as wide as it has to be, or as `width` inches of paper; None where there is nothing to draw."""
+    def drawn(self, table: Table, width: float | None = None, colour: str = "black") -> Figure | None:
+        """The figure, as wide as it has to be, or as `width` inches of paper; None where there is nothing to draw.
+
+        colour: of text and axes. Raises UserError where it does not fit on that paper.
+        """
         found, _ = self.rows(table)
-        with styled(width) as finished:
+        with styled(width, colour) as finished:
             return finished(self.module.draw(table, found)) if found else None
 
 
@@ -76,6 +81,7 @@ FIGURES: dict[str, Kind] = {
         "surpasses in both.",
         "a finished score beside a size or a speed, as --columns parameters adds",
         pareto,
+        columns=("parameters",),
     ),
     "curves": Kind(
         "Learning curves",

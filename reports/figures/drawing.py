@@ -6,13 +6,16 @@ made of (`new_figure`, `panels`, `legend`, `side_by_side`) sees to that.
 
 from __future__ import annotations
 
+import functools
 import io
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import UserError
 from harness.errors import plain as shown
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ DASHES = ("-", "--", "-.", ":")  # of other number than colours, so that neighbo
 MARKS = "osD^vP<>X"
 WIDTHS = {"one": 3.3, "two": 6.9}  # inches of one and of both columns of paper
 SMALLEST, LARGEST = 6.0, 8.0  # points of text on paper
+NARROWEST = 0.4  # inches of a panel
 INK = "#010203"  # no figure uses this colour; a page shows it as that of its text
 _width: ContextVar[float | None] = ContextVar("width", default=None)
 
@@ -65,8 +69,24 @@ def _finished(figure: Figure) -> Figure:
     for panel in figure.axes:
         panel.xaxis.set_tick_params(which="both", color=rcParams["xtick.color"])
         panel.yaxis.set_tick_params(which="both", color=rcParams["ytick.color"])
-    figure.draw_without_rendering()  # makes the ticks
+    with warnings.catch_warnings():  # of a layout that gives up, which `_fits` sees
+        warnings.filterwarnings("ignore", message="constrained_layout not applied" if on_paper() else "^$")
+        figure.draw_without_rendering()  # makes the ticks
+    if on_paper() and not _fits(figure):
+        raise UserError(f"it does not fit into {_width.get()} inches: --width two leaves more room")
     return figure
+
+
+def _fits(figure: Figure) -> bool:
+    """True where no panel is a sliver and nothing is cut off at the sides."""
+    outer, inches = figure.get_tightbbox(), figure.dpi_scale_trans.inverted()
+    wide = [
+        panel.get_window_extent().transformed(inches).width
+        for panel in figure.axes
+        if panel.get_visible() and panel.get_label() != "<colorbar>"
+    ]
+    within = outer.x0 > -0.02 and outer.x1 < figure.get_figwidth() + 0.02
+    return within and min(wide, default=1.0) > NARROWEST
 
 
 def on_paper() -> bool:
@@ -177,3 +197,6 @@ def _written(figure: Figure, form: str, **how: Any) -> bytes:
         written = io.BytesIO()
         figure.savefig(written, format=form, **how)
     return written.getvalue()
+
+
+WRITERS: Mapping[str, Callable[[Figure], bytes]] = {"svg": svg, "pdf": pdf, "png": functools.partial(png, dpi=300)}

@@ -57,23 +57,26 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
     columns = sum(map(len, inits.values()))
     figure = new_figure((3.2 + 1.0 * columns + 0.4 * len(inits), 1.4 + 0.34 * len(labels)))
-    spread = not on_paper() or figure.get_figwidth() - 2.2 > 0.62 * columns  # inches that "83.5 ± 12.7" takes
+    room = (figure.get_figwidth() - 2.0) / columns if on_paper() else math.inf  # inches of a field
     drawn = figure.subplots(1, len(inits), squeeze=False, sharey=True, width_ratios=[len(i) for i in inits.values()])
     for panel, student in zip(drawn[0], inits, strict=True):
         found = [[fields.get((student, init, name)) for init in inits[student]] for name in labels]
         shown = [[math.nan if not x or x["score"] is None else x["score"] for x in line] for line in found]
-        image = panel.imshow(shown, cmap="viridis", norm=scale, aspect="auto")
+        image = panel.pcolormesh(shown, cmap="viridis", norm=scale, edgecolors="face", linewidth=0.3)
+        panel.invert_yaxis()
         panel.set_facecolor("#dddddd")
-        panel.set_xticks(range(len(inits[student])), [plain(i) for i in inits[student]], rotation=30, ha="right")
-        panel.set_yticks(range(len(labels)), [plain(label) for label in labels.values()])
+        panel.set_xticks(
+            [x + 0.5 for x in range(len(inits[student]))], [plain(i) for i in inits[student]], rotation=30, ha="right"
+        )
+        panel.set_yticks([y + 0.5 for y in range(len(labels))], [plain(label) for label in labels.values()])
         panel.set_title(plain(student), fontsize=10)
         for y, line in enumerate(found):
             for x, field in enumerate(line):
                 dark = not math.isnan(shown[y][x]) and scale(shown[y][x]) < 0.6
                 text = field["text"] if field else "–"
-                number = text if spread else text.partition(" ±")[0]
+                number = text if room > 0.62 else text.partition(" ±")[0] if room > 0.27 else ""
                 colour = "white" if dark else "black"
-                panel.text(x, y, number, ha="center", va="center", fontsize=8, color=colour)
+                panel.text(x + 0.5, y + 0.5, number, ha="center", va="center", fontsize=8, color=colour)
     figure.colorbar(image, ax=list(drawn[0]), label=plain(f"{rows[0]['column']} × 100"))
     return figure
 

@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 from html import unescape
+from itertools import combinations, pairwise
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 
 from harness.contracts import Row, TeacherRow
-from harness.reports import FIGURES, render
-from harness.reports.figures.drawing import svg
+from harness.errors import UserError
+from harness.reports import FIGURES, WIDTHS, render
+from harness.reports.figures.drawing import PALETTE, style, svg
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 heatmap, lines, curves, masked_words = (FIGURES[name].drawn for name in ("heatmap", "points", "curves", "masked_words"))
@@ -136,3 +141,57 @@ def test_a_row_without_a_sentence_is_hatched_and_without_any_there_is_no_figure(
     assert b"<pattern" in svg(masked_words(table(cells))) and b"<pattern" not in svg(masked_words(table(cells[:1])))
     assert masked_words(table(mixed())) is None
     assert "when a word is masked" in render(table(cells), "html")
+
+
+@pytest.mark.parametrize("width", WIDTHS.values())
+@pytest.mark.parametrize("name", ["heatmap", "curves"])
+def test_on_paper_a_figure_is_as_wide_as_its_columns_and_its_text_can_be_read(name, width):
+    figure = FIGURES[name].drawn(table(mixed()), width)
+    shown = [text for text in figure.findobj(Text) if text.get_text()]
+    assert figure.get_figwidth() == width and len(shown) > 5
+    assert all(6 <= text.get_fontsize() <= 8 for text in shown)
+    outer = figure.get_tightbbox()
+    assert outer.x0 >= 0 and outer.x1 <= width  # inches
+
+
+def test_a_figure_that_a_column_has_no_room_for_says_so():
+    row = replace(ROWS[0], label="A label that is longer than a column of paper is wide, by far and without an end")
+    with pytest.raises(UserError, match="does not fit into 3.3 inches"):
+        FIGURES["heatmap"].drawn(table([cell(row, "sst2", (60, 60))], replace(STUDY, rows=(row,))), WIDTHS["one"])
+
+
+def test_the_rows_of_every_figure_are_plain_numbers_and_text():
+    cells, study = pointed()
+    free = table([*mixed(), replace(masked([0.1, 0.2]), init="last")])
+    for made, names in ((free, ("heatmap", "curves", "masked_words")), (table(cells, study), ("points",))):
+        for name in names:
+            found, missing = FIGURES[name].rows(made)
+            assert found and not missing and len({tuple(row) for row in found}) == 1
+            assert {type(value) for row in found for value in row.values()} <= {str, int, float, bool, type(None)}
+    assert FIGURES["points"].rows(free) == ([], f"it needs {FIGURES['points'].needs}")
+
+
+def seen(colour, blindness):
+    """CIE L*a*b* of a colour as somebody with this matrix of cones sees it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    rgb = np.clip(np.array(blindness) @ linear, 0, 1)
+    xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]] @ rgb / [0.9505, 1, 1.089]
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1.0.
+DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+
+
+@pytest.mark.parametrize("blindness", [np.eye(3), DEUTERANOPIA, PROTANOPIA])
+def test_lines_are_told_apart_without_all_cones(blindness):
+    apart = [np.linalg.norm(seen(a, blindness) - seen(b, blindness)) for a, b in combinations(PALETTE, 2)]
+    assert min(apart) > 12  # 2.3 is a difference that can just be noticed
+
+
+def test_lines_are_told_apart_in_grey():
+    looks = [style(place) for place in range(12)]
+    assert len({(look["color"], look["linestyle"]) for look in looks}) == 12
+    assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))

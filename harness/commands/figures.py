@@ -1,0 +1,75 @@
+"""harness figures: the figures of the last table as files for a paper, with their data."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import registry, reports
+from harness.commands import columns
+from harness.commands.view import recorded, say, table_of, tell
+from harness.errors import UserError, near, unknown
+from harness.files import atomic_write
+from harness.ledger import Ledger
+from harness.planning import filed
+from harness.planning.planned import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def figures(options: Namespace) -> int:
+    """Write each figure asked for, of those that the table has, as SVG, PDF, PNG and CSV."""
+    for name in options.names:
+        if name not in reports.FIGURES:
+            raise unknown("figure", name, reports.FIGURES)
+    plan, ledger = recorded(options)
+    table, study = table_of(plan, ledger), registry.STUDIES.get(plan.study)
+    table = reports.with_published(table, study) if study.published else table
+    table = columns.added(plan, ledger, table, options.columns, say) if options.columns else table
+    folder = Path(options.to) if options.to else filed.folder_of(ledger.out, plan) / "figures"
+    widths = reports.WIDTHS if options.width == "both" else {options.width: reports.WIDTHS[options.width]}
+    written = 0
+    for name in options.names or reports.FIGURES:
+        kind, shown = reports.FIGURES[name], measured(plan, ledger, table, name) if options.names else table
+        rows, missing = kind.rows(shown)
+        if missing:
+            say(f"{name} is not drawn: {missing}")
+            continue
+        atomic_write(folder / f"{name}.csv", reports.rows_as_csv(rows).encode())
+        for of_paper, width in widths.items():
+            columns_wide = f"{of_paper} column{'s' * (of_paper != 'one')}"
+            try:
+                figure = kind.drawn(shown, width)
+            except UserError as error:
+                say(f"{name} is not drawn for {columns_wide}: {error}")
+                continue
+            assert figure is not None  # there are rows
+            for form, write in reports.WRITERS.items():
+                atomic_write(folder / f"{name}_{columns_wide.replace(' ', '_')}.{form}", write(figure))
+        tell(f"{name}: {kind.title}")
+        written += 1
+    if not written:
+        raise UserError("none of these figures can be drawn of this table")
+    tell(f"{written} figure{'s' * (written != 1)}, as {', '.join(reports.WRITERS)} and csv, in {folder}")
+    return 0
+
+
+def measured(plan: Plan, ledger: Ledger, table: reports.Table, name: str) -> reports.Table:
+    """The table that this figure is drawn of: with the columns that it needs, where it has none of them."""
+    kind = reports.FIGURES[name]
+    wanted = () if kind.rows(table)[0] else kind.columns
+    return columns.added(plan, ledger, table, wanted, say) if wanted else table
+
+
+def figure_of(plan: Plan, ledger: Ledger, table: reports.Table, name: str) -> Figure:
+    """The figure of this name. Raises UserError where there is none, or nothing to draw."""
+    if name not in reports.FIGURES:
+        raise unknown("figure", name, reports.FIGURES)
+    kind, shown = reports.FIGURES[name], measured(plan, ledger, table, name)
+    figure = kind.drawn(shown)
+    if figure is None:
+        others = [other for other, kind in reports.FIGURES.items() if kind.rows(table)[0]]
+        raise UserError(f"there is nothing to draw in {name}, because {kind.rows(shown)[1]}: {near(name, others)}")
+    return figure

@@ -1,0 +1,53 @@
+"""Which machine made a run, by which state of this distribution: its record tells it, and it is no part of a run."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@functools.cache
+def made_on() -> dict[str, str]:
+    """machine: its processor or accelerator; harness: the version, and of a checkout the commit."""
+    return {"machine": _machine(), "harness": " ".join(filter(None, (_version(), _commit())))}
+
+
+def _machine() -> str:
+    import torch
+
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+    except OSError:  # not Linux
+        found = None
+    name = found[1].strip() if found else platform.processor() or platform.machine()
+    processor = f"{name}, {os.cpu_count()} cores, {platform.system()}"
+    return f"{torch.cuda.get_device_name()}; {processor}" if torch.cuda.is_available() else processor
+
+
+def _version() -> str:
+    try:
+        return version("distill-harness")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
+        return ""
+
+
+def _commit() -> str:
+    """The commit, "with changes" where files differ from it; "" where there is no checkout, or no git."""
+    if not (ROOT / ".git").exists():
+        return ""
+    asked = (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+    try:
+        commit, changes = (
+            subprocess.run(("git", "-C", str(ROOT), *words), capture_output=True, text=True, check=True, timeout=10)
+            for words in asked
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return f"commit {commit.stdout.strip()}{' with changes' if changes.stdout.strip() else ''}"

@@ -1,0 +1,156 @@
+"""What a page tells of its cells beside their numbers: the runs behind each, and what these took."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.reports.layout import Cell, Group
+from harness.reports.quantities import scaled, written
+from harness.reports.shapes import Table
+
+POINTS = 40  # of a learning curve that is drawn as small as a line of text
+
+
+def cells(table: Table) -> dict[str, Any]:
+    """Cell -> its name and the runs that made it, as JSON; run -> its learning curve. Nothing here was measured.
+
+    name: row, student, initialisation, task; metric: that of the scores; seeds: run, seed, score, best epoch; trials:
+    run, setting, score by which it was selected, what became of it. curves: losses, scores (x 100, None where an epoch
+    was not scored) and the stages, each with its epochs.
+    """
+    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
+    tried = _trials(table)
+    lines = ((line, zip(line.entries, table.columns, strict=True)) for b in table.blocks for line in b.lines)
+    for line, entries in lines:
+        for entry, column in entries:
+            if not entry.cell or entry.cell in found or not (entry.runs or entry.cell in tried):
+                continue
+            found[entry.cell] = {
+                "name": [line.row.label, line.student, line.init, column.label if column.task else ""],
+                "metric": column.metric.replace("_", " "),
+                "setting": _setting(entry.runs[0].hyperparameters) if entry.runs else "",
+                "seeds": [
+                    [
+                        run.run,
+                        run.seed,
+                        _text(column.metric, run.metrics.get(column.metric)),
+                        (run.record.get("best") or {}).get("epoch", ""),
+                    ]
+                    for run in entry.runs
+                ],
+                "trials": tried.get(entry.cell, []),
+            }
+            curves |= {run.run: curve for run in entry.runs if (curve := _curve(run.record))}
+    return {"cells": found, "curves": curves}
+
+
+def _trials(table: Table) -> dict[str, list[list[str]]]:
+    """Cell -> of each setting tried: the run, the setting, what it scored, what became of it."""
+    found: dict[str, list[list[str]]] = {}
+    for row in _runs(table):
+        if row["part"] == "trial":
+            became = "chosen" if row["chosen"] else "stopped early" if row["pruned"] else ""
+            became = "failed" if row["status"] == "failed" else became
+            told = [row["run"], _setting(row["hyperparameters"] or {}), _text("", row["selection"]), became]
+            found.setdefault(row["cell"], []).append(told)
+    return found
+
+
+def _runs(table: Table) -> list[dict[str, Any]]:
+    return [] if table.runs is None else table.runs.to_dict("records")
+
+
+def _setting(values: Mapping[str, object]) -> str:
+    return "; ".join(f"{name} = {value}" for name, value in sorted(values.items()))
+
+
+def _text(metric: str, value: float | None) -> str:
+    return "" if value is None else written(metric, scaled(metric, value))
+
+
+def _curve(record: Mapping[str, Any]) -> list[Any]:
+    """[losses, scores, [stage, epochs] of each stage], at most POINTS of them; [] where the run has no curve."""
+    curve = [point for point in record.get("curve") or () if "loss" in point]
+    stages: dict[str, int] = {}
+    for point in curve:
+        stages[point["stage"]] = stages.get(point["stage"], 0) + 1
+    step = max(1, -(-len(curve) // POINTS))
+    shown = curve[::-1][::step][::-1]  # with the last
+    scores = [None if point.get("selection") is None else round(100 * point["selection"], 1) for point in shown]
+    return [[float(f"{point['loss']:.3g}") for point in shown], scores, [*stages.items()]] if shown else []
+
+
+# ---------------------------------------------------------------- what was measured
+
+
+def measured(table: Table) -> dict[str, list[float]]:
+    """Run of the table -> its seconds and its peak memory in MiB, as far as its record tells them."""
+    runs = {run.run: run.record for entry in table.entries() for run in entry.runs}
+    runs |= {row["run"]: row["record"] for row in _runs(table) if row["record"]}
+    return {
+        run: [round(record["seconds"], 1), round(record.get("peak_memory_mib") or 0)]
+        for run, record in sorted(runs.items())
+        if "seconds" in record
+    }
+
+
+def made(table: Table) -> list[tuple[str, str]]:
+    """(what, how much) of all runs together: hours, memory, machines, versions; nothing where no run tells of it."""
+    records = _records(table)
+    timed = [record for record in records.values() if "seconds" in record]
+    if not timed:
+        return []
+    seconds = [record["seconds"] for record in timed]
+    before = len(set(records) & set(table.before))
+    told = {
+        "Runs": f"{len(timed) - before} in the cells"
+        + (f", {before} that these start from, as teachers" if before else ""),
+        "Time": f"{_duration(sum(seconds))} in all runs together, of which "
+        f"{_duration(sum(record.get('model_seconds') or 0 for record in timed))} in the models; a run "
+        f"{_duration(statistics.median(seconds))} (median), {_duration(max(seconds))} at most",
+        "Peak memory": f"{max(record.get('peak_memory_mib') or 0 for record in timed):,.0f} MiB in one run",
+        "Device": _named(record.get("device") for record in timed),
+        "Machine": _named(record.get("made_on", {}).get("machine") for record in timed),
+        "Harness": _named(record.get("made_on", {}).get("harness") for record in timed),
+        "Versions": _named(
+            ", ".join(f"{name} {number}" for name, number in sorted(record.get("versions", {}).items()))
+            for record in timed
+        ),
+    }
+    return [(what, text) for what, text in told.items() if text]
+
+
+def costs(table: Table) -> Group:
+    """A line for each row of the table: its runs, their seconds (median, all), their largest memory."""
+    own = {run: record for run, record in _records(table).items() if run not in table.before}
+    by_row: dict[str, dict[str, Mapping[str, Any]]] = {}
+    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
+    for row in _runs(table):
+        if row["run"] in own and "seconds" in own[row["run"]]:
+            by_row.setdefault(row["row"], {})[row["run"]] = own[row["run"]]
+    lines = []
+    for name, runs in by_row.items():
+        seconds = [record["seconds"] for record in runs.values()]
+        memory = max(record.get("peak_memory_mib") or 0 for record in runs.values())
+        numbers = (str(len(runs)), f"{statistics.median(seconds):,.1f}", f"{sum(seconds):,.0f}", f"{memory:,.0f}")
+        lines.append((Cell(labels.get(name, name)), *map(Cell, numbers)))
+    return Group("", tuple(lines))
+
+
+def _records(table: Table) -> dict[str, Mapping[str, Any]]:
+    """Every run that the table rests on, once, and those that its cells start from."""
+    return {**table.before, **{row["run"]: row["record"] for row in _runs(table) if row["run"] and row["record"]}}
+
+
+def _named(values: Iterable[str | None]) -> str:
+    return "; ".join(sorted({value for value in values if value}))
+
+
+def _duration(seconds: float) -> str:
+    """ "12.3 s", "5.1 min", "2.4 h"."""
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

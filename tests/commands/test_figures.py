@@ -1,0 +1,69 @@
+"""harness figures: files for a paper, with their data, and why some are not there."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.commands import results
+from tests.conftest import Harness
+from tests.results import refused
+
+POINTS = [{"stage": "prediction", "epoch": i, "loss": 1 / i, "selection": i / 4} for i in (1, 2)]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A folder of results of two cells, whose runs have learning curves."""
+    ledger = results.finished(tmp_path / "out")
+    for name in ("vanilla_kd", "att_kl"):
+        results.record(ledger, results.student(name), 0.5, curve=POINTS)
+    return ledger.out
+
+
+def figures(call: Harness, out: Path, *words: object) -> list[str]:
+    process = call("figures", *words, "--study", "objectives_vs_init", "--out", out)
+    assert process.returncode == 0, process.stderr
+    return process.stderr.splitlines()
+
+
+def test_every_figure_is_written_for_both_widths_with_its_data(out: Path, call: Harness) -> None:
+    said = figures(call, out)
+    folder = out / results.PLAN.parent / "figures"
+    names = {path.name for path in folder.iterdir()}
+    widths = ("one_column", "two_columns")
+    assert names >= {f"curves_{width}.{form}" for width in widths for form in ("svg", "pdf", "png")} | {"curves.csv"}
+    rows = list(csv.DictReader((folder / "curves.csv").open()))
+    assert [(row["epoch"], row["score"]) for row in rows[:2]] == [("1", "25.0"), ("2", "50.0")]
+    (why,) = [line for line in said if "points" in line.split(" is not drawn")[0]]
+    assert why == (
+        "harness: points is not drawn: it needs finished cells of rows that stand at points of an axis, as those of a "
+        "study of sizes do"
+    )
+
+
+def test_the_same_table_gives_the_same_files(out: Path, call: Harness, tmp_path: Path) -> None:
+    for place in ("one", "other"):
+        assert not figures(call, out, "curves", "--width", "one", "--to", tmp_path / place)
+    one, other = ({path.name: path.read_bytes() for path in (tmp_path / place).iterdir()} for place in ("one", "other"))
+    assert one == other and {*one} == {"curves.csv", *(f"curves_one_column.{form}" for form in ("svg", "pdf", "png"))}
+    pdf = one["curves_one_column.pdf"]
+    assert b"/FontFile2" in pdf and b"/Type3" not in pdf and b"Date" not in pdf  # TrueType, embedded
+
+
+def test_a_figure_that_is_named_has_the_columns_that_it_needs(out: Path, call: Harness, tmp_path: Path) -> None:
+    assert "pareto is not drawn" in " ".join(figures(call, out, "--to", tmp_path / "all"))
+    run = results.student("vanilla_kd")
+    results.record(results.Ledger(out), run, 0.5, parameters=1000)
+    figures(call, out, "pareto", "--to", tmp_path / "one")
+    (row,) = csv.DictReader((tmp_path / "one" / "pareto.csv").open())
+    assert (row["measured"], row["x"], row["score"]) == ("parameters", "1000", "50.0")
+
+
+def test_what_is_not_there_is_refused(out: Path, call: Harness) -> None:
+    words = ("--study", "objectives_vs_init", "--out", out)
+    refused(call("figures", "curve", *words), "unknown figure 'curve': did you mean curves")
+    process = call("figures", "masked_words", *words)
+    assert process.returncode == 2 and "none of these figures can be drawn" in process.stderr
