@@ -43,7 +43,7 @@ def without_times(found: Any) -> Any:
     """A record, or a part of one, without what no two runs have in common."""
     if not isinstance(found, dict):
         return found
-    times = ("seconds", "model_seconds", "peak_memory_mib")
+    times = ("seconds", "model_seconds", "peak_memory_mib", "made_on")
     left = {name: value for name, value in found.items() if name not in times and not name.endswith("_per_second")}
     return {name: without_times(value) for name, value in left.items()}
 

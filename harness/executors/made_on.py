@@ -13,10 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
-@functools.cache
 def made_on() -> dict[str, str]:
     """machine: its processor or accelerator; harness: the version, and of a checkout the commit."""
-    return {"machine": _machine(), "harness": " ".join(filter(None, (_version(), _commit())))}
+    return {"machine": _machine(), "harness": " ".join(filter(None, (_version(), commit())))}
 
 
 def _machine() -> str:
@@ -38,16 +37,17 @@ def _version() -> str:
         return ""
 
 
-def _commit() -> str:
+@functools.cache
+def commit() -> str:
     """The commit, "with changes" where files differ from it; "" where there is no checkout, or no git."""
     if not (ROOT / ".git").exists():
         return ""
     asked = (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
     try:
-        commit, changes = (
+        head, changes = (
             subprocess.run(("git", "-C", str(ROOT), *words), capture_output=True, text=True, check=True, timeout=10)
             for words in asked
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"commit {commit.stdout.strip()}{' with changes' if changes.stdout.strip() else ''}"
+    return f"commit {head.stdout.strip()}{' with changes' if changes.stdout.strip() else ''}"

@@ -1,7 +1,8 @@
 """What the fork server imports once, so that no run has to: importing it is its effect.
 
-It also works out what is the same for every run: fingerprints of the code that it has just imported, versions, and
-transformers' table of renamed weights. It computes nothing with torch, and no code of a --plugin comes here.
+It also works out what is the same for every run: fingerprints of the code that it has just imported, its commit,
+versions, and transformers' table of renamed weights. It computes nothing with torch, and no code of a --plugin comes
+here.
 """
 
 import gc
@@ -13,6 +14,7 @@ from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import harness.jobs.perform  # noqa: F401
 from harness import code_versions
+from harness.executors import made_on
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
 from harness.training import machine
 
@@ -25,6 +27,7 @@ for plugins in (STUDENTS, TEACHERS, OBJECTIVES, PROCEDURES):
     for name in plugins.names():
         code_versions.fingerprint(plugins.origin(name))
 machine.versions()
+made_on.commit()
 sklearn.metrics.matthews_corrcoef([0, 1], [0, 1])  # what scikit-learn looks up once
 get_checkpoint_conversion_mapping("bert")
 gc.collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,12 @@ def test_the_best_is_that_of_a_task(found: Results) -> None:
         found.best("entail")
 
 
+def test_a_record_tells_what_it_was_made_on_and_the_page_shows_it(found: Results, out: Path) -> None:
+    told = found.ledger.read(found.best("entailment").run)["made_on"]
+    text = (table_folder(out) / "table.html").read_text(encoding="utf-8")
+    assert told["machine"] and all(f"<dd>{escape(each)}</dd>" in text for each in told.values())
+
+
 def test_the_best_student_is_opened_and_asked(found: Results, tmp_path: Path) -> None:
     best = found.best("acceptability")
     said = best.load().predict(["the dog sees the cat .", "dog the sees ."])
@@ -138,7 +145,7 @@ def test_the_best_student_is_opened_and_asked(found: Results, tmp_path: Path) ->
 def test_figures_are_matplotlibs_and_a_notebook_shows_them(found: Results, name: str) -> None:
     figure = found.figure(name)
     assert isinstance(figure, Figure) and figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
-    with pytest.raises(harness.UserError, match="nothing to draw in points: valid names: curves, heatmap"):
+    with pytest.raises(harness.UserError, match="nothing to draw in points, because .*: valid names: curves, heatmap"):
         found.figure("points")
     with pytest.raises(harness.UserError, match="unknown figure"):
         found.figure("pie")
