@@ -120,7 +120,8 @@ class WordStudent(Student):
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
         own = cls.checked(settings)
         words = own["vocabulary"] == "words"
-        unlike = {Signal.HIDDEN_STATES} & cls.emits if words else frozenset()
+        unlike = {Signal.HIDDEN_STATES.value} & cls.emits if words else set()
+        own_words = f"it has its own words, not the teacher's tokens: --set {cls.name}.vocabulary=teacher"
         return ModelInfo(
             name=cls.name,
             layers=1,
@@ -130,7 +131,7 @@ class WordStudent(Student):
             vocabulary=0 if words else teacher.vocabulary,
             labels=task.outputs,
             emits=cls.emits - unlike,
-            lacks={s.value: f"it has its own words, not the teacher's tokens: --set {cls.name}.vocabulary=teacher" for s in unlike},
+            lacks=dict.fromkeys(unlike, own_words),
             tokenizer="words" if words else teacher.tokenizer,
             pair_encoding=cls.pair_encodings[0] if task.pair else "joint",
         )
