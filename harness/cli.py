@@ -6,51 +6,13 @@ import argparse
 import errno
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from harness.commands import words
-from harness.errors import UserError, near, sentence, unknown
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
-
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        for word in sys.argv[1:] if args is None else args:
-            if re.match(r"-[\d.]+\s*\*", word):  # argparse would take it for a flag
-                raise UserError(
-                    f"objective {word!r} begins with a weight below zero: a loss is made smaller, so a weight must be "
-                    "greater than zero, as in '0.5*att_kl+val_kl'"
-                )
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # said by the command that does not know the flag, so that near ones are its own
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
-
-    def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments: "):
-            word = message.removeprefix("unrecognized arguments: ").split()[0]
-            options = [option for action in self._actions for option in action.option_strings]
-            message = (
-                f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
-            )
-        raise UserError(f"{message} ({self.prog} --help tells the rest)")
-
-
-class Version(argparse.Action):
-    """Looked up only where it is asked for."""
-
-    def __call__(self, parser: Any, *_: Any) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            print(f"harness {version('distill-harness')}")
-        except PackageNotFoundError:  # a checkout on PYTHONPATH
-            print("harness, not installed")
-        parser.exit()
+from harness.commands import flags, words
+from harness.commands.flags import Parser, Version
+from harness.errors import UserError, sentence, unknown
 
 
 def parser() -> Parser:
@@ -63,6 +25,7 @@ def parser() -> Parser:
     top.add_argument("--version", action=Version, nargs=0, help="print the version and stop")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     _add_working(commands)
+    _add_report(commands)
     _add_looking(commands)
     _add_keeping(commands)
     _add_others(commands)
@@ -78,76 +41,9 @@ def arguments_of(command: str) -> dict[str, argparse.Action]:
     return {action.dest: action for action in found._actions if action.dest != "help"}
 
 
-def _kind() -> Parser:
-    """The flags that say which study, of which kind, and where its results are."""
-    kind = Parser(add_help=False)
-    add = kind.add_argument
-    add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
-    add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
-    add(
-        "--teacher",
-        nargs="+",
-        metavar="NAME",
-        help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name, a folder; several joined by + (the "
-        "mean of their probabilities); TASK=NAME ... (each task its own)",
-    )
-    add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
-    add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
-    add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
-    add("--trials", type=int, metavar="N", help="settings tried in each cell")
-    add(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="fix a setting (teacher.KEY: the teacher's)",
-    )
-    add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
-    return kind
-
-
-def _selection() -> Parser:
-    """The flags of those who work on a study, and of those who look at it: what was run is found by its own flags."""
-    selection = Parser(add_help=False, parents=[_kind()])
-    add = selection.add_argument
-    add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
-    add(
-        "--checkpoints",
-        nargs="+",
-        default=[],
-        metavar="ROW[=MODEL]",
-        help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
-    )
-    add(
-        "--baselines",
-        action="store_true",
-        help="also two references: the commonest class or mean score, and a regression on tf-idf",
-    )
-    add(
-        "--controls",
-        action="store_true",
-        help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
-    )
-    for flag in ("objectives", "students", "inits"):
-        add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
-    tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
-    add("--tasks", nargs="+", metavar="A", help=tasks)
-    return selection
-
-
-def _add_layout(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--layout",
-        choices=words.LAYOUTS,
-        help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
-        "(default: the study's)",
-    )
-
-
 def _add_working(commands: Any) -> None:
     """The commands that train, and what they would."""
-    selection = _selection()
+    selection = flags.selection()
     run = commands.add_parser(
         "run",
         parents=[selection],
@@ -177,9 +73,9 @@ def _add_working(commands: Any) -> None:
     run.add_argument(
         "--run-timeout", metavar="TIME", help="give a run up that takes longer: seconds, or 30m, 2h (default: never)"
     )
-    _add_layout(run)
+    flags.add_layout(run)
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
-    _add_columns(run)
+    flags.add_columns(run)
     commands.add_parser(
         "distil-corpus",
         aliases=["pretrain"],  # as it was called first
@@ -200,9 +96,9 @@ def _add_working(commands: Any) -> None:
     plan.add_argument("--explain", action="store_true", help="instead: each setting beside what the work's text says")
 
 
-def _add_looking(commands: Any) -> None:
-    """The commands that read what is recorded."""
-    seen = _selection()
+def _add_report(commands: Any) -> None:
+    """The command that prints the table."""
+    seen = flags.selection()
     report = commands.add_parser(
         "report",
         parents=[seen],
@@ -218,9 +114,14 @@ def _add_looking(commands: Any) -> None:
         "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
-    _add_layout(report)
+    flags.add_layout(report)
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
-    _add_columns(report)
+    flags.add_columns(report)
+
+
+def _add_looking(commands: Any) -> None:
+    """The other commands that read what is recorded."""
+    seen = flags.selection()
     figures = commands.add_parser(
         "figures",
         parents=[seen],
@@ -238,7 +139,7 @@ def _add_looking(commands: Any) -> None:
         choices=words.WIDTHS,
         help="for one column of paper (3.3 inches), two (6.9) or both (default)",
     )
-    _add_columns(figures)
+    flags.add_columns(figures)
     commands.add_parser(
         "status",
         parents=[seen],
@@ -248,7 +149,7 @@ def _add_looking(commands: Any) -> None:
     )
     submit = commands.add_parser(
         "submit",
-        parents=[_kind()],
+        parents=[flags.kind()],
         allow_abbrev=False,
         help="write GLUE submission files, or keep what the server said of them",
         description="Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
@@ -263,17 +164,6 @@ def _add_looking(commands: Any) -> None:
     what = submit.add_mutually_exclusive_group(required=True)
     what.add_argument("--to", metavar="FOLDER", help="where the files are written")
     what.add_argument("--scores", metavar="FILE", help="a CSV (task,metric,score) of what the server said, in points")
-
-
-def _add_columns(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--columns",
-        nargs="+",
-        action="extend",
-        default=[],
-        choices=words.COLUMNS,
-        help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
-    )
 
 
 def _add_keeping(commands: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.executors import environment
+from harness.executors.made_on import made_on
 from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -117,7 +118,6 @@ def _made(run: str, plan: Plan, ledger: Ledger) -> bool:
 def _attempt(run: Run, where: Any, tell: Callable[[Entry], None]) -> Record:
     """One run's record. A loss that is not finite fails it in every process; anything else ends the launch."""
     from harness.executors import preload  # noqa: F401
-    from harness.executors.made_on import made_on
     from harness.jobs.perform import perform
     from harness.training import processes
     from harness.training.loop import TrainingFailure

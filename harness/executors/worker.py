@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.executors.made_on import made_on
 from harness.runs import RunId
 from harness.runs.messages import Failed, Finished, Message, Refused, Told, Wants
 from harness.runs.told import Entry
@@ -63,7 +64,6 @@ def attempt(run: RunId, work: Callable[[], Message]) -> Message:
 
 
 def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:
-    from harness.executors.made_on import made_on
     from harness.jobs.perform import perform
     from harness.training.loop import TrainingFailure
 

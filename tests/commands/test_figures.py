@@ -34,9 +34,12 @@ def test_every_figure_is_written_for_both_widths_with_its_data(out: Path, call: 
     folder = out / results.PLAN.parent / "figures"
     names = {path.name for path in folder.iterdir()}
     widths = ("one_column", "two_columns")
-    assert names >= {f"curves_{width}.{form}" for width in widths for form in ("svg", "pdf", "png")} | {"curves.csv"}
-    rows = list(csv.DictReader((folder / "curves.csv").open()))
-    assert [(row["epoch"], row["score"]) for row in rows[:2]] == [("1", "25.0"), ("2", "50.0")]
+    kinds = [
+        (name, width, form) for name in ("heatmap", "curves") for width in widths for form in ("svg", "pdf", "png")
+    ]
+    assert names >= {"heatmap.csv", "curves.csv", *(f"{name}_{width}.{form}" for name, width, form in kinds)}
+    rows = list(csv.DictReader((folder / "heatmap.csv").open()))
+    assert [(row["row"], row["score"]) for row in rows] == [("Vanilla KD", "50.0"), ("Att-KL", "50.0")]
     (why,) = [line for line in said if "points" in line.split(" is not drawn")[0]]
     assert why == (
         "harness: points is not drawn: it needs finished cells of rows that stand at points of an axis, as those of a "
@@ -46,10 +49,10 @@ def test_every_figure_is_written_for_both_widths_with_its_data(out: Path, call: 
 
 def test_the_same_table_gives_the_same_files(out: Path, call: Harness, tmp_path: Path) -> None:
     for place in ("one", "other"):
-        assert not figures(call, out, "curves", "--width", "one", "--to", tmp_path / place)
+        assert not figures(call, out, "heatmap", "--width", "one", "--to", tmp_path / place)
     one, other = ({path.name: path.read_bytes() for path in (tmp_path / place).iterdir()} for place in ("one", "other"))
-    assert one == other and {*one} == {"curves.csv", *(f"curves_one_column.{form}" for form in ("svg", "pdf", "png"))}
-    pdf = one["curves_one_column.pdf"]
+    assert one == other and {*one} == {"heatmap.csv", *(f"heatmap_one_column.{form}" for form in ("svg", "pdf", "png"))}
+    pdf = one["heatmap_one_column.pdf"]
     assert b"/FontFile2" in pdf and b"/Type3" not in pdf and b"Date" not in pdf  # TrueType, embedded
 
 
@@ -64,6 +67,6 @@ def test_a_figure_that_is_named_has_the_columns_that_it_needs(out: Path, call: H
 
 def test_what_is_not_there_is_refused(out: Path, call: Harness) -> None:
     words = ("--study", "objectives_vs_init", "--out", out)
-    refused(call("figures", "curve", *words), "unknown figure 'curve': did you mean curves")
+    refused(call("figures", "heat_map", *words), "unknown figure 'heat_map': did you mean heatmap")
     process = call("figures", "masked_words", *words)
     assert process.returncode == 2 and "none of these figures can be drawn" in process.stderr

@@ -28,4 +28,10 @@ def test_help_imports_no_more_than_it_says() -> None:
     code = "import sys; from harness.cli import parser; parser().format_help(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     found = {name for name in loaded if name.startswith("harness.")}
-    assert found == {"harness.cli", "harness.commands", "harness.commands.words", "harness.errors"}
+    assert found == {
+        "harness.cli",
+        "harness.commands",
+        "harness.commands.flags",
+        "harness.commands.words",
+        "harness.errors",
+    }

@@ -119,7 +119,7 @@ def test_figures_take_the_colour_of_the_text_and_leave_the_background():
     text = page()
     drawn = text[text.index("<figure") :]
     assert "currentColor" in drawn and "#010203" not in drawn and "<metadata" not in drawn
-    (rule,) = re.findall(r'id="curves-patch_1">\s*<path [^>]*class="(curves-\d+)"', drawn)
+    (rule,) = re.findall(r'id="heatmap-patch_1">\s*<path [^>]*class="(heatmap-\d+)"', drawn)
     assert f".{rule}{{fill: none}}" in drawn
 
 

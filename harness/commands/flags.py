@@ -1,0 +1,127 @@
+"""What the flags of several commands are, and how a wrong one is told; `harness.cli` makes commands of these."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import Any, NoReturn
+
+from harness.commands import words
+from harness.errors import UserError, near
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        for word in sys.argv[1:] if args is None else args:
+            if re.match(r"-[\d.]+\s*\*", word):  # argparse would take it for a flag
+                raise UserError(
+                    f"objective {word!r} begins with a weight below zero: a loss is made smaller, so a weight must be "
+                    "greater than zero, as in '0.5*att_kl+val_kl'"
+                )
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # said by the command that does not know the flag, so that near ones are its own
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: "):
+            word = message.removeprefix("unrecognized arguments: ").split()[0]
+            options = [option for action in self._actions for option in action.option_strings]
+            message = (
+                f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
+            )
+        raise UserError(f"{message} ({self.prog} --help tells the rest)")
+
+
+class Version(argparse.Action):
+    """Looked up only where it is asked for."""
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"harness {version('distill-harness')}")
+        except PackageNotFoundError:  # a checkout on PYTHONPATH
+            print("harness, not installed")
+        parser.exit()
+
+
+def kind() -> Parser:
+    """The flags that say which study, of which kind, and where its results are."""
+    found = Parser(add_help=False)
+    add = found.add_argument
+    add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
+    add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
+    add(
+        "--teacher",
+        nargs="+",
+        metavar="NAME",
+        help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name, a folder; several joined by + (the "
+        "mean of their probabilities); TASK=NAME ... (each task its own)",
+    )
+    add("--corpus", metavar="TEXT", help="unlabelled text: a file, a folder, embedded, pydoc or hub:NAME")
+    add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
+    add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
+    add("--trials", type=int, metavar="N", help="settings tried in each cell")
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="fix a setting (teacher.KEY: the teacher's)",
+    )
+    add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
+    return found
+
+
+def selection() -> Parser:
+    """The flags of those who work on a study, and of those who look at it: what was run is found by its own flags."""
+    found = Parser(add_help=False, parents=[kind()])
+    add = found.add_argument
+    add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
+    add(
+        "--checkpoints",
+        nargs="+",
+        default=[],
+        metavar="ROW[=MODEL]",
+        help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
+    )
+    add(
+        "--baselines",
+        action="store_true",
+        help="also two references: the commonest class or mean score, and a regression on tf-idf",
+    )
+    add(
+        "--controls",
+        action="store_true",
+        help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
+    )
+    for flag in ("objectives", "students", "inits"):
+        add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
+    tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
+    add("--tasks", nargs="+", metavar="A", help=tasks)
+    return found
+
+
+def add_layout(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--layout",
+        choices=words.LAYOUTS,
+        help="the table as lines of tasks, or task by task as a matrix of rows by students and initialisations "
+        "(default: the study's)",
+    )
+
+
+def add_columns(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--columns",
+        nargs="+",
+        action="extend",
+        default=[],
+        choices=words.COLUMNS,
+        help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
+    )
