@@ -114,6 +114,20 @@ def test_equal_rows_are_told_apart_in_at_most_5_percent(scenario):
         assert found.pair < allowed and found.reference < allowed and found.lost < allowed, (seeds, found)
 
 
+def test_equal_rows_that_answer_real_examples_are_told_apart_in_at_most_5_percent():
+    # Examples of unequal difficulty, of which half is the row's and half each seed's own; seeds that differ in truth.
+    rng, counts, repeats = np.random.default_rng(3), np.zeros(2), 80
+    a, b = np.triu_indices(4, 1)
+    for _ in range(repeats):
+        hard, right = rng.normal(size=277), []
+        for _row in range(4):
+            own = rng.normal(size=277) + rng.normal(size=(3, 277))
+            right.append((hard + own < 0.9 + rng.normal(size=(3, 1)) * 0.1).astype(float))
+        made = of_runs([r.mean(1) for r in right], [r - r.mean(1, keepdims=True) for r in right])
+        counts += (made.p_value(a, b) < LEVEL).mean(), (made.to_best().corrected < LEVEL).mean()
+    assert (counts / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)).all()
+
+
 def test_the_old_test_told_equal_rows_apart_and_would_fail_the_simulation():
     scenario = next(s for s in SCENARIOS if s.name == "sd 2")
     assert errors(old, scenario, 6, 3, SIZE, 60).pair > 15
