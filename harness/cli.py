@@ -115,6 +115,12 @@ def _add_report(commands: Any) -> None:
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     flags.add_layout(report)
+    report.add_argument(
+        "--against",
+        default="",
+        metavar="ROW",
+        help="by how much each row is better or worse than this one, or than the best (default: the study's own row)",
+    )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     flags.add_columns(report)
 

@@ -9,8 +9,20 @@ from dataclasses import dataclass
 
 from harness.reports import quantities
 from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
-from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
-from harness.reports.statistics.resampling import LEVEL, RESAMPLES
+from harness.reports.shapes import (
+    Column,
+    ComparedBlock,
+    ComparedLine,
+    Comparison,
+    Entry,
+    Interval,
+    Line,
+    Pair,
+    Table,
+)
+from harness.reports.statistics.noise import LEVEL, POWER
+
+BEST = "best"  # in place of a row that others are compared with
 
 
 @dataclass(frozen=True)
@@ -165,9 +177,11 @@ def notes(
     if bold:
         others = any(not line.row.competes for block in table.blocks for line in block.lines)
         sentences.append(
-            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: not "
-            f"significantly worse (one-sided paired bootstrap over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL})."
+            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: it may "
+            f"be the best too. The truly best is bold or underlined in {1 - LEVEL:.0%} of such tables (simultaneous "
+            f"comparisons with the best, over {_over(table)})"
         )
+    sentences += _sight(table)
     subtracted = [line for block in table.blocks if block.improvement for line in block.lines]
     if subtracted:
         labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
@@ -188,6 +202,79 @@ def notes(
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]
     said = (*sentences, *more, *made.older_code, *made.notes)
     return (*marks, *marked, *numbered, *(("", _sentence(s)) for s in said))
+
+
+def _over(table: Table) -> str:
+    """What the tests take as drawn by chance."""
+    several = any(e.n > 1 for e in table.entries() if e.status == "complete")
+    drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
+    teachers = {0: "", 1: ", for this teacher alone"}.get(table.provenance.teachers, ", each seed with its own teacher")
+    return drawn + (teachers if several else teachers.replace("each seed with its own teacher", "for these teachers"))
+
+
+def _sight(table: Table) -> list[str]:
+    """How small a difference the table could have found, as a sentence, if any."""
+    told = []
+    for j, found in sorted(table.detectable.items()):
+        column, noise = table.columns[j], table.tested[j].noise
+        sizes = [f"{noise.count:.3g} seed{'s' * (noise.count > 1)}", f"{noise.size} examples"] if column.task else []
+        of = f" ({', '.join(sizes)})" if sizes else ""
+        told.append(f"{column.name} {written('', scaled('', found))}{of}")
+    what = (
+        f"The least difference between two rows named beforehand that would be found with {POWER:.0%} power, in points"
+    )
+    return [f"{what}: {'; '.join(told)}"] if told else []
+
+
+def differences(table: Table) -> Grid | None:
+    """By how much each row is better or worse than the reference in its place, or than the best of the others."""
+    best = table.against == BEST
+    shown = [
+        j
+        for j in range(len(table.columns))
+        if any(_compared(line, j, best) for block in table.blocks for line in block.lines)
+    ]
+    if not shown:
+        return None
+    groups = []
+    for block in table.blocks:
+        lines = [line for line in block.lines if any(_compared(line, j, best) for j in shown)]
+        cells = (
+            (Cell(label_of(line, block.init)), *(_interval(_compared(line, j, best)) for j in shown)) for line in lines
+        )
+        groups += [Group(heading(block.student, block.init), tuple(cells))] if lines else []
+    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
+    if best:
+        title = "Differences to the best"
+        said = (
+            f"Each row minus the best of the others, with intervals that hold together within a column in "
+            f"{1 - LEVEL:.0%} of such tables, whichever row is the best (Hsu's comparisons with the best, over "
+            f"{_over(table)})",
+            "Bold: the interval does not reach above 0, so that the row is not the best",
+        )
+    else:
+        title = f"Differences to {labels[table.against]}"
+        place = " of the same student and initialisation" if len(table.blocks) > 1 else ""
+        said = (
+            f"Each row minus {labels[table.against]}{place}, with {1 - LEVEL:.0%} intervals that hold together within "
+            f"a column (Bonferroni), over {_over(table)}",
+            f"Bold: p < {LEVEL} after Holm's correction for the rows of its column, which finds a little more than the "
+            "intervals",
+        )
+    chosen = tuple(table.columns[j] for j in shown)
+    notes = tuple(("", _sentence(sentence)) for sentence in said)
+    return Grid(title, "In points.", _header(chosen), tuple(groups), notes)
+
+
+def _compared(line: Line, j: int, best: bool) -> Interval | None:
+    return line.entries[j].to_best if best else line.entries[j].to_reference
+
+
+def _interval(found: Interval | None) -> Cell:
+    if found is None:
+        return Cell("")
+    value, low, high = (quantities.difference("", scaled("", x)) for x in (found.value, found.low, found.high))
+    return Cell(f"{value} [{low}, {high}]", bold=found.corrected < LEVEL)
 
 
 def _sentence(text: str) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.contracts import RunResult, TableRow
+
+if TYPE_CHECKING:
+    from harness.reports.ranking import Tested
+    from harness.reports.statistics.noise import Differences
 
 Place = tuple[str, str]  # student and initialisation; ("", "") for rows of neither, or of some that no other row has
 
@@ -64,6 +68,23 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A difference of two means as a fraction, its 95% interval, its p-value and this corrected for their number."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+
+    @classmethod
+    def each(cls, found: Differences) -> list[Interval]:
+        """Those of arrays, in order."""
+        arrays = (found.value, found.low, found.high, found.p, found.corrected)
+        return [cls(*(float(each) for each in one)) for one in zip(*arrays, strict=True)]
+
+
+@dataclass(frozen=True)
 class Entry:
     """One value of the table, as the runs recorded it: a score as a fraction.
 
@@ -73,7 +94,8 @@ class Entry:
     finished runs, by seed. collapsed: how many of them answer all dev examples alike; then the entry is never best.
     signed: the value is the difference of two rows, written with its sign. tested: it is of the official test set, as
     its server said. best, tied: in the whole column; in_place: "best", "tied" or "" among the lines of its place;
-    best_of_row: among those of its row, of which others compete.
+    best_of_row: among those of its row, of which others compete. to_best: of one that competes, its difference to the
+    best of the others; to_reference: to the table's reference row in its place; None where these are not tested.
     """
 
     status: str
@@ -93,6 +115,8 @@ class Entry:
     tested: bool = False
     in_place: str = ""
     best_of_row: bool = False
+    to_best: Interval | None = None
+    to_reference: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +226,8 @@ class Table:
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
     them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
     frame that it was made from, a row a run; before: the records of the runs that cells start from, as teachers.
+    against: the name of the row that others are compared with, "best" or "". tested: what can be compared of each
+    column, by the column's number; detectable: the least difference it would find.
     """
 
     study: str
@@ -223,6 +249,9 @@ class Table:
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     runs: Any = field(default=None, compare=False, repr=False)
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+    against: str = ""
+    detectable: Mapping[int, float] = field(default_factory=dict)
+    tested: Mapping[int, Tested] = field(default_factory=dict, compare=False, repr=False)
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

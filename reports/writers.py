@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import CONTROL, plain
 from harness.reports.arranged import grids
-from harness.reports.layout import Cell, Grid
+from harness.reports.layout import Cell, Grid, differences
 from harness.reports.matrix import matrices
 from harness.reports.quantities import number
 from harness.reports.records import RECORD, finite, matrix_records, records
@@ -178,7 +178,7 @@ def _csv_cell(value: Any) -> Any:
 
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
-    grid, *compared = grids(replace(table, layout="lines"))  # of the same entries in either layout
+    grid, *others = grids(replace(table, layout="lines"))  # of the same entries in either layout
     content: dict[str, Any] = {
         "study": table.study,
         "profile": table.profile,
@@ -187,8 +187,13 @@ def json(table: Table) -> str:
         "teacher": table.provenance.teacher,
         "protocol": table.provenance.protocol,
         "notes": [f"{mark} {sentence}".strip() for mark, sentence in grid.notes],
+        "detectable": [
+            {"task": table.columns[j].about, "metric": table.columns[j].metric, "points": finite(100 * found)}
+            for j, found in sorted(table.detectable.items())
+        ],
         "entries": records(table),
     }
+    content |= {"difference_notes": [sentence for _, sentence in others[0].notes]} if differences(table) else {}
     if table.comparison:
         content["comparison"] = {
             "source": table.comparison.source,
@@ -216,7 +221,7 @@ def json(table: Table) -> str:
                 for c, pair in zip(table.comparison.columns, line.pairs, strict=True)
                 if pair.printed
             ],
-            "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
+            "notes": [f"{mark} {sentence}".strip() for mark, sentence in others[-1].notes],
         }
     text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     # What JSON lets stand, but a terminal obeys: its escapes have the same meaning.

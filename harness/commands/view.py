@@ -51,7 +51,7 @@ def report(options: Namespace) -> int:
         for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
             tell(line)
         return 0
-    table = table_of(plan, ledger, options.layout)
+    table = table_of(plan, ledger, options.layout, options.against)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
@@ -168,8 +168,11 @@ def _uncollected() -> Iterator[None]:
 
 
 @_uncollected()
-def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.Table:
-    """The table of what is recorded, made from one frame of runs, which it keeps. layout: where not the study's own."""
+def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str = "") -> reports.Table:
+    """The table of what is recorded, made from one frame of runs, which it keeps.
+
+    layout, against (the row that others are compared with): where not the study's own.
+    """
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     runs = frame.runs(plan, ledger, replays)
@@ -208,7 +211,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.T
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
-    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of)
+    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
     submitted = server_scores.of_cells(plan, ledger, replays)
     before = {run: record for run in plan.first if (record := ledger.read(run))}
     return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
