@@ -219,6 +219,11 @@ def _add_looking(commands: Any) -> None:
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     _add_layout(report)
+    report.add_argument(
+        "--analysis",
+        choices=words.ANALYSES,
+        help="instead of the table: scores by the number of trials, or by the settings that were tried",
+    )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     _add_columns(report)
     commands.add_parser(

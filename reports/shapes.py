@@ -201,7 +201,7 @@ class Table:
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
     them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
-    frame that it was made from, a row a run.
+    frame that it was made from, a row a run. analysis: what of it is written in its place, one of `reports.ANALYSES`.
     """
 
     study: str
@@ -222,6 +222,7 @@ class Table:
     order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     runs: Any = field(default=None, compare=False, repr=False)
+    analysis: str = ""
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import CONTROL, plain
+from harness.reports.analyses import ANALYSES
 from harness.reports.arranged import grids
 from harness.reports.layout import Cell, Grid
 from harness.reports.matrix import matrices
@@ -155,11 +156,23 @@ def csv(table: Table) -> str:
     made = matrices(table) if table.layout == "matrix" else []
     found = matrix_records(table, made) if made else records(table)
     names = list(found[0]) if made else list(RECORD)
+    if table.analysis:
+        found = analysed(table)
+        names = list(found[0])
     written = io.StringIO()
     writer = csv_format.DictWriter(written, list(map(_csv_cell, names)), lineterminator="\n")
     writer.writeheader()
     writer.writerows({_csv_cell(k): _csv_cell(record[k]) for k in names} for record in found)
     return written.getvalue()
+
+
+def analysed(table: Table) -> list[dict[str, Any]]:
+    """The rows of the table's analysis. Raises UserError where there are none."""
+    found = ANALYSES[table.analysis]
+    rows = found.rows(table)
+    if not rows:
+        found.grids(table)  # says why
+    return rows
 
 
 def _csv_cell(value: Any) -> Any:
@@ -171,6 +184,10 @@ def _csv_cell(value: Any) -> Any:
 
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
+    if table.analysis:
+        told = [f"{mark} {sentence}".strip() for grid in grids(table) for mark, sentence in grid.notes]
+        heading = {"study": table.study, "profile": table.profile, "analysis": table.analysis, "notes": told}
+        return _written(heading | {"rows": analysed(table)})
     grid, *compared = grids(replace(table, layout="lines"))  # of the same entries in either layout
     content: dict[str, Any] = {
         "study": table.study,
@@ -211,6 +228,10 @@ def json(table: Table) -> str:
             ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
         }
+    return _written(content)
+
+
+def _written(content: dict[str, Any]) -> str:
     text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     # What JSON lets stand, but a terminal obeys: its escapes have the same meaning.
     return "\n".join(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+ANALYSES = ("tuning", "sensitivity")  # of harness.reports.analyses
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
 LAYOUTS = ("lines", "matrix")  # of harness.reports.table
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
