@@ -7,10 +7,8 @@ from typing import Any
 
 from harness.errors import plain
 from harness.reports.arranged import grids
+from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import svg
-from harness.reports.figures.masked_words import masked_words
-from harness.reports.figures.pareto import pareto
-from harness.reports.figures.scores import curves, heatmap, lines
 from harness.reports.shapes import Table
 
 STYLE = """
@@ -30,18 +28,7 @@ STICKY = """.matrix { overflow-x: auto; }
 
 def html(table: Table) -> str:
     """One self-contained page: every text escaped, figures as SVG inside, readable in light and dark."""
-    pointed = any(line.row.point for block in table.blocks for line in block.lines)
-    scores = (
-        ("Scores" + (f" against {table.figure}" if table.figure else ""), lines)
-        if pointed
-        else ("Scores by objective and initialisation", heatmap)
-    )
-    others = (
-        ("Scores against size and speed", pareto),
-        ("Learning curves", curves),
-        ("Entropy of the prediction when a word is masked", masked_words),
-    )
-    drawn = [(title, svg(figure)) for title, draw in (scores, *others) if (figure := draw(table))]
+    drawn = [(kind.title, svg(figure)) for kind in FIGURES.values() if (figure := kind.drawn(table))]
     figures = [(title, text[text.index(b"<svg") :].decode()) for title, text in drawn]
     return _template().render(title=plain(table.title), grids=grids(table), figures=figures, sticky=STICKY) + "\n"
 

@@ -129,11 +129,11 @@ class Results:
         """
         if name not in reports.FIGURES:
             raise unknown("figure", name, reports.FIGURES)
-        figure = reports.FIGURES[name](self.whole)
+        figure = reports.FIGURES[name].drawn(self.whole)
         if figure is None and name == "pareto":
-            figure = reports.FIGURES[name](added(self.plan, self.ledger, self.whole, ("parameters",), say))
+            figure = reports.FIGURES[name].drawn(added(self.plan, self.ledger, self.whole, ("parameters",), say))
         if figure is None:
-            others = [other for other, draw in reports.FIGURES.items() if draw(self.whole) is not None]
+            others = [other for other, kind in reports.FIGURES.items() if kind.rows(self.whole)[0]]
             raise UserError(f"there is nothing to draw in {name}: {near(name, others)}")
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure

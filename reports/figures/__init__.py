@@ -1,22 +1,93 @@
-"""The figures of a table, by the names under which a notebook's user asks for them."""
+"""The figures of a table, by the names under which a command and a notebook ask for them.
+
+A figure is a module with two functions: `rows(table)`, the tidy data that is drawn (plain numbers and text, a dict for
+each point or field, empty where there is nothing to draw: it is written as CSV, too), and `draw(table, rows)`, which
+makes a figure of matplotlib of them. One that cannot be drawn for a reason of its own raises UserError in `rows`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.reports.figures.masked_words import masked_words
-from harness.reports.figures.pareto import pareto
-from harness.reports.figures.scores import curves, heatmap, lines
+from harness.errors import UserError
+from harness.reports.figures import heatmap, masked_words, pareto, points, scores
+from harness.reports.figures.drawing import styled
 from harness.reports.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES: dict[str, Callable[[Table], Figure | None]] = {
-    "heatmap": heatmap,
-    "points": lines,
-    "curves": curves,
-    "masked_words": masked_words,
-    "pareto": pareto,
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Module(Protocol):
+    def rows(self, table: Table) -> Rows: ...
+
+    def draw(self, table: Table, rows: Any) -> Figure: ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure that a table may have.
+
+    alternative: what somebody who does not see it is told. needs: what a table must have for it, after "it needs".
+    """
+
+    title: str
+    alternative: str
+    needs: str
+    module: Module
+
+    def rows(self, table: Table) -> tuple[Rows, str]:
+        """What is drawn, and a sentence on why there is nothing to draw, "" where there is."""
+        try:
+            found = self.module.rows(table)
+        except UserError as error:
+            return (), str(error)
+        return found, "" if found else f"it needs {self.needs}"
+
+    def drawn(self, table: Table, width: float | None = None) -> Figure | None:
+        """The figure, as wide as it has to be, or as `width` inches of paper; None where there is nothing to draw."""
+        found, _ = self.rows(table)
+        with styled(width) as finished:
+            return finished(self.module.draw(table, found)) if found else None
+
+
+FIGURES: dict[str, Kind] = {
+    "heatmap": Kind(
+        "Scores by objective and initialisation",
+        "A heatmap of scores: a row for each row of the table, a column for each initialisation, a panel for each "
+        "student. Every field holds its number, as the table does.",
+        "a finished cell whose row leaves its student or its initialisation free",
+        heatmap,
+    ),
+    "points": Kind(
+        "Scores along the rows' points",
+        "A panel for each task: scores against what the rows vary, a line for each label, bars for the standard "
+        "deviation over seeds.",
+        "finished cells of rows that stand at points of an axis, as those of a study of sizes do",
+        points,
+    ),
+    "pareto": Kind(
+        "Scores against size and speed",
+        "A panel for each size or speed: every model's score against it, and a line that joins those that no other "
+        "surpasses in both.",
+        "a finished score beside a size or a speed, as --columns parameters adds",
+        pareto,
+    ),
+    "curves": Kind(
+        "Learning curves",
+        "A panel for each task: the metric by which epochs are selected, epoch by epoch, a line for each row.",
+        "a finished run that was trained by epochs",
+        scores,
+    ),
+    "masked_words": Kind(
+        "Entropy of the prediction when a word is masked",
+        "A panel for each sentence: a row for each row of the table, a column for each word, darker where the "
+        "prediction is less sure without that word.",
+        "runs that masked words, as those of studies that measure masked words do",
+        masked_words,
+    ),
 }

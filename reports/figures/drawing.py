@@ -1,10 +1,16 @@
-"""What the figures share: panels, legends, names, and SVG that is the same bytes for the same table."""
+"""What the figures share: their style, panels, legends and names, and files that are the same bytes for the same table.
+
+A figure is drawn within `styled`: for a screen as wide as it has to be, for paper as wide as its columns. What it is
+made of (`new_figure`, `panels`, `legend`, `side_by_side`) sees to that.
+"""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import plain as shown
@@ -12,19 +18,91 @@ from harness.errors import plain as shown
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Okabe and Ito, Color Universal Design (2008), without black and the yellow that white paper swallows.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ("-", "--", "-.", ":")  # of other number than colours, so that neighbours differ in both
+MARKS = "osD^vP<>X"
+WIDTHS = {"one": 3.3, "two": 6.9}  # inches of one and of both columns of paper
+SMALLEST, LARGEST = 6.0, 8.0  # points of text on paper
+INK = "#010203"  # no figure uses this colour; a page shows it as that of its text
+_width: ContextVar[float | None] = ContextVar("width", default=None)
+
+
+@contextmanager
+def styled(width: float | None = None, colour: str = "black") -> Iterator[Callable[[Figure], Figure]]:
+    """What is drawn within has the figures' colours, and on paper `width` inches; colour: of text and of axes.
+
+    Gives the function that finishes a figure there. INK has no background, for pages that have one of their own.
+    """
+    import matplotlib
+    from cycler import cycler
+
+    background = "none" if colour == INK else "white"
+    inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    style: Any = dict.fromkeys(inked, colour) | {
+        "axes.prop_cycle": cycler(color=PALETTE),
+        "figure.facecolor": background,
+        "axes.facecolor": background,
+        "savefig.facecolor": "auto",
+        **({"font.size": 7.0, "axes.linewidth": 0.6} if width else {}),
+    }
+    token = _width.set(width)
+    try:
+        with matplotlib.rc_context(style):
+            yield _finished
+    finally:
+        _width.reset(token)
+
+
+def _finished(figure: Figure) -> Figure:
+    """On paper no text is larger or smaller than it may be; what is drawn later is in the style of now."""
+    from matplotlib import rcParams
+    from matplotlib.text import Text
+
+    if on_paper():
+        for text in figure.findobj(Text):
+            text.set_fontsize(min(max(text.get_fontsize(), SMALLEST), LARGEST))
+    for panel in figure.axes:
+        panel.xaxis.set_tick_params(which="both", color=rcParams["xtick.color"])
+        panel.yaxis.set_tick_params(which="both", color=rcParams["ytick.color"])
+    figure.draw_without_rendering()  # makes the ticks
+    return figure
+
+
+def on_paper() -> bool:
+    return _width.get() is not None
+
+
+def ink() -> str:
+    """The colour of text and of axes."""
+    import matplotlib
+
+    return str(matplotlib.rcParams["text.color"])
+
+
+def side_by_side(count: int, inches: float) -> int:
+    """How many of `count` panels stand beside each other: at most three, on paper as many as are so wide."""
+    width = _width.get()
+    return max(1, min(count, 3 if width is None else int(width / inches)))
+
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """An empty figure; size is (width, height) in inches."""
+    """An empty figure; size is (width, height) in inches on a screen. On paper its width is that of the paper."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained")
+    width = _width.get()
+    return Figure(figsize=size if width is None else (width, max(1.4, 0.7 * size[1])), layout="constrained")
 
 
 def panels(titles: Sequence[str], labels: Sequence[str]) -> tuple[Figure, list[Any]]:
     """A figure with a panel for each title, three side by side, and room for a legend of the labels."""
-    down, across = math.ceil(len(titles) / 3), min(len(titles), 3)
-    beside = max(2.4, 0.7 + 0.065 * max(map(len, labels)))
-    figure = new_figure((3.4 * across + beside, max(2.8 * down, 0.6 + 0.17 * len(labels))))
+    across = side_by_side(len(titles), 1.6)
+    down = math.ceil(len(titles) / across)
+    if on_paper():
+        figure = new_figure((0, 2.4 * down + 0.25 * math.ceil(len(labels) / _legend_columns(labels))))
+    else:
+        beside = max(2.4, 0.7 + 0.065 * max(map(len, labels)))
+        figure = new_figure((3.4 * across + beside, max(2.8 * down, 0.6 + 0.17 * len(labels))))
     drawn = list(figure.subplots(down, across, squeeze=False).flat)
     for panel, title in zip(drawn, titles, strict=False):
         panel.set_title(plain(title), fontsize=10)
@@ -34,9 +112,17 @@ def panels(titles: Sequence[str], labels: Sequence[str]) -> tuple[Figure, list[A
 
 
 def legend(figure: Figure, handles: Mapping[str, Any]) -> None:
-    """The lines' labels at the right of all panels."""
+    """The lines' labels at the right of all panels; on paper below them."""
     names = [plain(label) for label in handles]
-    figure.legend(list(handles.values()), names, loc="outside right upper", fontsize=8, frameon=False)
+    where: dict[str, Any] = {"loc": "outside right upper", "fontsize": 8}
+    if on_paper():
+        where = {"loc": "outside lower center", "fontsize": SMALLEST, "ncols": _legend_columns(names)}
+    figure.legend(list(handles.values()), names, frameon=False, **where)
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """How many columns of these labels a sheet of paper is wide."""
+    return max(1, int((_width.get() or 0.0) / (0.6 + 0.055 * max(map(len, labels)))))
 
 
 def title(figure: Figure, text: str) -> None:
@@ -45,8 +131,13 @@ def title(figure: Figure, text: str) -> None:
 
 
 def style(place: int) -> dict[str, Any]:
-    """Colour and dashes of the `place`th line: the colours once, then dashed, then dotted."""
-    return {"color": f"C{place % 10}", "linestyle": ("-", "--", ":")[place // 10 % 3]}
+    """Colour and dashes of the `place`th line; twelve of them differ in one or the other."""
+    return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place % len(DASHES)]}
+
+
+def marker(place: int) -> str:
+    """The mark of the `place`th line's points."""
+    return MARKS[place % len(MARKS)]
 
 
 def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -64,17 +155,25 @@ def plain(text: str) -> str:
 
 
 def svg(figure: Figure) -> bytes:
-    """The figure as SVG, without a date."""
+    """The figure as SVG, without a date; text as outlines, which need no font."""
+    return _written(figure, "svg", metadata={"Date": None, "Creator": None})
+
+
+def pdf(figure: Figure) -> bytes:
+    """The figure as PDF, without a date; fonts embedded as TrueType (type 42), which publishers ask for."""
+    return _written(figure, "pdf", metadata=dict.fromkeys(("Creator", "Producer", "CreationDate")))
+
+
+def png(figure: Figure, dpi: int = 110) -> bytes:
+    """The figure as PNG, as a notebook shows it."""
+    return _written(figure, "png", dpi=dpi, metadata={"Software": None})
+
+
+def _written(figure: Figure, form: str, **how: Any) -> bytes:
     import matplotlib
 
-    with matplotlib.rc_context({"svg.hashsalt": "distill-harness", "svg.fonttype": "path"}):
+    fonts: Any = {"svg.hashsalt": "distill-harness", "svg.fonttype": "path", "pdf.fonttype": 42}
+    with matplotlib.rc_context(fonts):
         written = io.BytesIO()
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    return written.getvalue()
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as PNG, as a notebook shows it."""
-    written = io.BytesIO()
-    figure.savefig(written, format="png", dpi=110)
+        figure.savefig(written, format=form, **how)
     return written.getvalue()

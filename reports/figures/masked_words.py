@@ -6,8 +6,9 @@ Liu, Towards Effective Utilization of Pretrained Language Models (2020), Figure 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import new_figure, plain, told_apart
 from harness.reports.layout import heading
@@ -20,12 +21,11 @@ Words = tuple[str, ...]
 WIDEST = 11.0  # inches of words in a line
 
 
-def masked_words(table: Table) -> Figure | None:
-    """The entropy, in nats, of the class distribution when each word of a sentence is masked.
+def rows(table: Table) -> list[dict[str, Any]]:
+    """The entropy, in nats, of the class distribution when a word of a sentence is masked, by sentence, row and word.
 
-    Rows are those of the table, columns the words; white is zero, and all sentences share one scale. Drawn from each
-    run's record["masked_word_entropy"], a list of {"words": [...], "entropy": [...]}; of several seeds the mean. A row
-    that lacks a sentence is hatched there. None where no run has any.
+    From each run's record["masked_word_entropy"], a list of {"words": [...], "entropy": [...]}; of several seeds the
+    mean. place: of the word in its sentence, from 1. A row that lacks a sentence has no entropy there.
     """
     found: dict[Words, dict[tuple[str, str], list[list[float]]]] = {}
     places = [j for j, c in enumerate(table.columns) if c.task and c.selects]
@@ -36,29 +36,46 @@ def masked_words(table: Table) -> Figure | None:
             for run in line.entries[j].runs:
                 for sentence in run.record.get("masked_word_entropy") or ():
                     found.setdefault(tuple(sentence["words"]), {}).setdefault(row, []).append(sentence["entropy"])
-    if not found:
-        return None
-    rows = [row for _, row in lines if any(row in by_row for by_row in found.values())]
-    labels = told_apart(rows)
-    names = [f"({a}) {labels[row]}" for a, row in zip(_letters(len(rows)), rows, strict=True)]
-    means = {w: [_mean(by_row.get(row, []), len(w)) for row in rows] for w, by_row in found.items()}
-    top = max((v for grid in means.values() for values in grid for v in values if not math.isnan(v)), default=0.0)
-    longest = max(map(len, means))
+    shown = [row for _, row in lines if any(row in by_row for by_row in found.values())]
+    labels = told_apart(shown)
+    return [
+        {"sentence": " ".join(words), "row": labels[row], "place": place, "word": word, "entropy": entropy}
+        for words, by_row in found.items()
+        for row in dict.fromkeys(shown)
+        for place, (word, entropy) in enumerate(zip(words, _mean(by_row.get(row, []), len(words)), strict=True), 1)
+    ]
+
+
+def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """A panel a sentence, rows as in the table; white is zero, and all sentences share one scale.
+
+    A row that lacks a sentence is hatched there.
+    """
+    sentences: dict[str, dict[tuple[str, int], float]] = {}
+    words = {(x["sentence"], x["place"]): x["word"] for x in rows}
+    for x in rows:
+        entropy = math.nan if x["entropy"] is None else x["entropy"]
+        sentences.setdefault(x["sentence"], {})[x["row"], x["place"]] = entropy
+    labels = list(dict.fromkeys(x["row"] for x in rows))
+    names = [f"({a}) {label}" for a, label in zip(_letters(len(labels)), labels, strict=True)]
+    top, longest = max(x["entropy"] or 0.0 for x in rows), max(x["place"] for x in rows)
     side = min(0.55, WIDEST / longest)
-    figure = new_figure((max(5.0, 3.2 + side * longest), len(means) * (1.1 + 0.3 * len(rows))))
-    panels = figure.subplots(len(means), 1, squeeze=False)[:, 0]
-    for panel, (words, grid) in zip(panels, means.items(), strict=True):
+    figure = new_figure((max(5.0, 3.2 + side * longest), len(sentences) * (1.1 + 0.3 * len(labels))))
+    panels = figure.subplots(len(sentences), 1, squeeze=False)[:, 0]
+    for panel, (sentence, fields) in zip(panels, sentences.items(), strict=True):
+        places = [at for row, at in fields if row == labels[0]]
+        grid = [[fields[row, at] for at in places] for row in labels]
         for y, values in enumerate(grid):
-            for x, value in enumerate(values):
+            for at, value in enumerate(values):
                 if math.isnan(value):
-                    panel.fill_between((x, x + 1), y, y + 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", lw=0)
+                    panel.fill_between((at, at + 1), y, y + 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", lw=0)
         image = panel.pcolormesh(grid, cmap="Greys", vmin=0, vmax=top or 1, edgecolors="#bbbbbb", linewidth=0.6)
         panel.set_xlim(0, longest)
-        panel.set_ylim(len(rows), 0)
-        panel.set_yticks([y + 0.5 for y in range(len(rows))], [plain(name) for name in names])
+        panel.set_ylim(len(labels), 0)
+        panel.set_yticks([y + 0.5 for y in range(len(labels))], [plain(name) for name in names])
         panel.set_xticks(
-            [x + 0.5 for x in range(len(words))],
-            [plain(word) for word in words],
+            [at - 0.5 for at in places],
+            [plain(words[sentence, at]) for at in places],
             rotation=50,
             ha="right",
             rotation_mode="anchor",
@@ -74,6 +91,6 @@ def _letters(count: int) -> list[str]:
     return [ascii_uppercase[i // 26 - 1] * (i > 25) + ascii_uppercase[i % 26] for i in range(count)]
 
 
-def _mean(lines: list[list[float]], words: int) -> list[float]:
-    """Word by word; nan where there is no line."""
-    return [sum(values) / len(values) for values in zip(*lines, strict=True)] or [math.nan] * words
+def _mean(lines: list[list[float]], words: int) -> list[float | None]:
+    """Word by word; None where there is no line."""
+    return [round(sum(values) / len(values), 6) for values in zip(*lines, strict=True)] or [None] * words

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.reports.figures.drawing import legend, new_figure, plain, title
+from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, title
 from harness.reports.quantities import is_score
 from harness.reports.shapes import Entry, Table
 
@@ -38,49 +38,84 @@ class Point:
     collapsed: bool = False
 
 
-def pareto(table: Table) -> Figure | None:
+def rows(table: Table) -> list[dict[str, Any]]:
     """The average (of a single task its first metric) x 100 against each of AXES that the table has a column of.
 
-    Logarithmic across; bars: ± as in the table, both ways; a line joins the students that none surpasses in both, those
-    aside that collapsed, which are hollow. None without such a column, or without a complete score beside one.
+    model: the row's label. joined: no other student is better in both; of those that collapsed, none is.
     """
     scores = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
-    asked = [(j, c.metric) for j, c in enumerate(table.columns) if not c.task and c.metric in AXES]
-    drawn = [(metric, found) for j, metric in asked if scores and (found := points(table, scores[-1], j))]
-    if not drawn:
-        return None
-    students = list(dict.fromkeys(p.student for _, found in drawn for p in found if p.student))
-    figure = new_figure((5.2 * len(drawn) + 1.6, 4.4))
+    made = []
+    for j, c in enumerate(table.columns):
+        if c.task or c.metric not in AXES or not scores:
+            continue
+        found = points(table, scores[-1], j)
+        front = undominated([p for p in found if p.student and not p.collapsed], AXES[c.metric][1])
+        made += [
+            {
+                "measured": c.metric,
+                "column": table.columns[scores[-1]].label,
+                "model": point.label,
+                "student": point.student,
+                "x": point.x,
+                "x_std": _number(point.x_spread),
+                "score": round(point.score, 6),
+                "std": _number(point.spread),
+                "collapsed": point.collapsed,
+                "joined": point in front,
+            }
+            for point in found
+        ]
+    return made
+
+
+def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """A panel for each size or speed, logarithmic across; bars: ± as in the table, both ways.
+
+    A line joins the students that none surpasses in both; those that collapsed are hollow and not joined.
+    """
+    metrics = list(dict.fromkeys(x["measured"] for x in rows))
+    students = list(dict.fromkeys(x["student"] for x in rows if x["student"]))
+    across = side_by_side(len(metrics), 3.2)
+    down = math.ceil(len(metrics) / across)
+    figure = new_figure((5.2 * across + 1.6, 4.4 * down))
     handles: dict[str, Any] = {}
-    for panel, (metric, found) in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
-        axis, more = AXES[metric]
-        for point in found:
-            place = students.index(point.student) if point.student else -1
-            look = {"color": f"C{place % 10}", "marker": MARKERS[place % len(MARKERS)]}
-            look |= {"markerfacecolor": "white"} if point.collapsed else {}
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    for panel, metric in zip(panels, metrics, strict=False):
+        found = [x for x in rows if x["measured"] == metric]
+        for x in found:
+            place = students.index(x["student"]) if x["student"] else -1
+            look = {"color": f"C{place}", "marker": MARKERS[place % len(MARKERS)]}
+            look |= {"markerfacecolor": "none"} if x["collapsed"] else {}
             bar = panel.errorbar(
-                point.x,
-                point.score,
-                xerr=None if math.isnan(point.x_spread) else [[min(point.x_spread, 0.9 * point.x)], [point.x_spread]],
-                yerr=None if math.isnan(point.spread) else point.spread,
-                **(look if point.student else {"color": "black", "marker": "*", "markersize": 10}),
+                x["x"],
+                x["score"],
+                xerr=None if x["x_std"] is None else [[min(x["x_std"], 0.9 * x["x"])], [x["x_std"]]],
+                yerr=x["std"],
+                **(look if x["student"] else {"color": ink(), "marker": "*", "markersize": 10}),
                 linestyle="none",
                 elinewidth=0.7,
                 capsize=2,
             )
-            if not point.collapsed or point.student not in handles:
-                handles[point.student or point.label] = bar
-        front = undominated([p for p in found if p.student and not p.collapsed], more)
-        panel.plot([p.x for p in front], [p.score for p in front], color="grey", linewidth=1, zorder=0)
+            if not x["collapsed"] or x["student"] not in handles:
+                handles[x["student"] or x["model"]] = bar
+        front = sorted((x for x in found if x["joined"]), key=lambda x: (x["x"], x["score"]))
+        panel.plot([x["x"] for x in front], [x["score"] for x in front], color="grey", linewidth=1, zorder=0)
         panel.margins(0.12)
-        _logarithmic(panel, [p.x for p in found])
-        panel.set_xlabel(axis)
-        panel.set_ylabel(plain(f"{table.columns[scores[-1]].label} × 100"))
-        named = [p for p in found if p.student]
-        _label(figure, panel, named if len(named) <= LABELLED else front)
+        _logarithmic(panel, [x["x"] for x in found])
+        panel.set_xlabel(AXES[metric][0])
+        panel.set_ylabel(plain(f"{found[0]['column']} × 100"))
+    for panel in panels[len(metrics) :]:
+        panel.set_visible(False)
     legend(figure, handles)
     title(figure, "Bars: ±, as in the table; joined: no other student is better in both")
+    for panel, metric in zip(panels, metrics, strict=False):  # once nothing else moves the panels
+        named = [x for x in rows if x["measured"] == metric and x["student"]]
+        _label(figure, panel, named if len(named) <= LABELLED else [x for x in named if x["joined"]])
     return figure
+
+
+def _number(spread: float) -> float | None:
+    return None if math.isnan(spread) else round(spread, 6)
 
 
 def points(table: Table, score: int, column: int) -> list[Point]:
@@ -130,21 +165,21 @@ def _logarithmic(panel: Any, found: Sequence[float]) -> None:
     panel.xaxis.set_minor_locator(NullLocator())
 
 
-def _label(figure: Figure, panel: Any, found: Sequence[Point]) -> None:
+def _label(figure: Figure, panel: Any, found: Sequence[Mapping[str, Any]]) -> None:
     """Each point's label beside it, moved up or down from those it would cover, with a line to its point."""
     height, width = 9.5 * figure.dpi / 72, 110 * figure.dpi / 72
     figure.draw_without_rendering()  # places are only known of a figure that is laid out
     taken: list[tuple[float, float]] = []
-    for point in sorted(found, key=lambda p: p.score):
-        x, y = panel.transData.transform((point.x, point.score))
+    for point in sorted(found, key=lambda p: p["score"]):
+        x, y = panel.transData.transform((point["x"], point["score"]))
         place = y
         while any(abs(place - there) < height and abs(x - beside) < width for beside, there in taken):
             place += 1
         taken.append((x, place))
         left = x > panel.transAxes.transform((0.6, 0))[0]
         panel.annotate(
-            plain(point.label),
-            (point.x, point.score),
+            plain(point["model"]),
+            (point["x"], point["score"]),
             (-9 if left else 9, (place - y) * 72 / figure.dpi),
             textcoords="offset points",
             ha="right" if left else "left",

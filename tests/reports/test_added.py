@@ -5,12 +5,13 @@ import math
 
 import pytest
 
-from harness.reports import TEACHER, Entry, render, with_columns
+from harness.reports import FIGURES, TEACHER, Entry, render, with_columns
 from harness.reports.figures.drawing import svg
-from harness.reports.figures.pareto import Point, pareto, undominated
+from harness.reports.figures.pareto import Point, undominated
 from tests.reports.synthetic import ROWS, cell, run, table
 from tests.reports.test_figures import texts
 
+pareto = FIGURES["pareto"].drawn
 METRICS = ("parameters", "sentences_per_second_from_text")
 
 

@@ -1,0 +1,83 @@
+"""The figure of scores by row and initialisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.reports.figures.drawing import new_figure, on_paper, plain
+from harness.reports.layout import entry_text
+from harness.reports.quantities import is_score
+from harness.reports.shapes import Entry, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """The average (of a single task its first metric) x 100 of each row, student and initialisation that are free.
+
+    A field that is not finished has its text alone, as "70.0 (1/2)" or a dash. None without any complete
+    value, or where rows fix both axes.
+    """
+    blocks = [b for b in table.blocks if (b.student or b.init) and not b.improvement]
+    lines = [(block, line) for block in blocks for line in block.lines]
+    places = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
+    if not places:
+        return []
+    entries = {(b.student, b.init_of(x), x.row.name): (x.row.label, x.entries[places[-1]]) for b, x in lines}
+    made = [
+        {
+            "student": student,
+            "init": init,
+            "row": label,
+            "name": name,
+            "column": table.columns[places[-1]].label,
+            "score": _complete(entry),
+            "std": None if entry.std is None else round(100 * entry.std, 6),
+            "n": entry.n,
+            "text": entry_text(entry) or "–",
+        }
+        for (student, init, name), (label, entry) in entries.items()
+    ]
+    return made if any(field["score"] is not None for field in made) else []
+
+
+def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """One panel per student, rows by initialisations; brighter is better. A dash stands where nothing is finished."""
+    from matplotlib.colors import Normalize
+
+    fields = {(x["student"], x["init"], x["name"]): x for x in rows}
+    labels = {x["name"]: x["row"] for x in rows}
+    inits: dict[str, list[str]] = {}
+    for student, init in dict.fromkeys((x["student"], x["init"]) for x in rows):
+        inits.setdefault(student, []).append(init)
+    values = [x["score"] for x in rows if x["score"] is not None]
+    scale = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1)
+    columns = sum(map(len, inits.values()))
+    figure = new_figure((3.2 + 1.0 * columns + 0.4 * len(inits), 1.4 + 0.34 * len(labels)))
+    spread = not on_paper() or figure.get_figwidth() - 2.2 > 0.62 * columns  # inches that "83.5 ± 12.7" takes
+    drawn = figure.subplots(1, len(inits), squeeze=False, sharey=True, width_ratios=[len(i) for i in inits.values()])
+    for panel, student in zip(drawn[0], inits, strict=True):
+        found = [[fields.get((student, init, name)) for init in inits[student]] for name in labels]
+        shown = [[math.nan if not x or x["score"] is None else x["score"] for x in line] for line in found]
+        image = panel.imshow(shown, cmap="viridis", norm=scale, aspect="auto")
+        panel.set_facecolor("#dddddd")
+        panel.set_xticks(range(len(inits[student])), [plain(i) for i in inits[student]], rotation=30, ha="right")
+        panel.set_yticks(range(len(labels)), [plain(label) for label in labels.values()])
+        panel.set_title(plain(student), fontsize=10)
+        for y, line in enumerate(found):
+            for x, field in enumerate(line):
+                dark = not math.isnan(shown[y][x]) and scale(shown[y][x]) < 0.6
+                text = field["text"] if field else "–"
+                number = text if spread else text.partition(" ±")[0]
+                colour = "white" if dark else "black"
+                panel.text(x, y, number, ha="center", va="center", fontsize=8, color=colour)
+    figure.colorbar(image, ax=list(drawn[0]), label=plain(f"{rows[0]['column']} × 100"))
+    return figure
+
+
+def _complete(entry: Entry) -> float | None:
+    """The value x 100 of a complete entry, otherwise None."""
+    return round(100 * entry.value, 6) if entry.status == "complete" and entry.value is not None else None
