@@ -92,7 +92,11 @@ def grids(table: Table) -> list[Grid]:
     notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on}.")]
     if some:
         notes.append(
-            ("", "Importance: the settings' shares in what tells the best quarter of the trials from all (PED-ANOVA).")
+            (
+                "",
+                "Importance: the settings' shares in what tells the better half of the trials from all (PED-ANOVA); "
+                "where no setting matters it is chance.",
+            )
         )
     caption = f"What was tried and what came of it. Profile {table.profile}."
     made = tuple(Group(heading, tuple(lines)) for heading, lines in groups.items())

@@ -169,10 +169,8 @@ def csv(table: Table) -> str:
 def analysed(table: Table) -> list[dict[str, Any]]:
     """The rows of the table's analysis. Raises UserError where there are none."""
     found = ANALYSES[table.analysis]
-    rows = found.rows(table)
-    if not rows:
-        found.grids(table)  # says why
-    return rows
+    found.grids(table)  # says why there is nothing
+    return found.rows(table)
 
 
 def _csv_cell(value: Any) -> Any:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.reports import sensitivity
-from harness.reports.figures.drawing import legend, plain, title
-from harness.reports.figures.multiples import INK, axes_named, small_panels
+from harness.reports.figures.drawing import PALETTE, legend, marker, plain, title
+from harness.reports.figures.multiples import small_panels
 from harness.reports.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-COLOURS = (INK, "#D55E00", "#009E73", "#333333", "#CC79A7", "#E69F00")  # of Okabe and Ito
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
@@ -45,31 +43,28 @@ def rows(table: Table) -> list[dict[str, Any]]:
     return made
 
 
-def draw(table: Table, rows: list[dict[str, Any]]) -> Figure | None:
-    """Of the first block that searched; the trial that was chosen is filled. None without any."""
-    if not rows:
-        return None
+def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Of the first block that searched; the trial that was chosen is filled."""
     block = rows[0]["block"]
     drawn = [row for row in rows if row["block"] == block]
-    places = list(dict.fromkeys((row["setting"], row["row"]) for row in drawn))
-    places.sort(key=lambda place: [row["setting"] for row in drawn].index(place[0]))
+    settings = list(dict.fromkeys(row["setting"] for row in drawn))
+    found = dict.fromkeys((row["setting"], row["row"]) for row in drawn)
+    places = sorted(found, key=lambda place: settings.index(place[0]))
     tasks = list(dict.fromkeys(row["task"] for row in drawn))
-    several = len({setting for setting, _ in places}) > 1
-    figure, panels = small_panels(
-        [f"{label}\n{setting}" if several else label for setting, label in places], sharex=False
-    )
+    titles = [f"{label}: {setting}" if len(settings) > 1 else label for setting, label in places]
+    across = "value" if len(settings) > 1 else settings[0]
+    figure, (panels,) = small_panels(titles, across, ["dev score × 100"], sharex=False, beside=1.4)
     handles: dict[str, Any] = {}
     for panel, (setting, label) in zip(panels, places, strict=True):
         alike = [row for row in drawn if row["setting"] == setting]  # of all rows: the same axis
         words = sorted({row["value"] for row in alike}) if not _numbers(alike) else []
         for number, task in enumerate(tasks):
-            found = [row for row in alike if (row["row"], row["task"]) == (label, task)]
-            for row in found:
-                colour = COLOURS[number % len(COLOURS)]
+            for row in (row for row in alike if (row["row"], row["task"]) == (label, task)):
+                colour = PALETTE[number % len(PALETTE)]
                 (handle,) = panel.plot(
                     words.index(row["value"]) if words else row["value"],
                     row["dev"],
-                    MARKS[number % len(MARKS)],
+                    marker(number),
                     color=colour,
                     markersize=4,
                     markerfacecolor=colour if row["chosen"] else "none",
@@ -83,16 +78,15 @@ def draw(table: Table, rows: list[dict[str, Any]]) -> Figure | None:
             _axis(panel, alike)
     labels = {column.task: column.label for column in table.columns}
     legend(figure, {labels.get(task, task): handle for task, handle in handles.items()})
-    axes_named(figure, "" if several else drawn[0]["setting"], "dev score × 100")
     title(figure, f"Filled: the trial that was chosen{f' ({block})' if block else ''}")
     return figure
 
 
-def _numbers(rows: list[dict[str, Any]]) -> bool:
+def _numbers(rows: Sequence[Mapping[str, Any]]) -> bool:
     return all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
 
 
-def _axis(panel: Any, rows: list[dict[str, Any]]) -> None:
+def _axis(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """From the least to the greatest value that any row tried; logarithmic where they were drawn or listed so."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 

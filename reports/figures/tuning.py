@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import UserError
 from harness.reports import tuning
-from harness.reports.figures.drawing import title
-from harness.reports.figures.multiples import GREY, INK, axes_named, small_panels
+from harness.reports.figures.drawing import PALETTE, ink, legend, style, title
+from harness.reports.figures.multiples import behind, small_panels
 from harness.reports.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+AVERAGE = "average"
+
 
 def rows(table: Table) -> list[dict[str, Any]]:
-    """Every curve, point by point; scores × 100, nothing where n trials bound nothing. Empty without curves."""
+    """Every curve, point by point; scores × 100, nothing where n trials bound nothing.
+
+    Raises UserError where there is no curve.
+    """
+    if reason := tuning.refused(table):
+        raise UserError(reason)
     return [
         {
             "block": curves.block,
-            "task": curves.task or "average",
+            "task": curves.task or AVERAGE,
             "metric": curves.metric,
             "row": curve.label,
             "trials": k,
             "dev": round(100 * curve.expected[k - 1], 6),
             **{
-                name: None if value is None else round(100 * value, 6)
+                name: None if value is None or math.isinf(value) else round(100 * value, 6)
                 for name, value in zip(("chosen_by", "lower", "upper"), curve.band[k - 1], strict=True)
             },
         }
@@ -34,45 +44,40 @@ def rows(table: Table) -> list[dict[str, Any]]:
     ]
 
 
-def draw(table: Table, rows: list[dict[str, Any]]) -> Figure | None:
-    """The average, or the only task, of the first block that has curves; None without any.
+def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The average, or the only task, of the first block that has curves; every other is in the rows.
 
     Solid: expected dev score of the chosen setting. Dashed, in its band: the score that it is chosen by. Grey: others.
     """
-    if not rows:
-        return None
     block = rows[0]["block"]
-    task = next((row["task"] for row in rows if row["block"] == block and row["task"] == "average"), rows[0]["task"])
-    curves: dict[str, list[dict[str, Any]]] = {}
+    tasks = [row["task"] for row in rows if row["block"] == block]
+    task = AVERAGE if AVERAGE in tasks else tasks[0]
+    curves: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if (row["block"], row["task"]) == (block, task):
             curves.setdefault(row["row"], []).append(row)
-    figure, panels = small_panels(list(curves))
-    for panel, label in zip(panels, curves, strict=True):
-        for other, points in curves.items():
-            if other != label:
-                panel.plot([p["trials"] for p in points], [p["dev"] for p in points], color=GREY, linewidth=0.7)
-        points = curves[label]
-        trials = [p["trials"] for p in points]
-        panel.plot(trials, [p["dev"] for p in points], color=INK, linewidth=1.6, marker=".", markersize=4, zorder=3)
-        panel.plot(trials, [p["chosen_by"] for p in points], color="#333333", linewidth=0.9, linestyle="--", zorder=2)
+    figure, (panels,) = small_panels(list(curves), "trials", ["score × 100"], beside=2.4)
+    lines = {label: [(p["trials"], p["dev"]) for p in points] for label, points in curves.items()}
+    for panel, (label, points) in zip(panels, curves.items(), strict=True):
+        behind(panel, (line for other, line in lines.items() if other != label))
+        (dev,) = panel.plot(*zip(*lines[label], strict=True), linewidth=1.6, marker=".", markersize=4, **style(0))
+        chosen_by = [p["chosen_by"] for p in points]
+        (chooses,) = panel.plot([p["trials"] for p in points], chosen_by, linewidth=0.9, color=ink(), linestyle="--")
     low, high = panels[0].get_ylim()
-    for panel, label in zip(panels, curves, strict=True):  # where nothing bounds it, to the edge of the panel
-        points = curves[label]
-        top = [high if p["upper"] is None else min(p["upper"], high) for p in points]
-        bottom = [max(p["lower"], low) for p in points]
-        panel.fill_between([p["trials"] for p in points], bottom, top, color=INK, alpha=0.15, linewidth=0)
+    for panel, points in zip(panels, curves.values(), strict=True):  # to the panel's edge where nothing bounds it
+        bottom, top = ([p[name] for p in points] for name in ("lower", "upper"))
+        panel.fill_between(
+            [p["trials"] for p in points],
+            [low if value is None else max(value, low) for value in bottom],
+            [high if value is None else min(value, high) for value in top],
+            color=PALETTE[0],
+            alpha=0.15,
+            linewidth=0,
+        )
         panel.set_ylim(low, high)
         panel.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    axes_named(figure, "trials", "score × 100")
-    common = ", ".join(
-        filter(None, (block, "" if task == "average" else _label(table, task), task * (task == "average")))
-    )
-    title(
-        figure, f"Solid: dev score of the chosen setting. Dashed: the score that chooses, with its 95% band ({common})"
-    )
+    labels = {column.task: column.label for column in table.columns if column.task}
+    what = ", ".join(filter(None, (block, labels.get(task, task))))
+    legend(figure, {"dev, of the chosen setting": dev, "what chooses it, with its 95% band": chooses})
+    title(figure, f"Tuning curves ({what})")
     return figure
-
-
-def _label(table: Table, task: str) -> str:
-    return next((column.label for column in table.columns if column.task == task), task)

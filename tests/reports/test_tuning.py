@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from harness.contracts import Row
 from harness.errors import UserError
-from harness.reports import FORMATS, render, tuning
-from harness.reports.figures import tuning as figure
+from harness.reports import FIGURES, FORMATS, render, tuning
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.tuning import band, expected, fewest_trials, most_rows, p_values
 from tests.reports.drawn import searched
@@ -163,7 +162,7 @@ def test_what_is_no_random_sample_is_refused_with_what_to_type(changes: Any, rea
     with pytest.raises(UserError, match=reason) as error:
         tuning.grids(table)
     assert "type harness run --study toy --profile quick --trials 8 --set sampler=random" in str(error.value)
-    assert figure.rows(table) == [] and figure.draw(table, []) is None
+    assert FIGURES["tuning"].rows(table) == ((), str(error.value))
 
 
 def test_a_table_without_searches_says_so() -> None:
@@ -173,9 +172,9 @@ def test_a_table_without_searches_says_so() -> None:
 
 def test_the_figure_has_a_panel_a_row_and_is_the_same_each_time() -> None:
     table = leading()
-    first, again = (svg(figure.draw(table, figure.rows(table))) for _ in range(2))
+    first, again = (svg(FIGURES["tuning"].drawn(table)) for _ in range(2))
     assert first == again
-    assert {"Vanilla KD", "Hid-Seq", "Att-KL", "trials"} <= texts(figure.draw(table, figure.rows(table)))
+    assert {"Vanilla KD", "Hid-Seq", "Att-KL", "trials"} <= texts(FIGURES["tuning"].drawn(table, 3.3))
 
 
 def test_references_are_drawn_and_never_lead() -> None:
