@@ -214,8 +214,9 @@ def _add_looking(commands: Any) -> None:
         "--format",
         default="terminal",
         metavar="FORMAT",
-        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; for others to collect, as files "
-        "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
+        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; what was done, in words of "
+        "a paper: methods, and what that cites: bibtex; for others to collect, as files in the folder of --to: "
+        "eval_results (Hugging Face's), every_eval_ever",
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     _add_layout(report)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
-from harness.commands import columns, exchange, long_form
+from harness.commands import columns, exchange, long_form, methods
 from harness.contracts import CellResult, Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
@@ -37,7 +37,7 @@ from harness.search.progress import Progress, progress
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    formats = (*reports.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
+    formats = (*reports.FORMATS, *methods.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
     if options.format not in formats:
         raise unknown("report format", options.format, formats)
     if (options.format in exchange.FORMATS) != (options.to is not None):
@@ -64,7 +64,8 @@ def report(options: Namespace) -> int:
         say(damage)
     if isinstance(ledger, Ledger):
         _say_how_it_goes(plan, ledger)
-    print(reports.render(table, options.format), end="")
+    told = methods.write(plan, ledger, table, options.format) if options.format in methods.FORMATS else None
+    print(told or reports.render(table, options.format), end="")
     return 0
 
 
