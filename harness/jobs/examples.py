@@ -130,7 +130,7 @@ def _indices(
         index, held_out = hold_out(size, content, groups=groups)
     if settings["train_fraction"] < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
-    if settings["train_examples"] and not run.takes_all:
+    if settings["train_examples"]:
         index = subset_index(index, settings["train_examples"], content, groups)
     return index, held_out
 

@@ -60,7 +60,6 @@ class Run:
     starts_students: ClassVar[bool] = False  # a student may start from the weights that it leaves
     shared_out: ClassVar[bool] = False  # several processes may train it together
     trains: ClassVar[bool] = True  # otherwise it measures
-    takes_all: ClassVar[bool] = False  # it reads every training example, whatever limits its students
 
     settings: Settings
     seed: int | None = None
