@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness import registry
@@ -216,13 +217,9 @@ def _terms(objective: str) -> list[str]:
 
 
 def _place(name: str) -> str:
-    """A name; of a path its last part, so that a text holds none."""
-    kind, colon, rest = name.partition(":")
-    path = rest if colon and "/" in rest and not kind.startswith("hub") else name
-    if "/" in path and not name.startswith("hub:"):
-        last = path.rstrip("/").rpartition("/")[2]
-        return f"{kind}:{last}" if path is rest else last
-    return name
+    """A name; of "FOLDER" or "kind:FILE" that tells where on a machine it lies, the last part alone."""
+    kind, colon, path = name.rpartition(":")
+    return f"{kind}{colon}{Path(path).name if path.startswith(('/', '.', '~')) else path}"
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -149,3 +149,8 @@ def test_a_work_without_an_entry_is_named() -> None:
 def test_a_study_that_only_counts_needs_no_records(call: Harness) -> None:
     made = call("report", "--study", "parameter_counts", "--format", "methods")
     assert made.returncode == 0 and "Procedure `count`: the number of their parameters." in made.stdout
+
+
+def test_a_text_holds_no_place_on_a_machine() -> None:
+    names = ("/home/me/glue", "glove:/data/glove.txt", "../wiki", "hub:wikipedia", "embedded", "hub:a/b")
+    assert [*map(methods._place, names)] == ["glue", "glove:glove.txt", "wiki", "hub:wikipedia", "embedded", "hub:a/b"]
