@@ -110,8 +110,9 @@ def _add_report(commands: Any) -> None:
         "--format",
         default="terminal",
         metavar="FORMAT",
-        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; for others to collect, as files "
-        "in the folder of --to: eval_results (Hugging Face's), every_eval_ever",
+        help="markdown, latex, csv, html, json or terminal; every run: jsonl, parquet; what was done, in words of "
+        "a paper: methods, and what that cites: bibtex; for others to collect, as files in the folder of --to: "
+        "eval_results (Hugging Face's), every_eval_ever",
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     flags.add_layout(report)
@@ -120,6 +121,11 @@ def _add_report(commands: Any) -> None:
         default="",
         metavar="ROW",
         help="by how much each row is better or worse than this one, or than the best (default: the study's own row)",
+    )
+    report.add_argument(
+        "--analysis",
+        choices=words.ANALYSES,
+        help="instead of the table: scores by the number of trials, or by the settings that were tried",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     flags.add_columns(report)

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.errors import plain
 from harness.reports import matrix
+from harness.reports.analyses import ANALYSES
 from harness.reports.layout import Cell, Grid, Group, compared, differences, lines
 from harness.reports.shapes import Table
 
@@ -14,8 +15,11 @@ from harness.reports.shapes import Table
 def grids(table: Table) -> list[Grid]:
     """The table, then differences and the comparison with published numbers, if there are any. Every text is `plain`.
 
-    In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
+    Of a table with an analysis that alone. In the layout "matrix" there is one for each of the table's columns; a table
+    without a second axis stays as it is.
     """
+    if table.analysis:
+        return [_plain(grid) for grid in ANALYSES[table.analysis].grids(table)]
     made = matrix.matrices(table) if table.layout == "matrix" else []
     found = matrix.grids(table, made) if made else [lines(table)]
     between = differences(table)

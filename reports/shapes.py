@@ -226,8 +226,9 @@ class Table:
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
     them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
     frame that it was made from, a row a run; before: the records of the runs that cells start from, as teachers.
-    against: the name of the row that others are compared with, "best" or "". tested: what can be compared of each
-    column, by the column's number; detectable: the least difference it would find.
+    analysis: what of it is written in its place, one of `reports.ANALYSES`. against: the name of the row that others
+    are compared with, "best" or "". tested: what can be compared of each column, by the column's number; detectable:
+    the least difference it would find.
     """
 
     study: str
@@ -252,6 +253,7 @@ class Table:
     against: str = ""
     detectable: Mapping[int, float] = field(default_factory=dict)
     tested: Mapping[int, Tested] = field(default_factory=dict, compare=False, repr=False)
+    analysis: str = ""
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import CONTROL, plain
+from harness.reports.analyses import ANALYSES
 from harness.reports.arranged import grids
 from harness.reports.layout import Cell, Grid, differences
 from harness.reports.matrix import matrices
@@ -156,6 +157,9 @@ def csv(table: Table) -> str:
     made = matrices(table) if table.layout == "matrix" else []
     found = matrix_records(table, made) if made else records(table)
     names = list(found[0]) if made else list(RECORD)
+    if table.analysis:
+        found = analysed(table)
+        names = list(found[0])
     return rows_as_csv(found, names)
 
 
@@ -169,6 +173,13 @@ def rows_as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) ->
     return written.getvalue()
 
 
+def analysed(table: Table) -> list[dict[str, Any]]:
+    """The rows of the table's analysis. Raises UserError where there are none."""
+    found = ANALYSES[table.analysis]
+    found.grids(table)  # says why there is nothing
+    return found.rows(table)
+
+
 def _csv_cell(value: Any) -> Any:
     """A number as it is; a text such that no spreadsheet takes it for a formula (OWASP, CSV injection)."""
     if not isinstance(value, str):
@@ -178,6 +189,10 @@ def _csv_cell(value: Any) -> Any:
 
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
+    if table.analysis:
+        told = [f"{mark} {sentence}".strip() for grid in grids(table) for mark, sentence in grid.notes]
+        heading = {"study": table.study, "profile": table.profile, "analysis": table.analysis, "notes": told}
+        return _written(heading | {"rows": analysed(table)})
     grid, *others = grids(replace(table, layout="lines"))  # of the same entries in either layout
     content: dict[str, Any] = {
         "study": table.study,
@@ -223,6 +238,10 @@ def json(table: Table) -> str:
             ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in others[-1].notes],
         }
+    return _written(content)
+
+
+def _written(content: dict[str, Any]) -> str:
     text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     # What JSON lets stand, but a terminal obeys: its escapes have the same meaning.
     return "\n".join(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")) + "\n"

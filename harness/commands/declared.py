@@ -135,14 +135,14 @@ def _objectives() -> Iterator[Line]:
         plugin = registry.OBJECTIVES.get(name)
         about = (sys.modules[plugin.defined_by.__module__].__doc__ or "").strip()
         needs = " and ".join(sorted(signal.value for signal in plugin.needs))
-        works = ", ".join(_works(plugin.__doc__ or "") or _works(about))
-        told = f"{text} Needs {needs}." + (f" From {works}." if works else "")
+        sources = ", ".join(works(plugin.__doc__ or "") or works(about))
+        told = f"{text} Needs {needs}." + (f" From {sources}." if sources else "")
         family = Path(registry.OBJECTIVES.origin(name)).stem.replace("_", " ")
         found.append(Line(name, told.strip(), family, " ".join(about.partition("\n\n")[0].split())))
     yield from sorted(found, key=lambda line: (line.family, line.name))
 
 
-def _works(text: str) -> list[str]:
+def works(text: str) -> list[str]:
     """Those that a docstring names, as in "Hinton et al. (2015)" or, of the four, "wang2023"."""
     author = r"[A-Z][\w'-]+(?: et al\.| and [A-Z][\w'-]+)?"
     named = re.findall(rf"\b({author}),? \(?((?:19|20)\d\d)\b|\b([a-z]+20\d\d)\b", " ".join(text.split()))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
-from harness.commands import columns, exchange, long_form
+from harness.commands import columns, exchange, long_form, methods
 from harness.contracts import CellResult, Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
@@ -37,11 +37,14 @@ from harness.search.progress import Progress, progress
 
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    formats = (*reports.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
+    formats = (*reports.FORMATS, *methods.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
     if options.format not in formats:
         raise unknown("report format", options.format, formats)
     if (options.format in exchange.FORMATS) != (options.to is not None):
         raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
+    if options.analysis and (options.format not in reports.FORMATS or options.compare or options.columns):
+        known = ", ".join(reports.FORMATS)
+        raise UserError(f"--analysis goes with --format {known} alone: it stands in the table's place")
     study = _study(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
     if options.format in long_form.FORMATS:
@@ -56,11 +59,13 @@ def report(options: Namespace) -> int:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
         table = columns.added(plan, ledger, table, options.columns, say)
+    table = replace(table, analysis=options.analysis or "")
     for damage in ledger.damaged.values():
         say(damage)
     if isinstance(ledger, Ledger):
         _say_how_it_goes(plan, ledger)
-    print(reports.render(table, options.format), end="")
+    told = methods.write(plan, ledger, table, options.format) if options.format in methods.FORMATS else None
+    print(told or reports.render(table, options.format), end="")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+ANALYSES = ("tuning", "sensitivity")  # of harness.reports.analyses
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
 FIGURES = ("heatmap", "points", "pareto", "curves", "masked_words")  # of harness.reports.figures
 LAYOUTS = ("lines", "matrix")  # of harness.reports.table

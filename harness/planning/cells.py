@@ -292,7 +292,8 @@ class Cells:
         """What a cell's search tries, as a plan holds it, without what is fixed."""
         fixed = {own_name(choice.student, key) for key in choice.row.settings} | set(choice.fixed)
         fixed |= set(choice.variant.settings) if choice.variant else set()
-        return merging.space_of(self._search(choice, task, acting), choice.declared, fixed)
+        space = merging.space_of(self._search(choice, task, acting), choice.declared, fixed)
+        return merging.widened(space, choice.declared) if self.asked.draws_at_random else space
 
     def use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
         """Note which overrides had an effect; those of `idle` had none."""

@@ -76,6 +76,19 @@ def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iter
     return space
 
 
+def widened(space: Space, declared: Mapping[str, Hyperparameter]) -> dict[str, Dimension]:
+    """The space to draw from at random: of a setting that is no whole number, from the least to the greatest value.
+
+    Lists of words and of whole numbers stay lists.
+    """
+    found: dict[str, Dimension] = {**space}
+    for key, values in space.items():
+        if isinstance(values, list) and isinstance(declared[key].default, float) and len(set(values)) > 1:
+            low, high = min(map(float, values)), max(map(float, values))
+            found[key] = Range(low=low, high=high, log=declared[key].log and low > 0, whole=False)
+    return found
+
+
 def idle(settings: Values) -> set[str]:
     """The settings of training that have no effect beside the others."""
     told = Settings(settings)

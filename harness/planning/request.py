@@ -209,12 +209,20 @@ class ResolvedRequest:
         found: Recipe = student.recipe(self.info(task or get_task(self.tasks[0])))
         return found
 
+    def _sampler(self) -> str:
+        return str(merging.check("sampler", self.overrides.get("sampler", self.profile.sampler or "grid"), SEARCH))
+
+    @property
+    def draws_at_random(self) -> bool:
+        """Whether settings are drawn, so that a list of numbers stands for all between them."""
+        return self._sampler() == "random"
+
     def sampler(self, space: Space) -> str:
         """What draws from a space, "" where that is what it has of itself: a grid is walked, TPE draws from ranges.
 
         Raises UserError for a grid of a range.
         """
-        chosen = merging.check("sampler", self.overrides.get("sampler", self.profile.sampler or "grid"), SEARCH)
+        chosen = self._sampler()
         asked = "sampler" in self.overrides or self.profile.sampler
         ranges = [name for name, values in space.items() if not isinstance(values, list)]
         if not (asked and space) or chosen == ("tpe" if ranges else "grid"):
@@ -224,7 +232,7 @@ class ResolvedRequest:
                 f"sampler grid tries the values that a study lists, but {ranges[0]} is searched over a range: take "
                 "random or tpe"
             )
-        return str(chosen)
+        return chosen
 
     def inits_of(self, row: TableRow, student: Variant) -> Sequence[str]:
         """The initialisations that a row has cells for; one that the row fixes may be given more exactly.

@@ -26,6 +26,11 @@ def is_grid(space: Space) -> bool:
     return all(isinstance(values, list) for values in space.values())
 
 
+def default_sampler(space: Space) -> str:
+    """What tries a space where nobody says otherwise: a grid is walked, from ranges TPE draws."""
+    return "grid" if is_grid(space) else "tpe"
+
+
 def size(space: Space) -> int | None:
     """How many settings a grid holds, or None if the space is not a grid."""
     if not is_grid(space):

@@ -11,6 +11,7 @@ from harness.contracts import CellResult, RunResult
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
 from harness.planning.recipe import as_known
+from harness.planning.space import default_sampler
 from harness.runs import CorpusDistillationRun
 from harness.runs.settings import Settings
 from harness.runs.told import Record
@@ -24,7 +25,7 @@ FrameRow = dict[str, Any]  # column -> value
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
 NESTED = ("settings", "metrics")  # mappings: in the long form a column for each of their keys
-INNER = ("part", "refused", "wanted_trials", "wanted_seeds", "hyperparameters", "record", *NESTED)
+INNER = ("part", "refused", "wanted_trials", "wanted_seeds", "space", "sampler", "hyperparameters", "record", *NESTED)
 
 
 def frame(plan: Plan, ledger: Ledger) -> pandas.DataFrame:
@@ -41,8 +42,9 @@ def runs(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) 
     """The frame that all results are in, cell by cell in the plan's order; one without runs has a row with none.
 
     replays: as `replayed` gives them. Beyond the long form's columns, part: "trial", "seed" (a further one of the best
-    setting), "before" (a failed run that the cell starts from) or "" (no run); refused, wanted_trials, wanted_seeds: of
-    the cell; record: of the run, with its predictions.
+    setting), "before" (a failed run that the cell starts from) or "" (no run); refused, wanted_trials, wanted_seeds,
+    space (setting -> what is searched), sampler (grid, random or tpe): of the cell; record: of the run, with its
+    predictions.
     """
     import pandas
 
@@ -113,6 +115,7 @@ def _result(row: FrameRow) -> RunResult:
 def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[FrameRow]:
     """The rows of a cell: its trials, the further seeds, the failed runs that it starts from; otherwise one of none."""
     wanted = {"refused": cell.refused, "wanted_trials": found.wanted_trials, "wanted_seeds": cell.seeds}
+    wanted |= {"space": as_known(plan, cell.space), "sampler": cell.sampler or default_sampler(cell.space)}
     if cell.refused:
         yield {**_none(plan, cell, "impossible"), **wanted, "wanted_seeds": 0}
         return

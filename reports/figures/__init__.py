@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.errors import UserError
-from harness.reports.figures import heatmap, masked_words, pareto, points, scores
+from harness.reports.figures import curves, heatmap, masked_words, pareto, points, sensitivity, tuning
 from harness.reports.figures.drawing import styled
 from harness.reports.shapes import Table
 
@@ -85,9 +85,24 @@ FIGURES: dict[str, Kind] = {
     ),
     "curves": Kind(
         "Learning curves",
-        "A panel for each task: the metric by which epochs are selected, epoch by epoch, a line for each row.",
+        "Two panels for each row of the table: the metric by which epochs are selected, epoch by epoch, and the loss "
+        "as a share of what its stage began with. A line for each task, the other rows in grey behind.",
         "a finished run that was trained by epochs",
-        scores,
+        curves,
+    ),
+    "tuning": Kind(
+        "Tuning curves",
+        "A panel for each row of the table: the expected score on dev of the setting that is chosen, by the number of "
+        "trials, and the score that chooses it with its 95% band; the other rows in grey behind.",
+        "trials that were drawn at random",
+        tuning,
+    ),
+    "sensitivity": Kind(
+        "Scores against settings that were searched",
+        "A panel for each row of the table and each setting that was searched: the score on dev of every trial against "
+        "the setting's value, a mark for each task, filled where the trial was chosen.",
+        "cells in which two settings or more were tried",
+        sensitivity,
     ),
     "masked_words": Kind(
         "Entropy of the prediction when a word is masked",

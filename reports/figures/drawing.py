@@ -100,10 +100,10 @@ def ink() -> str:
     return str(matplotlib.rcParams["text.color"])
 
 
-def side_by_side(count: int, inches: float) -> int:
-    """How many of `count` panels stand beside each other: at most three, on paper as many as are so wide."""
+def side_by_side(count: int, inches: float, most: int = 3) -> int:
+    """How many of `count` panels stand beside each other: at most `most`, on paper as many as are so wide."""
     width = _width.get()
-    return max(1, min(count, 3 if width is None else int(width / inches)))
+    return max(1, min(count, most if width is None else int(width / inches)))
 
 
 def new_figure(size: tuple[float, float]) -> Figure:

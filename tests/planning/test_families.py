@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.contracts import ModelInfo, Signal
+from harness.contracts import Hyperparameter, ModelInfo, Signal
 from harness.errors import UserError
+from harness.planning import merging
 from harness.planning.plan import resolve
-from harness.planning.planned import Cell, Plan
+from harness.planning.planned import Cell, Plan, trials_of
 from harness.planning.recipe import budget, families, recipe
 from harness.planning.request import Request
 from harness.registry import STUDENTS
@@ -129,3 +130,21 @@ def test_the_sampler_is_chosen_and_is_no_part_of_a_run() -> None:
     grid: dict[str, Any] = {"study": "objectives_vs_init", "objectives": ["vanilla_kd"], "inits": ["every"]}
     (usual,), (same,), (other,) = (quick(*word, **grid).cells for word in ((), ("sampler=grid",), ("sampler=random",)))
     assert usual.to_json() == same.to_json() and other.sampler == "random" and other.search != usual.search
+
+
+def test_numbers_that_a_study_lists_are_drawn_between_the_least_and_the_greatest() -> None:
+    asked: dict[str, Any] = {"study": "objectives_vs_init", "objectives": ["vanilla_kd", "att_kl"], "inits": ["every"]}
+    plans = [quick(*word, tasks=("acceptability",), **asked, trials=8) for word in ((), ("sampler=random",))]
+    listed, drawn = ({name: v for cell in plan.cells for name, v in cell.space.items()} for plan in plans)
+    assert listed == {"learning_rate": [2e-3, 1e-3]}
+    assert drawn == {"learning_rate": {"low": 1e-3, "high": 2e-3, "log": True, "whole": False}}
+    assert [{trials_of(cell) for cell in plan.cells} for plan in plans] == [{2}, {8}]
+
+
+def test_words_and_whole_numbers_stay_lists() -> None:
+    declared = {"rate": Hyperparameter(0.1), "epochs": Hyperparameter(3), "schedule": Hyperparameter("linear")}
+    space: dict[str, Any] = {"epochs": [1, 2], "schedule": ["linear", "constant"], "rate": [0.0]}
+    assert merging.widened(space, declared) == space  # one value is no range
+    assert merging.widened({"rate": [0.5, 0.0]}, declared) == {
+        "rate": {"low": 0.0, "high": 0.5, "log": False, "whole": False}
+    }

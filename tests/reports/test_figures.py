@@ -35,10 +35,30 @@ def test_the_heatmap_is_annotated_and_shows_every_student():
     assert {"83.5 ± 0.7", "56.0 ± 1.4", "–", "every", "random", "Att-KL + Val-KL", "transformer", "bilstm"} <= drawn
 
 
-def test_the_curves_show_a_panel_per_task_and_a_line_per_row():
+def test_the_curves_show_a_panel_per_row_and_a_line_per_task():
     drawn = texts(curves(table(mixed())))
     assert {"SST-2", "RTE", "Vanilla KD", "Hid-Seq", "Att-KL", "Att-KL + Val-KL"} <= drawn
-    assert "Selection metric × 100 (transformer, init every)" in drawn
+    assert {"selection score × 100", "loss, first epoch = 1", "Learning curves (transformer, init every)"} <= drawn
+
+
+def test_the_curves_rows_hold_scores_losses_and_the_terms_of_sums():
+    terms = {"att_kl": {"value": 0.75, "share": 0.5}, "hid_seq": {"value": 0.25, "share": 0.5}}
+    points = [
+        {"stage": "intermediate", "epoch": 1, "loss": 1.0, "selection": None, "terms": terms},
+        {"stage": "prediction", "epoch": 1, "loss": 0.5, "selection": 0.7, "terms": {"vanilla_kd": {"value": 0.5}}},
+    ]
+    made = replace(cell(ROWS[0], "sst2", ()), seeds=(run(60, 0, curve=points), run(60, 1, curve=points[:1])))
+    found = [
+        tuple(row[k] for k in ("epoch", "stage", "quantity", "value"))
+        for row in FIGURES["curves"].rows(table([made]))[0]
+    ]
+    assert found == [
+        (1, "intermediate", "att_kl", 0.75),
+        (1, "intermediate", "hid_seq", 0.25),
+        (1, "intermediate", "loss", 1.0),
+        (2, "prediction", "loss", 0.5),
+        (2, "prediction", "score", 70.0),
+    ]
 
 
 def test_a_single_task_stands_for_the_average_and_rows_that_fix_both_axes_have_no_heatmap():
@@ -46,7 +66,7 @@ def test_a_single_task_stands_for_the_average_and_rows_that_fix_both_axes_have_n
     assert {"61.0 ± 1.4", "SST-2 × 100"} <= texts(heatmap(table([one])))
     fixed = replace(ROWS[0], student="cbow", init="random")
     made = table([replace(one, row=fixed, student="cbow", init="random")], replace(STUDY, rows=(fixed,)))
-    assert heatmap(made) is None and "Selection metric × 100" in texts(curves(made))
+    assert heatmap(made) is None and "Learning curves (SST-2)" in texts(curves(made))
 
 
 def test_nothing_to_draw_gives_no_figure():
@@ -113,7 +133,7 @@ def test_curves_show_the_rows_that_fix_both_axes_beside_the_first_block():
     fixed = TeacherRow("hid_seq", "Hid-Seq")
     cells = [cell(fixed, "sst2", (90, 90), "", student=""), cell(ROWS[0], "sst2", (60, 60))]
     drawn = texts(curves(table(cells, replace(STUDY, rows=(fixed, ROWS[0])))))
-    assert {"Hid-Seq", "Vanilla KD", "Selection metric × 100 (transformer, init every)"} <= drawn
+    assert {"Hid-Seq", "Vanilla KD", "Learning curves (transformer, init every, SST-2)"} <= drawn
 
 
 def masked(*entropies, words=("not", "good")):

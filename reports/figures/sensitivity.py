@@ -1,0 +1,105 @@
+"""Score against the value of each searched setting: a panel a setting and row, a mark a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.reports import sensitivity
+from harness.reports.figures.drawing import PALETTE, legend, marker, plain, title
+from harness.reports.figures.multiples import small_panels
+from harness.reports.shapes import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """Every setting of every trial: its value, the trial's scores × 100, and the setting's importance where it has one.
+
+    A table without searches has none.
+    """
+    made = []
+    for one in sensitivity.found(table):
+        best, shares = sensitivity.chosen(one), sensitivity.shares(one)
+        for setting, values in one.space.items():
+            for trial in sensitivity.trials(one):
+                made.append(
+                    {
+                        "block": one.block,
+                        "task": one.column.task,
+                        "metric": one.column.metric,
+                        "row": one.label,
+                        "setting": sensitivity.short(one, setting),
+                        "value": trial.settings[setting],
+                        "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
+                        "trial": trial.number,
+                        "dev": round(100 * trial.score, 6),
+                        "chosen_by": round(100 * trial.selection, 6),
+                        "chosen": int(trial is best),
+                        "importance": round(shares[setting], 6) if setting in shares else None,
+                    }
+                )
+    return made
+
+
+def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Of the first block that searched; the trial that was chosen is filled."""
+    block = rows[0]["block"]
+    drawn = [row for row in rows if row["block"] == block]
+    settings = list(dict.fromkeys(row["setting"] for row in drawn))
+    found = dict.fromkeys((row["setting"], row["row"]) for row in drawn)
+    places = sorted(found, key=lambda place: settings.index(place[0]))
+    tasks = list(dict.fromkeys(row["task"] for row in drawn))
+    titles = [f"{label}: {setting}" if len(settings) > 1 else label for setting, label in places]
+    across = "value" if len(settings) > 1 else settings[0]
+    figure, (panels,) = small_panels(titles, across, ["dev score × 100"], sharex=False, beside=1.4)
+    handles: dict[str, Any] = {}
+    for panel, (setting, label) in zip(panels, places, strict=True):
+        alike = [row for row in drawn if row["setting"] == setting]  # of all rows: the same axis
+        words = sorted({row["value"] for row in alike}) if not _numbers(alike) else []
+        for number, task in enumerate(tasks):
+            for row in (row for row in alike if (row["row"], row["task"]) == (label, task)):
+                colour = PALETTE[number % len(PALETTE)]
+                (handle,) = panel.plot(
+                    words.index(row["value"]) if words else row["value"],
+                    row["dev"],
+                    marker(number),
+                    color=colour,
+                    markersize=4,
+                    markerfacecolor=colour if row["chosen"] else "none",
+                    markeredgewidth=0.8,
+                )
+                handles.setdefault(task, handle)
+        if words:
+            panel.set_xticks(range(len(words)), [plain(str(word)) for word in words], fontsize=6)
+            panel.set_xlim(-0.5, len(words) - 0.5)
+        else:
+            _axis(panel, alike)
+    labels = {column.task: column.label for column in table.columns}
+    legend(figure, {labels.get(task, task): handle for task, handle in handles.items()})
+    title(figure, f"Filled: the trial that was chosen{f' ({block})' if block else ''}")
+    return figure
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
+
+
+def _axis(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """From the least to the greatest value that any row tried; logarithmic where they were drawn or listed so."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    values = sorted({float(row["value"]) for row in rows})
+    low, high = values[0], values[-1]
+    log = rows[0]["scale"] == "log" or (rows[0]["scale"] == "list" and low > 0 and high >= 4 * low)
+    if log:
+        panel.set_xscale("log")
+        margin = (high / low) ** 0.08 if high > low else 2.0
+        panel.set_xlim(low / margin, high * margin)
+    elif high > low:
+        panel.set_xlim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+    ticks = values if len(values) <= 3 else [low, (low * high) ** 0.5 if log else (low + high) / 2, high]
+    panel.xaxis.set_major_locator(FixedLocator(ticks))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))

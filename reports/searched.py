@@ -1,0 +1,85 @@
+"""The searches behind a table: what each cell tried, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.reports.layout import heading
+from harness.reports.shapes import Column, Line, Table
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished training of a search. selection: what settings are chosen by; score: what the table shows."""
+
+    number: int
+    settings: Mapping[str, Any]
+    selection: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of one cell.
+
+    block: what its row shares with others, as "transformer, init every". space: setting -> its values or its range
+    ("low", "high", "log"). sampler: grid, random or tpe. wanted: how many trials the budget gives; trials: those that
+    are finished, in order; pruned: how many of these were stopped early.
+    """
+
+    block: str
+    line: Line
+    column: Column
+    space: Mapping[str, Any]
+    sampler: str
+    wanted: int
+    trials: Sequence[Trial]
+    pruned: int = 0
+
+    @property
+    def label(self) -> str:
+        return self.line.row.label
+
+    def values(self, setting: str) -> list[Any]:
+        """What its trials had there."""
+        return [trial.settings[setting] for trial in self.trials]
+
+
+def searches(table: Table) -> list[Search]:
+    """Every search of the table, block by block, row by row, task by task; none of a cell that searches nothing."""
+    of_cell: dict[str, list[dict[str, Any]]] = {}
+    for run in table.runs.to_dict("records") if table.runs is not None else ():
+        of_cell.setdefault(run["cell"], []).append(run)
+    found = []
+    for block in table.blocks:
+        for line in block.lines if not block.improvement else ():
+            for column, entry in zip(table.columns, line.entries, strict=True):
+                runs = of_cell.get(entry.cell, [])
+                if not (column.task and column.selects and runs and runs[0]["space"]):
+                    continue
+                finished = [run for run in runs if run["part"] == "trial" and run["status"] == "finished"]
+                trials = [
+                    Trial(
+                        run["trial"],
+                        run["hyperparameters"],
+                        float(run["selection"]),
+                        float(run["metrics"][column.metric]),
+                    )
+                    for run in finished
+                    if column.metric in run["metrics"]
+                ]
+                found.append(
+                    Search(
+                        heading(line.student, line.init),
+                        line,
+                        column,
+                        runs[0]["space"],
+                        runs[0]["sampler"],
+                        runs[0]["wanted_trials"],
+                        trials,
+                        sum(bool(run["pruned"]) for run in finished),
+                    )
+                )
+    return found

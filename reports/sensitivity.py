@@ -1,0 +1,107 @@
+"""How the scores of a table depend on the settings that were searched."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from harness.errors import UserError
+from harness.reports.layout import Cell, Grid, Group
+from harness.reports.quantities import written
+from harness.reports.searched import Search, Trial, searches
+from harness.reports.shapes import Table
+from harness.reports.statistics.importance import FEWEST, importance
+
+
+def found(table: Table) -> list[Search]:
+    """The searches that tried more than one setting."""
+    return [one for one in searches(table) if len(trials(one)) > 1]
+
+
+def trials(search: Search) -> list[Trial]:
+    """Those with a score: of constant predictions a correlation has none."""
+    return [t for t in search.trials if math.isfinite(t.score) and math.isfinite(t.selection)]
+
+
+def chosen(search: Search) -> Trial:
+    """The one with the highest selection score, the earliest of equals."""
+    return max(trials(search), key=lambda trial: (trial.selection, -trial.number))
+
+
+def no_importance(search: Search) -> str:
+    """Why the settings of a search have no importance, or ""."""
+    if len(search.space) < 2:
+        return "one setting alone is searched, and all depends on it"
+    if search.pruned:
+        return "a pruner stopped trials early"
+    if len(trials(search)) < FEWEST:
+        return f"there are fewer than {FEWEST} trials"
+    return ""
+
+
+def short(search: Search, setting: str) -> str:
+    """A setting without the name of its student."""
+    return setting.removeprefix(f"{search.line.student.partition(':')[0]}.")
+
+
+def shares(search: Search) -> dict[str, float]:
+    """Setting -> its importance, empty where there is none."""
+    if no_importance(search):
+        return {}
+    tried = trials(search)
+    return importance(search.space, [t.settings for t in tried], [t.score for t in tried])
+
+
+def grids(table: Table) -> list[Grid]:
+    """Of every cell the setting that was chosen, the spread of its trials' scores, and what mattered.
+
+    Raises UserError where no cell tried two settings.
+    """
+    every = found(table)
+    if not every:
+        raise UserError(
+            f"study {table.study} has no cell in which two settings were tried: how scores depend on settings is seen "
+            "after harness run with --trials 2 or more, where the study searches some"
+        )
+    settings = list(dict.fromkeys(short(one, name) for one in every for name in one.space))
+    some = any(not no_importance(one) for one in every)
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    reasons: dict[str, int | str] = {}
+    lacking = {no_importance(one) for one in every}
+    for one in every:
+        of = {short(one, name): name for name in one.space}
+        scores, best, mattered = [t.score for t in trials(one)], chosen(one), shares(one)
+        why = no_importance(one)
+        mark = str(reasons.setdefault(why, len(reasons) + 1)) if why and len(lacking) > 1 else ""
+        cells = [
+            Cell(one.label, mark=mark),
+            Cell(str(len(scores))),
+            Cell(written("", 100 * (max(scores) - min(scores)))),
+        ]
+        for name in settings:
+            cells.append(Cell(value(best.settings[of[name]]) if name in of else ""))
+            cells += [Cell(f"{100 * mattered[of[name]]:.0f} %" if of.get(name) in mattered else "")] if some else []
+        groups.setdefault(", ".join(filter(None, (one.block, one.column.name))), []).append(tuple(cells))
+    header: list[tuple[str, ...]] = [("trials",), ("spread",)]
+    for name in settings:
+        header += [(name, "chosen"), (name, "importance")] if some else [(name, "chosen")]
+    chosen_on = "dev" if table.provenance.protocol == "published" else "held-out training data"
+    told = reasons or {reason: "" for reason in lacking if reason}  # without a mark where it is so of all
+    notes = [(str(number), f"No importance: {reason}.") for reason, number in told.items()]
+    notes += [("", "Spread: the best less the worst score on dev of the trials, in points, one seed each.")]
+    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on}.")]
+    if some:
+        notes.append(
+            (
+                "",
+                "Importance: the settings' shares in what tells the better half of the trials from all (PED-ANOVA); "
+                "where no setting matters it is chance.",
+            )
+        )
+    caption = f"What was tried and what came of it. Profile {table.profile}."
+    made = tuple(Group(heading, tuple(lines)) for heading, lines in groups.items())
+    return [Grid(f"Sensitivity to settings ({table.study})", caption, tuple(header), made, tuple(notes))]
+
+
+def value(setting: Any) -> str:
+    return f"{setting:.3g}" if isinstance(setting, float) else str(setting)

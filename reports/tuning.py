@@ -1,0 +1,293 @@
+"""The tuning curves of a table: what its rows reach by the number of trials that are spent on them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+from harness.reports.layout import Cell, Grid, Group
+from harness.reports.quantities import written
+from harness.reports.searched import Search, searches
+from harness.reports.shapes import Table
+from harness.reports.statistics import tuning
+from harness.reports.statistics.noise import LEVEL
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FEWEST = 3  # trials of a curve
+NAMED = 3  # of so many rows and more a sentence tells the number, not the names
+
+Bounds = tuple[float, float, float | None]  # median, lower, upper
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Of one row, for k = 1 to n trials: the score that it shows, and the one it is chosen by with its band.
+
+    Both as fractions. On several tasks both are means over these; the bands of all tasks then hold together. results:
+    (2, T, n), selection and score of every trial on every task.
+    """
+
+    label: str
+    competes: bool
+    expected: Sequence[float]
+    band: Sequence[Bounds]
+    results: np.ndarray
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Of the rows that compete at k trials: who is ahead, and who cannot be told apart from it, in their order."""
+
+    trials: int
+    ahead: str
+    level: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The rows of one block on one task ("" of the average), all with equally many trials."""
+
+    block: str
+    task: str
+    title: str
+    metric: str
+    curves: tuple[Curve, ...]
+    standings: tuple[Standing, ...]
+    common: tuple[str, ...]  # the searched settings whose values are those of all rows, trial by trial
+
+    @property
+    def trials(self) -> int:
+        return len(self.curves[0].expected)
+
+
+def found(table: Table) -> list[Curves]:
+    """The curves of every block and task, and of the average of rows that have all tasks; others are left out."""
+    usable = [one for one in searches(table) if not problem(one)]
+    tasks = list(dict.fromkeys(one.column for one in usable))
+    made = []
+    for block in dict.fromkeys(one.block for one in usable):
+        of_task = [[one for one in usable if (one.block, one.column) == (block, column)] for column in tasks]
+        for some in of_task:
+            made += [_curves(block, [[one] for one in part]) for part in _alike(some)]
+        if len(tasks) > 1:
+            rows = [[one for some in of_task for one in some if one.line.row == line] for line in _rows(of_task)]
+            whole = [row for row in rows if len(row) == len(tasks) and len({one.wanted for one in row}) == 1]
+            numbers = dict.fromkeys(row[0].wanted for row in whole)
+            made += [_curves(block, [row for row in whole if row[0].wanted == n]) for n in numbers]
+    return made
+
+
+def _rows(of_task: Sequence[Sequence[Search]]) -> list[object]:
+    return list({one.line.row.name: one.line.row for some in of_task for one in some}.values())
+
+
+def _alike(some: Sequence[Search]) -> list[list[Search]]:
+    """Those with equally many trials together."""
+    return [[one for one in some if one.wanted == n] for n in dict.fromkeys(one.wanted for one in some)]
+
+
+def problem(search: Search) -> str:
+    """Why a search has no tuning curve, or ""."""
+    if search.sampler != "random":
+        how = {"grid": "come from a grid", "tpe": "were proposed by TPE, each from those before it"}[search.sampler]
+        return f"the trials {how}, and are no random sample of settings"
+    if all(isinstance(values, list) for values in search.space.values()):
+        return "settings are drawn from lists of words or whole numbers, each once, and not from ranges"
+    if search.pruned:
+        return "a pruner stopped trials early"
+    if search.wanted < FEWEST:
+        return f"the budget is {search.wanted} trial{'s' * (search.wanted > 1)}, and a curve needs {FEWEST}"
+    if len(search.trials) < search.wanted:
+        return f"only {len(search.trials)} of {search.wanted} trials are finished"
+    if not all(math.isfinite(value) for trial in search.trials for value in (trial.selection, trial.score)):
+        return "a trial has no score"
+    return ""
+
+
+def refused(table: Table) -> str:
+    """Why a table has no tuning curves at all and what to type, or ""."""
+    every = searches(table)
+    problems = Counter(problem(one) for one in every)
+    if "" in problems:
+        return ""
+    command = f"harness run --study {table.study} --profile {table.profile} --trials 8 --set sampler=random"
+    if not every:
+        return f"study {table.study} searches no settings, so that there is no tuning curve to draw"
+    reason = min(problems, key=lambda reason: (-problems[reason], reason))
+    return (
+        f"a tuning curve needs {FEWEST} trials or more that are drawn at random: in {problems[reason]} of {len(every)} "
+        f"cells that search settings {reason}; type {command}, and report with the same flags"
+    )
+
+
+def _curves(block: str, rows: Sequence[Sequence[Search]]) -> Curves:
+    """rows: of each row its searches on the tasks, equally many and of equally many trials."""
+    several = len(rows[0]) > 1
+    column = rows[0][0].column
+    made = tuple(map(_curve, rows))
+    shared = [name for name in rows[0][0].space if all(name in one.space for row in rows for one in row)]
+    common = [n for n in shared if all(one.values(n) == rows[0][0].values(n) for row in rows for one in row)]
+    metrics = {one.column.metric for one in rows[0]}
+    return Curves(
+        block,
+        "" if several else column.task,
+        "Average" if several else column.name,
+        metrics.pop() if len(metrics) == 1 else "",
+        made,
+        tuple(_standings([curve for curve in made if curve.competes])),
+        tuple(common),
+    )
+
+
+def _curve(row: Sequence[Search]) -> Curve:
+    import numpy as np
+
+    results = np.array([[[getattr(t, what) for t in one.trials] for one in row] for what in ("selection", "score")])
+    lines = [tuning.expected(*task) for task in results.transpose(1, 0, 2)]
+    bands = [tuning.band(values, LEVEL / len(row)) for values in results[0]]
+    return Curve(
+        row[0].label,
+        row[0].line.row.competes,
+        [float(value) for value in np.mean(lines, axis=0)],
+        [_mean(bounds) for bounds in zip(*bands, strict=True)],
+        results,
+    )
+
+
+def _mean(bounds: Sequence[Bounds]) -> Bounds:
+    medians, lower, upper = zip(*bounds, strict=True)
+    open_above = any(value is None for value in upper)
+    return sum(medians) / len(bounds), sum(lower) / len(bounds), None if open_above else sum(upper) / len(bounds)
+
+
+def shown_trials(trials: int) -> list[int]:
+    """1, 2, 4 and so on, and all of them."""
+    return [*(2**i for i in range(trials.bit_length()) if 2**i < trials), trials]
+
+
+def _standings(curves: Sequence[Curve]) -> list[Standing]:
+    """Whoever leads is tested against each other row, for the number of all pairs: which row leads is no plan."""
+    pairs = math.comb(len(curves), 2)
+    made = []
+    for k in shown_trials(len(curves[0].expected)) if len(curves) > 1 else ():
+        ahead = max(curves, key=lambda curve: curve.expected[k - 1])
+        others = [curve for curve in curves if curve is not ahead]
+        others.sort(key=lambda curve: -curve.expected[k - 1])
+        level = [c.label for c in others if pairs * tuning.p_values(ahead.results, c.results)[k - 1] >= LEVEL]
+        made.append(Standing(k, ahead.label, tuple(level)))
+    return made
+
+
+def sentence(curves: Curves) -> str:
+    """ "At 2 trials Att-KL leads; at 8 Att-KL and Hid-Seq cannot be told apart." """
+    rows = sum(curve.competes for curve in curves.curves)
+    said: dict[str, list[int]] = {}
+    for standing in curves.standings:
+        said.setdefault(_said(standing, rows), []).append(standing.trials)
+    parts = [f"at {_listed(list(map(str, trials)))} {text}" for text, trials in said.items()]
+    if not parts:
+        return ""
+    first = next(iter(said.values()))
+    parts[0] = parts[0].replace(f" {first[-1]} ", f" {first[-1]} trial{'s' * (first[-1] > 1)} ", 1)
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _said(standing: Standing, rows: int) -> str:
+    ahead, level = standing.ahead, standing.level
+    if not level:
+        return f"{ahead} leads"
+    if len(level) == rows - 1 and rows > 2:
+        return f"{ahead} is ahead, and no row can be told apart from it"
+    if len(level) == 1:
+        return f"{ahead} and {level[0]} cannot be told apart"
+    others = _listed(level) if len(level) < NAMED else f"{len(level)} others"
+    return f"{ahead} is ahead, and cannot be told apart from {others}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def grids(table: Table) -> list[Grid]:
+    """The curves as tables, one a task and one of the average. Raises UserError where there is none."""
+    if reason := refused(table):
+        raise UserError(reason)
+    made = found(table)
+    tables = [_grid(table, [one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
+    notes = [*tables[-1].notes, *_rules(made, table.provenance.protocol)]
+    told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in searches(table) if (why := problem(one))]
+    notes += [("", f"Left out: {'; '.join(told)}.")] if told else []
+    return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
+
+
+def _grid(table: Table, some: Sequence[Curves]) -> Grid:
+    trials = sorted({k for curves in some for k in shown_trials(curves.trials)})
+    groups, notes = [], []
+    for curves in some:
+        lines: list[tuple[Cell, ...]] = []
+        for curve in curves.curves:
+            at = range(1, curves.trials + 1)
+            told = {standing.trials: standing for standing in curves.standings if curve.competes}
+            shown = (
+                Cell(
+                    written("", 100 * curve.expected[k - 1]),
+                    bold=k in told and told[k].ahead == curve.label,
+                    underline=k in told and curve.label in told[k].level,
+                )
+                if k in at
+                else Cell("")
+                for k in trials
+            )
+            bounds = (Cell(_bounds(curve.band[k - 1])) if k in at else Cell("") for k in trials)
+            lines += [(Cell(curve.label), Cell("dev"), *shown), (Cell(""), Cell("chosen by"), *bounds)]
+        groups.append(Group(curves.block, tuple(lines)))
+        notes.append(("", f"{curves.block or curves.title}: {text}")) if (text := sentence(curves)) else None
+    title = some[0].title
+    metric = f", {some[0].metric.replace('_', ' ')}" if some[0].metric else ""
+    return Grid(
+        f"Tuning curves: {title} ({table.study})",
+        f"Scores × 100 by the number of trials{metric}. Profile {table.profile}.",
+        (("",), *((str(k), "trials" if k > 1 else "trial") for k in trials)),
+        tuple(groups),
+        tuple(notes),
+    )
+
+
+def _bounds(bounds: Bounds) -> str:
+    median, lower, upper = ("–" if value is None or math.isinf(value) else written("", 100 * value) for value in bounds)
+    return f"{median} [{lower}, {upper}]"
+
+
+def _rules(made: Sequence[Curves], protocol: str) -> list[tuple[str, str]]:
+    """What the numbers are and how rows are compared."""
+    chosen = "dev" if protocol == "published" else "held-out training data"
+    most = max(made, key=lambda curves: sum(curve.competes for curve in curves.curves))
+    rows, trials = sum(curve.competes for curve in most.curves), most.trials
+    pairs, enough = math.comb(rows, 2), tuning.most_rows(trials)
+    points = f"have the same {_listed(most.common)}" if most.common else "share no setting that is searched"
+    notes = [
+        "Dev: the expected score, on dev, of the setting that is chosen among so many trials, over all choices of that "
+        "many of the trials made (Tang et al., 2020)",
+        f"Chosen by: the median score on {chosen} of the best of so many trials, in brackets bounds that hold for all "
+        "numbers of trials together with probability 95% (order statistics, Lourie et al., 2024); a dash: so few "
+        "trials bound it by nothing. On the average both are means over tasks, whose bounds hold together",
+        "Every trial is one training with one seed: the bounds hold for settings and seeds drawn anew",
+    ]
+    if rows > 1:
+        notes.append(
+            "Bold: ahead on dev. Underlined: not told apart from it, by an exact paired permutation test that swaps "
+            f"two rows' results trial by trial (which {points}), two-sided, at {LEVEL} over all {pairs} pairs of rows "
+            "(Bonferroni), for each number of trials by itself"
+        )
+    if rows > enough:
+        more = f"{tuning.fewest_trials(pairs)} trials could (--trials)"
+        fewer = f", or {enough} rows (--objectives)" if enough > 1 else ""
+        notes.append(f"No {trials} trials can tell one of {rows} rows from another, however they end: {more}{fewer}")
+    return [("", f"{note}.") for note in notes]

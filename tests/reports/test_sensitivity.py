@@ -1,0 +1,101 @@
+"""Scores by setting: what is listed and drawn, and an importance that is known beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.errors import UserError
+from harness.reports import FIGURES, FORMATS, render, sensitivity
+from harness.reports.figures.drawing import svg
+from harness.reports.statistics.importance import FEWEST, importance
+from tests.reports.drawn import RATE, searched
+from tests.reports.test_figures import texts
+
+TWO: dict[str, Any] = {**RATE, "batch_size": [8, 16], "epochs": {"low": 1, "high": 5, "log": False, "whole": True}}
+
+
+def drawn(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    generator = np.random.default_rng(seed)
+    return [
+        {
+            "learning_rate": float(10 ** generator.uniform(-4, -2)),
+            "batch_size": int(generator.choice([8, 16])),
+            "epochs": int(generator.integers(1, 6)),
+        }
+        for _ in range(count)
+    ]
+
+
+def test_what_alone_decides_the_score_has_nearly_all_the_importance() -> None:
+    settings = drawn(64)
+    by_rate = importance(TWO, settings, [float(np.log10(s["learning_rate"])) for s in settings])
+    by_size = importance(TWO, settings, [float(s["batch_size"]) for s in settings])
+    for found, name in ((by_rate, "learning_rate"), (by_size, "batch_size")):
+        assert list(found) == list(TWO) and sum(found.values()) == pytest.approx(1)
+        assert found[name] > 0.8
+
+
+def table(count: int, **changes: Any) -> Any:
+    values = drawn(count)
+    results = [(v["batch_size"] / 100, v["batch_size"] / 100 + 0.001 * i) for i, v in enumerate(values)]
+    return searched({("hid_seq", "sst2"): results}, TWO, values=values, **changes)
+
+
+def test_the_chosen_setting_the_spread_and_the_importance_are_listed() -> None:
+    (grid,) = sensitivity.grids(table(40))
+    ((label, trials, spread, rate, _, size, mattered, *_),) = grid.groups[0].lines
+    best = next(i for i, v in enumerate(drawn(40)) if v["batch_size"] == 16)  # the first of equals
+    assert (label.text, trials.text, size.text) == ("Hid-Seq", "40", "16")
+    assert rate.text == f"{drawn(40)[best]['learning_rate']:.3g}"
+    scores = [v["batch_size"] / 100 + 0.001 * i for i, v in enumerate(drawn(40))]
+    assert spread.text == f"{100 * (max(scores) - min(scores)):.1f}"
+    assert float(mattered.text.removesuffix(" %")) > 50
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"count": FEWEST - 1}, f"there are fewer than {FEWEST} trials"),
+        ({"count": 40, "pruned": True}, "a pruner stopped trials early"),
+    ],
+)
+def test_why_there_is_no_importance_is_told(changes: Any, reason: str) -> None:
+    (grid,) = sensitivity.grids(table(**changes))
+    assert ("", f"No importance: {reason}.") in grid.notes and not any("importance" in h for h in grid.header)
+    rows, _ = FIGURES["sensitivity"].rows(table(**changes))
+    assert {row["importance"] for row in rows} == {None}
+
+
+def test_of_one_setting_there_is_no_importance() -> None:
+    (grid,) = sensitivity.grids(searched({("hid_seq", "sst2"): [(0.1, 0.2)] * 30}))
+    assert ("", "No importance: one setting alone is searched, and all depends on it.") in grid.notes
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_has_it(format: str) -> None:
+    assert "Hid-Seq" in render(replace(table(8), analysis="sensitivity"), format)
+
+
+def test_without_two_trials_it_is_refused_and_not_drawn() -> None:
+    with pytest.raises(UserError, match="no cell in which two settings were tried"):
+        sensitivity.grids(table(1))
+    assert FIGURES["sensitivity"].drawn(table(1)) is None
+
+
+def test_the_figure_has_a_panel_for_each_setting_and_axes_as_they_were_drawn() -> None:
+    made = FIGURES["sensitivity"].drawn(table(12))
+    assert made is not None and svg(made) == svg(FIGURES["sensitivity"].drawn(table(12)))
+    assert {"Hid-Seq: learning_rate", "Hid-Seq: batch_size", "Hid-Seq: epochs", "SST-2"} <= texts(made)
+    panels = {panel.get_title("left"): panel for panel in made.axes}
+    assert [panels[f"Hid-Seq: {n}"].get_xscale() for n in ("learning_rate", "epochs")] == ["log", "linear"]
+
+
+def test_words_stand_side_by_side() -> None:
+    space = {"schedule": ["linear", "constant"]}
+    values = [{"schedule": word} for word in ("linear", "constant", "linear")]
+    found = searched({("hid_seq", "sst2"): [(0.1, 0.5), (0.2, 0.6), (0.3, 0.7)]}, space, "grid", values)
+    assert {"linear", "constant"} <= texts(FIGURES["sensitivity"].drawn(found))
