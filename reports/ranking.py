@@ -93,11 +93,11 @@ def standings(
         if not values or not is_score(column.metric):
             continue
         made = tested.get(j)
-        flags, to_best = _flags(values, made)
+        flags, to_best = _flags(values, made), _to_best(values, made)
         untested += [column.name] if "untested" in flags.values() else []
         in_place: dict[Key, str] = {}
         for place in {places[key] for key in values}:
-            in_place |= _flags({k: v for k, v in values.items() if places[k] == place}, made)[0]
+            in_place |= _flags({k: v for k, v in values.items() if places[k] == place}, made)
         for key, value in values.items():
             row = [v for k, v in values.items() if k[2] == key[2]]
             standing[key, j] = {
@@ -138,20 +138,39 @@ def to_reference(
     return found
 
 
-def _flags(values: Mapping[Key, float], tested: Tested | None) -> tuple[dict[Key, str], dict[Key, Interval]]:
-    """Of each that competes "best", "tied", "untested" or "worse", and its difference to the best of the others."""
+def _flags(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, str]:
+    """Of each that competes "best", "tied", "untested" or "worse"."""
+    known = _known(values, tested)
+    corrected = dict(zip(known, known and _among(known, tested).p_best()[1], strict=True))
+    top = max(values.values())
+    return {
+        key: "best"
+        if value > top - 1e-12
+        else "untested"
+        if key not in known
+        else "tied"
+        if corrected[key] >= LEVEL
+        else "worse"
+        for key, value in values.items()
+    }
+
+
+def _to_best(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, Interval]:
+    """The difference of each to the best of the others."""
+    known = _known(values, tested)
+    return dict(zip(known, Interval.each(_among(known, tested).to_best()) if known else (), strict=True))
+
+
+def _known(values: Mapping[Key, float], tested: Tested | None) -> list[Key]:
+    """Those that can be compared with the best; none where that is only one, or the best cannot be."""
     known = [key for key in values if tested and key in tested.keys]
     top = max(values.values())
-    best = [key for key in values if values[key] > top - 1e-12]
-    to_best: dict[Key, Interval] = {}
-    if tested and len(known) > 1 and best[0] in known:
-        found = tested.noise.among([tested.keys.index(key) for key in known]).to_best()
-        to_best = dict(zip(known, Interval.each(found), strict=True))
-    flags = {}
-    for key in values:
-        tied = to_best[key].corrected >= LEVEL if key in to_best else None
-        flags[key] = "best" if key in best else "untested" if tied is None else "tied" if tied else "worse"
-    return flags, to_best
+    return known if len(known) > 1 and any(values[key] > top - 1e-12 for key in known) else []
+
+
+def _among(known: Sequence[Key], tested: Tested | None) -> Noise:
+    assert tested  # otherwise nothing is known
+    return tested.noise.among([tested.keys.index(key) for key in known])
 
 
 def complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, Entry]:

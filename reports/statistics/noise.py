@@ -128,13 +128,11 @@ class Noise:
         import numpy as np
 
         k = len(self.values)
+        p, corrected = self.p_best()
         if k < 2:
-            nothing = np.zeros(k)
-            return Differences(nothing, nothing, nothing, nothing + 1, nothing + 1)
+            return Differences(np.zeros(k), np.zeros(k), np.zeros(k), p, corrected)
         a, b = np.nonzero(~np.eye(k, dtype=bool))
         above = self.values[b] - self.values[a]  # of each row, by how much the others are better
-        p = self.tail(above, a, b).reshape(k, k - 1).min(1)
-        corrected = np.minimum(p * (k - 1), 1.0)
         may = corrected >= LEVEL
         kept = may[b]  # what is certainly not the best bounds no difference to it
         a, b, above = a[kept], b[kept], above[kept]
@@ -147,6 +145,17 @@ class Noise:
         difference = self.values - best
         # The only row that may be the best has no rival to bound how far it is above: by the others it is above.
         return Differences(difference, low, np.where(np.isinf(high), np.maximum(difference, 0.0), high), p, corrected)
+
+    def p_best(self) -> tuple[np.ndarray, np.ndarray]:
+        """(k,) each: the p of a row being the truly best, and this corrected, see `to_best`."""
+        import numpy as np
+
+        k = len(self.values)
+        if k < 2:
+            return np.ones(k), np.ones(k)
+        a, b = np.nonzero(~np.eye(k, dtype=bool))
+        p = self.tail(self.values[b] - self.values[a], a, b).reshape(k, k - 1).min(1)
+        return p, np.minimum(p * (k - 1), 1.0)
 
     def among(self, rows: Sequence[int]) -> Noise:
         """That of some of the rows, as it was learned from all."""
@@ -165,11 +174,11 @@ class Noise:
         from scipy.special import ndtri
 
         a, b = np.triu_indices(len(self.values), 1)
-        found = self.reach(LEVEL / 2 / together, a, b)
-        middle = np.argsort(found, kind="stable")[len(found) // 2]
-        shared = float(self.variance(a, b)[middle])
         own = 0.0 if np.isnan(self.spread) else 2 * self.spread / self.count
-        return float(found[middle] + ndtri(POWER) * np.sqrt(shared + own))
+        about = np.full(len(a), 2 * np.sqrt(self.shared() + own))
+        middle = np.argsort(self.tail(about, a, b), kind="stable")[len(a) // 2, None]
+        found = self.reach(LEVEL / 2 / together, a[middle], b[middle])
+        return float((found + ndtri(POWER) * np.sqrt(self.variance(a[middle], b[middle]) + own))[0])
 
 
 @dataclass(frozen=True)

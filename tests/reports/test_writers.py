@@ -44,7 +44,7 @@ Which row is best? Profile quick. Dev scores × 100; mean ± sample standard dev
 - Training of every cell: 2 + 2 epochs, batch 32.
 - Bold: best of its column. Underlined: it may be the best too. The truly best is bold or underlined in 95% of such \
 tables (simultaneous comparisons with the best, over seeds and dev examples).
-- The least difference between two rows named beforehand that would be found with 80% power, in points: SST-2 13.6 \
+- The least difference between two rows named beforehand that would be found with 80% power, in points: SST-2 14.0 \
 (2 seeds, 100 examples); RTE 16.4 (2 seeds, 100 examples); Average 10.7.
 - Unfinished cells, shown with their progress: 5.
 - Failed cells (harness show prints the traceback): hid_seq-random-sst2, hid_seq-random-rte.
