@@ -18,6 +18,7 @@ from harness.reports.shapes import Table
 
 # What was measured stands between these, because pages of the same results made twice differ in nothing else.
 MEASURED = ("<!-- measured -->", "<!-- end of measured -->")
+MOST = 8_000, 700_000  # points that a figure may have to be on a page, and bytes
 LEAST = 420  # points: a figure is shown no narrower, and scrolls on a phone
 STYLE = """
 .harness h1, .harness h2 { font-size: 1.1em; margin: .6em 0 .3em; }
@@ -57,7 +58,7 @@ def html(table: Table) -> str:
             title=plain(table.title),
             table=table,
             sections=[(f"table-{i}", _heading(table, grid), grid) for i, grid in enumerate(shown, 1)],
-            figures=[(name, kind, text) for name, kind in FIGURES.items() if (text := _figure(table, name, kind))],
+            figures=[(n, kind, *found) for n, kind in FIGURES.items() if any(found := _figure(table, n, kind))],
             made=evidence.made(table),
             costs=costs,
             evidence=behind["cells"],
@@ -91,15 +92,21 @@ def _heading(table: Table, grid: Grid) -> str:
     return grid.title.removeprefix(f"{title} ({study}): ").removeprefix(f"{study}: ")
 
 
-def _figure(table: Table, name: str, kind: Kind) -> str:
-    """The figure as SVG in the colour of the page's text, with what is said to those who do not see it; or ""."""
+def _figure(table: Table, name: str, kind: Kind) -> tuple[str, str]:
+    """The figure as SVG in the colour of the page's text, with what is said to those who do not see it.
+
+    Or, of one that would make the page slow to write or to open, a sentence on where it is; ("", "") of none.
+    """
+    elsewhere = f"This figure is too large for a page: harness figures {name} --study {table.study} writes it."
+    if len(kind.rows(table)[0]) > MOST[0]:
+        return "", elsewhere
     figure = kind.drawn(table, colour=INK)
     if figure is None:
-        return ""
+        return "", ""
     text = _smaller(svg(figure).decode().replace(INK, "currentColor"), name)
     wide = float(re.search(r'width="([\d.]+)pt"', text)[1])  # type: ignore[index]
     said = f'role="img" aria-label="{escape(kind.alternative)}" style="--least: {min(wide, LEAST):g}pt"'
-    return text.replace("<svg ", f"<svg {said} ", 1)
+    return (text.replace("<svg ", f"<svg {said} ", 1), "") if len(text) <= MOST[1] else ("", elsewhere)
 
 
 def _smaller(text: str, name: str) -> str:

@@ -194,6 +194,7 @@ def test_a_table_of_455_cells_stays_under_two_megabytes(monkeypatch: pytest.Monk
     text = render(table(cells, study), "html")
     told = json.loads(Page(text).scripts["evidence"])
     assert len(told["cells"]) == 455 and len(told["curves"]) == 4 * 455 and len(text.encode()) < 2_000_000
+    assert "This figure is too large for a page: harness figures curves --study toy writes it." in Page(text).texts
 
 
 DOES = """
