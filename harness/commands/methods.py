@@ -173,7 +173,7 @@ def _training(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
         if mark.isdigit():  # why a cell cannot exist
             continue
         text = f"{', '.join(labels[mark])}: {sentence.rstrip('. ')}." if mark in labels and mark else sentence
-        extra = {"Training": cited, "Search budget": drawn, "Bold": citations.cite("test:bootstrap") if bold else ""}
+        extra = {"Training": cited, "Search budget": drawn, "Bold": citations.cite("test:best") if bold else ""}
         yield next((text.rstrip(".") + extra[k] + "." for k in extra if text.startswith(k) and extra[k]), text)
     if table.provenance.protocol == "held_out":
         yield "What is held out is a tenth of the training data, or 2,000 examples where that is more."

@@ -12,7 +12,7 @@ from harness.reports.figures.drawing import new_figure, on_paper, plain, side_by
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GREY = "#b0b0b0"  # of the lines behind
+GREY = "#80808080"  # of the lines behind: half of it shows on light and dark alike
 
 
 def small_panels(
