@@ -220,6 +220,11 @@ def _add_looking(commands: Any) -> None:
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     _add_layout(report)
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
+    report.add_argument(
+        "--over-tasks",
+        action="store_true",
+        help="also what five tasks or more say together: ranks, who wins on a new task, the interquartile mean",
+    )
     _add_columns(report)
     commands.add_parser(
         "status",

@@ -12,6 +12,7 @@ from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import png
+from harness.reports.over_tasks import with_over_tasks
 from harness.reports.page import fragment
 from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.statistics.summaries import mean_std
@@ -33,6 +34,7 @@ __all__ = [
     "png",
     "render",
     "with_columns",
+    "with_over_tasks",
     "with_published",
 ]
 

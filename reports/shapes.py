@@ -194,14 +194,46 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class RankedRow:
+    """A line of the table over its tasks. label tells it from all others.
+
+    rank: its rank in a task, 1 for the best, averaged over tasks. middle: the interquartile mean of its seeds' scores,
+    as a fraction, with its 95% interval; None where there is none. wins, p: against each of the rows, itself among
+    them, on how many tasks it is better, equal scores counting half, and how surely they differ, corrected.
+    """
+
+    label: str
+    student: str
+    init: str
+    row: str
+    rank: float
+    middle: tuple[float, float, float] | None
+    wins: tuple[float, ...]
+    p: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OverTasks:
+    """What the table says of rows on tasks like its own. rows: best rank first. groups: which do not differ.
+
+    notes are sentences, that on the rows left out among them.
+    """
+
+    tasks: tuple[str, ...]
+    rows: tuple[RankedRow, ...]
+    groups: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Table:
     """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
 
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
-    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
-    frame that it was made from, a row a run.
+    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted.
+    over_tasks: where it was asked for. runs: the frame that it was made from, a row a run.
     """
 
     study: str
@@ -221,6 +253,7 @@ class Table:
     layout: str = "lines"
     order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    over_tasks: OverTasks | None = None
     runs: Any = field(default=None, compare=False, repr=False)
 
     def entries(self) -> Iterable[Entry]:

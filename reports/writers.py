@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import CONTROL, plain
+from harness.reports import over_tasks
 from harness.reports.arranged import grids
 from harness.reports.layout import Cell, Grid
 from harness.reports.matrix import matrices
@@ -150,11 +151,12 @@ def _md_cell(cell: Cell) -> str:
 def csv(table: Table) -> str:
     """One line per entry, averages and teacher included; scores in percent, quantities as they are.
 
-    As a matrix one per row and column of the table, see `matrix_records`.
+    As a matrix one per row and column of the table, see `matrix_records`. Of statistics over tasks one per row of them.
     """
     made = matrices(table) if table.layout == "matrix" else []
     found = matrix_records(table, made) if made else records(table)
-    names = list(found[0]) if made else list(RECORD)
+    found = over_tasks.row_records(table.over_tasks) if table.over_tasks else found
+    names = list(found[0]) if made or table.over_tasks else list(RECORD)
     written = io.StringIO()
     writer = csv_format.DictWriter(written, list(map(_csv_cell, names)), lineterminator="\n")
     writer.writeheader()
@@ -211,6 +213,8 @@ def json(table: Table) -> str:
             ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
         }
+    if table.over_tasks:
+        content["over_tasks"] = over_tasks.records(table.over_tasks)
     text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     # What JSON lets stand, but a terminal obeys: its escapes have the same meaning.
     return "\n".join(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")) + "\n"
