@@ -60,6 +60,7 @@ class Run:
     starts_students: ClassVar[bool] = False  # a student may start from the weights that it leaves
     shared_out: ClassVar[bool] = False  # several processes may train it together
     trains: ClassVar[bool] = True  # otherwise it measures
+    by_folds: ClassVar[bool] = False  # it can be chosen by folds of its training data
     takes_all: ClassVar[bool] = False  # it reads every training example, whatever limits its students
 
     settings: Settings
