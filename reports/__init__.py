@@ -12,6 +12,7 @@ from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import png
+from harness.reports.orderings import with_verdicts
 from harness.reports.over_tasks import with_over_tasks
 from harness.reports.page import fragment
 from harness.reports.shapes import Entry, Provenance, Table
@@ -36,6 +37,7 @@ __all__ = [
     "with_columns",
     "with_over_tasks",
     "with_published",
+    "with_verdicts",
 ]
 
 

@@ -11,6 +11,9 @@ from harness.reports import quantities
 from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
 from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
 from harness.reports.statistics.resampling import LEVEL, RESAMPLES
+from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
+
+NAMED = 12  # contradicted orderings that are named under a table
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,8 @@ def notes(
         selection = {
             "held_out": "on a part held out of the training data (protocol held_out)",
             "published": "on dev itself, as published (protocol published)",
+            "nested": "by their mean over folds of the training data, on all of which is trained then (protocol nested); "
+            "the teacher has seen every fold",
         }[made.protocol]
         sentences = [
             f"Hyperparameters and epochs selected {selection}.",
@@ -224,10 +229,11 @@ def compared(comparison: Comparison) -> Grid:
             "Order of the rows: rank correlation of ours with the published, without teachers and other references, "
             "where 3 rows or more are finished"
         )
+    sentences += _tested(comparison)
     notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
     return Grid(
         "Beside the published numbers",
-        " ".join(_sentence(s) for s in (f"Published: {comparison.source}", comparison.counted) if s),
+        " ".join(_sentence(s) for s in (f"Published: {comparison.source}", comparison.counted, verdict(comparison)) if s),
         (("",), *_header(columns)),
         tuple(groups),
         (*notes, *(("", _sentence(s)) for s in (*sentences, *comparison.remarks))),
@@ -268,9 +274,60 @@ def _agreement(block: ComparedBlock) -> Group:
             (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau)) for a in found)),
             (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho)) for a in found)),
             (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found)),
+            *_orderings(block),
         ),
     )
 
 
-def _signed(value: float) -> str:
-    return "–" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
+def _orderings(block: ComparedBlock) -> list[tuple[Cell, ...]]:
+    """How many published orderings of each column have which verdict, and what that leaves of tau."""
+    if not any(block.orderings):
+        return []
+    counted = [counts(o.verdict for o in found) for found in block.orderings]
+    names = ("Orderings supported", "contradicted", "undecided")
+    lines = [
+        (Cell(name), Cell(""), *(Cell(str(numbers[k]) if sum(numbers) else "") for numbers in counted))
+        for k, name in enumerate(names)
+    ]
+    between = [tau_interval(*numbers) for numbers in counted]
+    told = (Cell("" if math.isnan(low) else f"{_signed(low)} to {_signed(high)}") for low, high in between)
+    return [*lines, (Cell("Tau over them, 95%"), Cell(""), *told)]
+
+
+def verdict(comparison: Comparison) -> str:
+    """What our data say of all published orderings together, as a sentence; "" where there are none."""
+    found = [o for block in comparison.blocks for column in block.orderings for o in column]
+    yes, no, unknown = counts(o.verdict for o in found)
+    if not found:
+        return ""
+    which = "1 published ordering" if len(found) == 1 else f"{len(found)} published orderings"
+    cannot = f"{unknown or 'none'} cannot be decided at this size"
+    return f"Of {which} {yes or 'none'} {'is' if yes == 1 else 'are'} supported, {no or 'none'} contradicted, {cannot}"
+
+
+def _tested(comparison: Comparison) -> list[str]:
+    """What a published ordering is, by which test there is a verdict on it, and which are contradicted."""
+    named = [
+        f"{', '.join(filter(None, (column.name, heading(block.student, block.init) * several)))}: {o.above} above "
+        f"{o.below} (published {o.published[0]} to {o.published[1]}, ours {_signed(o.difference, 1)})"
+        for several in (len(comparison.blocks) > 1,)
+        for block in comparison.blocks
+        for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings))
+        for o in found
+        if o.verdict == CONTRADICTED
+    ]
+    if not verdict(comparison):
+        return []
+    more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
+    return [
+        "Published ordering: two students of a column whose printed numbers differ whatever they were rounded from. "
+        f"Supported, contradicted: ours differ in the same direction, or in the other ({comparison.tested}, corrected "
+        f"by Holm over all pairs of rows of the column, p < {LEVEL}: with 95% no verdict of a column is wrong)",
+        "Tau over them: between what Kendall's tau of published and true order would be if all that is undecided were "
+        "against it, and for it",
+        *([f"Contradicted: {'; '.join([*named[:NAMED], *more])}"] if named else []),
+    ]
+
+
+def _signed(value: float, places: int = 2) -> str:
+    return "–" if math.isnan(value) else f"{round(value, places) + 0.0:+.{places}f}".replace("-", "−")

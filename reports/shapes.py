@@ -17,9 +17,9 @@ class Provenance:
 
     teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed. teachers: how many the seeds of
     a cell learn from, one for each or 1 for all; 0 where that is not to be told. tuned: the teacher is fine-tuned on
-    the tasks, so that its scores stand above the table. protocol is "held_out" or "published",
-    or "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are
-    sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
+    the tasks, so that its scores stand above the table. protocol is "held_out", "published"
+    or "nested", or "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and
+    recipe are sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
     path: tables are compared byte for byte.
     """
 
@@ -168,12 +168,31 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class Ordering:
+    """Two rows of a column that the published table orders, by label, and what our data say of that.
+
+    published: what is printed of both. difference: ours of the row above minus that below, in points. p: of the test
+    that ours differ, corrected for all pairs of rows of the column. verdict: supported, contradicted or undecided.
+    """
+
+    above: str
+    below: str
+    published: tuple[str, str]
+    difference: float
+    p: float
+    verdict: str
+
+
+@dataclass(frozen=True)
 class ComparedBlock:
+    """orderings: of each column, as agreement; () where none was tested."""
+
     student: str
     init: str
     lines: tuple[ComparedLine, ...]
     agreement: tuple[Agreement, ...]
     improvement: bool = False
+    orderings: tuple[tuple[Ordering, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +200,8 @@ class Comparison:
     """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole.
 
     counted says how many published counts ours equal, "" where none is compared. others are the published numbers that
-    stand beside no cell of this table.
+    stand beside no cell of this table. alike: the averages are of the same tasks and metrics. tested says by which test
+    the orderings were, "" where none was.
     """
 
     source: str
@@ -191,6 +211,8 @@ class Comparison:
     others: tuple[ComparedLine, ...]
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
+    alike: bool = True
+    tested: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Any
 from harness.errors import CONTROL, plain
 from harness.reports import over_tasks
 from harness.reports.arranged import grids
-from harness.reports.layout import Cell, Grid
+from harness.reports.figures import verdicts
+from harness.reports.layout import Cell, Grid, verdict
 from harness.reports.matrix import matrices
 from harness.reports.quantities import number
 from harness.reports.records import RECORD, finite, matrix_records, records
@@ -200,6 +201,8 @@ def json(table: Table) -> str:
                 for b in table.comparison.blocks
                 for c, a in zip(table.comparison.columns, b.agreement, strict=True)
             ],
+            "verdict": verdict(table.comparison),
+            "orderings": verdicts.rows(table),
             "published_only": [
                 {
                     "row": line.label,

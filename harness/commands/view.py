@@ -53,7 +53,7 @@ def report(options: Namespace) -> int:
         return 0
     table = table_of(plan, ledger, options.layout)
     if options.compare:
-        table = reports.with_published(table, registry.STUDIES.get(plan.study))
+        table = compared(plan, table)
     if options.over_tasks:
         table = reports.with_over_tasks(table)
     if options.columns:
@@ -214,6 +214,12 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.T
     return replace(table, submitted=server_scores.of_cells(plan, ledger, replays), runs=runs, kind=filed.kind_of(plan))
 
 
+def compared(plan: Plan, table: reports.Table) -> reports.Table:
+    """The table beside the numbers that its study answers, with a verdict on their order."""
+    beside = reports.with_published(table, registry.STUDIES.get(plan.study))
+    return reports.with_verdicts(beside, shown_of(plan, frame.cells(plan, table.runs)), score_of)
+
+
 def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:
     """The tasks of a plan, by name, each with the metric that its study shows first."""
     shown = results.shown(registry.STUDIES.get(plan.study), tasks_of(plan), cells)
@@ -332,7 +338,7 @@ def _tell_tracebacks(runs: Iterable[str], ledger: Ledger) -> None:
 
 
 def chosen_on(protocol: str) -> str:
-    return "dev" if protocol == "published" else "held-out training data"
+    return {"published": "dev", "nested": "each fold of the training data"}.get(protocol, "held-out training data")
 
 
 def _show_run(run: str, ledger: Ledger) -> None:
