@@ -54,7 +54,7 @@ class Found:
 def columns(
     scenario: Scenario, generator: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, list[str], list[np.ndarray]]]:
-    """(the true scores (K,), the printed ones, of each row which examples its seeds answer rightly (S, N)), for ever."""
+    """Endlessly (true scores (K,), printed ones, of each row which examples its seeds answer rightly (S, N))."""
     k, shape = scenario.rows, (scenario.seeds, scenario.examples)
     spreads = np.where(np.arange(k) % 5 == 2, scenario.unstable, 1.0) * scenario.sd / 100
     while True:

@@ -219,6 +219,12 @@ def _add_looking(commands: Any) -> None:
     )
     report.add_argument("--to", metavar="FOLDER", help="where eval_results and every_eval_ever write their files")
     _add_layout(report)
+    report.add_argument(
+        "--against",
+        default="",
+        metavar="ROW",
+        help="show by how much each row is better or worse than this one (default: the study's own, if it has one)",
+    )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     report.add_argument(
         "--over-tasks",

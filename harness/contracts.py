@@ -309,7 +309,8 @@ class Study:
     procedure is how its rows are trained or measured, where they do not say otherwise: a plugin, of which
     `harness list procedures` tells. metrics maps a task to the metric or metrics its columns show; epochs and settings
     are chosen by the first. "" maps to a quantity that is the same for all tasks, as a size, which has one column.
-    relative_to is the row that size_factor and time_factor are multiples of.
+    relative_to is the row that others are compared with: a table shows their differences to it, and size_factor and
+    time_factor are multiples of its own.
 
     general is the objective of the distillation that the initialisations `pretrained` (on a corpus) and `multi_task`
     start from. analysis is what is recorded of each model beyond its scores: "" or masked_word_entropy. figure says

@@ -12,7 +12,6 @@ from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import png
-from harness.reports.orderings import with_verdicts
 from harness.reports.over_tasks import with_over_tasks
 from harness.reports.page import fragment
 from harness.reports.shapes import Entry, Provenance, Table
@@ -37,7 +36,6 @@ __all__ = [
     "with_columns",
     "with_over_tasks",
     "with_published",
-    "with_verdicts",
 ]
 
 

@@ -7,18 +7,20 @@ from typing import Any
 
 from harness.errors import plain
 from harness.reports import matrix
-from harness.reports.layout import Cell, Grid, Group, compared, lines
+from harness.reports.layout import Cell, Grid, Group, compared, differences, lines
 from harness.reports.over_tasks import ranked
 from harness.reports.shapes import Table
 
 
 def grids(table: Table) -> list[Grid]:
-    """The table, then what was asked for beside it: published numbers, statistics over tasks. Every text is `plain`.
+    """The table, then its differences, published numbers and statistics over tasks, as there are. All is `plain`.
 
     In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
     """
     made = matrix.matrices(table) if table.layout == "matrix" else []
     found = matrix.grids(table, made) if made else [lines(table)]
+    between = differences(table)
+    found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
     found += [ranked(table.over_tasks)] if table.over_tasks else []
     return [_plain(grid) for grid in found]

@@ -9,6 +9,7 @@ from itertools import product
 from harness.contracts import Published, Study, TableRow
 from harness.errors import UserError
 from harness.reports.layout import heading
+from harness.reports.orderings import with_verdicts
 from harness.reports.printed import (
     DELTA,
     METRICS,
@@ -125,7 +126,10 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
         *(why for _, why in published.omitted),
         *published.notes,
     ]
-    return Comparison(published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes, not unlike)
+    comparison = Comparison(
+        published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes, not unlike
+    )
+    return with_verdicts(comparison, table)
 
 
 def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed]) -> str:

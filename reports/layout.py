@@ -9,10 +9,21 @@ from dataclasses import dataclass
 
 from harness.reports import quantities
 from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
-from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Entry, Line, Pair, Table
-from harness.reports.statistics.resampling import LEVEL, RESAMPLES
+from harness.reports.shapes import (
+    Column,
+    ComparedBlock,
+    ComparedLine,
+    Comparison,
+    Entry,
+    Interval,
+    Line,
+    Pair,
+    Table,
+)
+from harness.reports.statistics.noise import LEVEL, POWER
 from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
 
+BEST = "best"  # in place of a row that others are compared with
 NAMED = 12  # contradicted orderings that are named under a table
 
 
@@ -157,8 +168,8 @@ def notes(
         selection = {
             "held_out": "on a part held out of the training data (protocol held_out)",
             "published": "on dev itself, as published (protocol published)",
-            "nested": "by their mean over folds of the training data, on all of which is trained then (protocol nested); "
-            "the teacher has seen every fold",
+            "nested": "by their mean over folds of the training data, all of which is then trained on (protocol "
+            "nested); the teacher has seen every fold",
         }[made.protocol]
         sentences = [
             f"Hyperparameters and epochs selected {selection}.",
@@ -168,9 +179,11 @@ def notes(
     if bold:
         others = any(not line.row.competes for block in table.blocks for line in block.lines)
         sentences.append(
-            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: not "
-            f"significantly worse (one-sided paired bootstrap over dev examples, {RESAMPLES} resamples, p ≥ {LEVEL})."
+            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: may be "
+            f"the best in truth. The best is among those bold and underlined in {1 - LEVEL:.0%} of tables: "
+            f"simultaneous comparisons with the best, over {_over(table)}"
         )
+    sentences += _sight(table)
     subtracted = [line for block in table.blocks if block.improvement for line in block.lines]
     if subtracted:
         labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
@@ -191,6 +204,77 @@ def notes(
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]
     said = (*sentences, *more, *made.older_code, *made.notes)
     return (*marks, *marked, *numbered, *(("", _sentence(s)) for s in said))
+
+
+def _over(table: Table) -> str:
+    """What the tests take as drawn by chance."""
+    several = any(e.n > 1 for e in table.entries() if e.status == "complete")
+    drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
+    teachers = {0: "", 1: ", for this teacher alone"}.get(table.provenance.teachers, ", each seed with its own teacher")
+    return drawn + (teachers if several else teachers.replace("each seed with its own teacher", "for these teachers"))
+
+
+def _sight(table: Table) -> list[str]:
+    """How small a difference the table could have found, as a sentence, if any."""
+    told = []
+    for j, found in sorted(table.detectable.items()):
+        column, noise = table.columns[j], table.tested[j].noise
+        sizes = [f"{noise.count:.3g} seed{'s' * (noise.count > 1)}", f"{noise.size} examples"] if column.task else []
+        of = f" ({', '.join(sizes)})" if sizes else ""
+        told.append(f"{column.name} {written('', scaled('', found))}{of}")
+    what = (
+        f"The least difference between two rows named beforehand that would be found with {POWER:.0%} power, in points"
+    )
+    return [f"{what}: {'; '.join(told)}"] if told else []
+
+
+def differences(table: Table) -> Grid | None:
+    """By how much each row is better or worse than the reference in its place, or than the best of the others."""
+    best = table.against == BEST
+    shown = [
+        j
+        for j in range(len(table.columns))
+        if any(_compared(line, j, best) for block in table.blocks for line in block.lines)
+    ]
+    if not shown:
+        return None
+    groups = []
+    for block in table.blocks:
+        lines = [line for line in block.lines if any(_compared(line, j, best) for j in shown)]
+        cells = (
+            (Cell(label_of(line, block.init)), *(_interval(_compared(line, j, best)) for j in shown)) for line in lines
+        )
+        groups += [Group(heading(block.student, block.init), tuple(cells))] if lines else []
+    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
+    if best:
+        title = "Differences to the best"
+        said = (
+            "Each row minus the best of the others. The intervals hold together within a column in 95% of tables, "
+            "whichever row is the best (Hsu's comparisons with the best, by Bonferroni's inequality)",
+            "Bold: certainly not the best",
+        )
+    else:
+        title = f"Differences to {labels[table.against]}"
+        place = "of the same student and initialisation " if len(table.blocks) > 1 else ""
+        said = (
+            f"Each row minus {labels[table.against]} {place}with its 95% interval. Those of a column hold together "
+            "(Bonferroni)",
+            f"Bold: p < {LEVEL} after Holm's correction for the rows of its column",
+        )
+    chosen = tuple(table.columns[j] for j in shown)
+    notes = tuple(("", _sentence(sentence)) for sentence in (*said, f"Both by noise over {_over(table)}"))
+    return Grid(title, "In points.", _header(chosen), tuple(groups), notes)
+
+
+def _compared(line: Line, j: int, best: bool) -> Interval | None:
+    return line.entries[j].to_best if best else line.entries[j].to_reference
+
+
+def _interval(found: Interval | None) -> Cell:
+    if found is None:
+        return Cell("")
+    value, low, high = (quantities.difference("", scaled("", x)) for x in (found.value, found.low, found.high))
+    return Cell(f"{value} [{low}, {high}]", bold=found.corrected < LEVEL)
 
 
 def _sentence(text: str) -> str:
@@ -230,10 +314,11 @@ def compared(comparison: Comparison) -> Grid:
             "where 3 rows or more are finished"
         )
     sentences += _tested(comparison)
+    about = f"Published: {comparison.source}", comparison.counted, verdict(comparison)
     notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
     return Grid(
         "Beside the published numbers",
-        " ".join(_sentence(s) for s in (f"Published: {comparison.source}", comparison.counted, verdict(comparison)) if s),
+        " ".join(_sentence(s) for s in about if s),
         (("",), *_header(columns)),
         tuple(groups),
         (*notes, *(("", _sentence(s)) for s in (*sentences, *comparison.remarks))),
@@ -295,14 +380,28 @@ def _orderings(block: ComparedBlock) -> list[tuple[Cell, ...]]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """What our data say of all published orderings together, as a sentence; "" where there are none."""
-    found = [o for block in comparison.blocks for column in block.orderings for o in column]
-    yes, no, unknown = counts(o.verdict for o in found)
-    if not found:
-        return ""
-    which = "1 published ordering" if len(found) == 1 else f"{len(found)} published orderings"
-    cannot = f"{unknown or 'none'} cannot be decided at this size"
-    return f"Of {which} {yes or 'none'} {'is' if yes == 1 else 'are'} supported, {no or 'none'} contradicted, {cannot}"
+    """What our data say of all published orderings together, in a sentence or two; "" where there are none.
+
+    Those of averages over other tasks or metrics are told apart: they are no verdict on what was published.
+    """
+    said: dict[str, list[str]] = {}
+    for block in comparison.blocks:
+        for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings)):
+            where = "On the average, which is over other tasks or metrics, of" if _unlike(comparison, column) else "Of"
+            said.setdefault(where, []).extend(o.verdict for o in found)
+    sentences = []
+    for where, verdicts in sorted(said.items()):
+        if verdicts:
+            yes, no, unknown = (count or "none" for count in counts(verdicts))
+            which = "1 published ordering" if len(verdicts) == 1 else f"{len(verdicts)} published orderings"
+            verb = "is" if yes == 1 else "are"
+            cannot = f"{unknown} cannot be decided at this size"
+            sentences.append(f"{where} {which} {yes} {verb} supported, {no} contradicted, {cannot}")
+    return ". ".join(sentences)
+
+
+def _unlike(comparison: Comparison, column: Column) -> bool:
+    return column.average and not comparison.alike
 
 
 def _tested(comparison: Comparison) -> list[str]:
@@ -321,8 +420,9 @@ def _tested(comparison: Comparison) -> list[str]:
     more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
     return [
         "Published ordering: two students of a column whose printed numbers differ whatever they were rounded from. "
-        f"Supported, contradicted: ours differ in the same direction, or in the other ({comparison.tested}, corrected "
-        f"by Holm over all pairs of rows of the column, p < {LEVEL}: with 95% no verdict of a column is wrong)",
+        "Supported, contradicted: ours, where they are finished with two seeds or more, differ in the same direction, "
+        "or in the other (two-sided test over seeds and dev examples, corrected by Holm's procedure for all pairs of "
+        f"rows of a column, p < {LEVEL}: in 95% of tables no verdict of a column is wrong)",
         "Tau over them: between what Kendall's tau of published and true order would be if all that is undecided were "
         "against it, and for it",
         *([f"Contradicted: {'; '.join([*named[:NAMED], *more])}"] if named else []),

@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.contracts import Task
 from harness.reports.quantities import is_score, scaled
-from harness.reports.shapes import Column, ComparedBlock, Comparison, Entry, Ordering, Table
-from harness.reports.statistics.resampling import LEVEL, Score
+from harness.reports.ranking import key_of
+from harness.reports.shapes import Column, ComparedBlock, Comparison, Ordering, Table
 from harness.reports.statistics.verdicts import verdicts
 
 FEWEST_SEEDS = 2  # of a row: of one seed alone nobody knows how far others lie
 
 
-def with_verdicts(table: Table, tasks: Mapping[str, Task], score: Score) -> Table:
-    """The table with a verdict on each ordering of rows in the published numbers beside it, if there are any.
+def with_verdicts(made: Comparison, table: Table) -> Comparison:
+    """The comparison with a verdict on each ordering of rows in the published numbers.
 
     Of a block's column all rows are compared that compete, have a published number and are finished, with two seeds or
-    more. Quantities and differences of rows are not, nor what the test server scored, nor an average over other tasks.
+    more of comparable predictions, and none that collapsed. Quantities and differences of rows are not compared, nor
+    what the test server scored.
     """
-    if table.comparison is None:
-        return table
-    made = table.comparison
-    blocks = tuple(replace(block, orderings=_of_block(block, made, table, tasks, score)) for block in made.blocks)
-    return replace(table, comparison=replace(made, blocks=blocks))
+
+    def of(block: ComparedBlock, j: int, column: Column) -> tuple[Ordering, ...]:
+        return _of_column(block, j, column, table) if is_score(column.metric) and not block.improvement else ()
+
+    blocks = (
+        replace(block, orderings=tuple(of(block, j, column) for j, column in enumerate(made.columns)))
+        for block in made.blocks
+    )
+    return replace(made, blocks=tuple(blocks))
 
 
-def _of_block(
-    block: ComparedBlock, made: Comparison, table: Table, tasks: Mapping[str, Task], score: Score
-) -> tuple[tuple[Ordering, ...], ...]:
-    found = []
-    for j, column in enumerate(made.columns):
-        tested = is_score(column.metric) and not block.improvement and (made.alike or not column.average)
-        found.append(_of_column(block, j, column, table, tasks, score) if tested else ())
-    return tuple(found)
+def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tuple[Ordering, ...]:
+    import numpy as np
 
-
-def _of_column(
-    block: ComparedBlock, j: int, column: Column, table: Table, tasks: Mapping[str, Task], score: Score
-) -> tuple[Ordering, ...]:
-    labels, printed, entries = [], [], []
+    tested = table.tested.get(table.columns.index(column))
+    labels, printed, places = [], [], []
     for compared in block.lines:
         pair, line = compared.pairs[j], compared.line
-        if pair.printed and line and line.row.competes and pair.ours.status == "complete" and not pair.ours.tested:
-            if pair.ours.n >= FEWEST_SEEDS and not pair.ours.collapsed:
-                labels.append(compared.label)
-                printed.append(pair.printed)
-                entries.append(line.entries[table.columns.index(column)])
-    means = [scaled(column.metric, e.value or 0.0) for e in entries]
-    found = verdicts(printed, means, _pairs(entries, column, tasks, score))
+        place = tested.place(key_of(line)) if tested and line and line.row.competes else None
+        finished = pair.ours.status == "complete" and pair.ours.n >= FEWEST_SEEDS
+        if place is not None and pair.printed and finished and not (pair.ours.tested or pair.ours.collapsed):
+            labels.append(compared.label)
+            printed.append(pair.printed)
+            places.append(place)
+    if not tested or len(places) < 2:
+        return ()
+    noise = tested.noise.among(places)
+    a, b = np.triu_indices(len(places), 1)
+    p = dict(zip(zip(a.tolist(), b.tolist(), strict=True), noise.p_value(a, b).tolist(), strict=True))
+    means = [scaled(column.metric, value) for value in noise.values.tolist()]
+    found = verdicts(printed, means, p)
     return tuple(
-        Ordering(labels[a], labels[b], (printed[a], printed[b]), means[a] - means[b], p, verdict)
-        for (a, b), (verdict, p) in sorted(found.items())
+        Ordering(labels[i], labels[k], (printed[i], printed[k]), means[i] - means[k], corrected, verdict)
+        for (i, k), (verdict, corrected) in sorted(found.items())
     )

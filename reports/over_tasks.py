@@ -13,7 +13,7 @@ from harness.reports.layout import Cell, Grid, Group, heading
 from harness.reports.quantities import is_score, scaled
 from harness.reports.shapes import Entry, Line, OverTasks, RankedRow, Table
 from harness.reports.statistics import over_tasks as statistics
-from harness.reports.statistics.resampling import LEVEL
+from harness.reports.statistics.noise import LEVEL
 
 CLEAR = 12  # rows left out that are named one by one
 

@@ -1,58 +1,103 @@
-"""Which entries of a column are best, and which are not significantly worse."""
+"""Which entries of a column are best, which may be, and by how much others are worse."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import AGREEMENT, RunResult, Task
 from harness.reports.quantities import is_score
-from harness.reports.statistics.resampling import LEVEL, Score, p_value, resample, resampled_scores
+from harness.reports.shapes import Column, Entry, Interval, Line, Place
+from harness.reports.statistics import noise as noises
+from harness.reports.statistics.influence import Score, influence
+from harness.reports.statistics.noise import LEVEL, Noise
+from harness.reports.statistics.resampling import resampled
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.reports.shapes import Column, Entry, Place
+Key = tuple[str, str, str]  # student, init, row; "" for what the row fixes itself
+Standing = dict[str, Any]  # best, tied, in_place, best_of_row and to_best of an entry
 
-Key = tuple[str, str, str]  # student, init, row
-Standing = dict[str, Any]  # best, tied, in_place and best_of_row of an entry
+
+@dataclass(frozen=True)
+class Tested:
+    """The finished rows of a column that can be compared: k of them, aligned by their place.
+
+    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places. scores: of
+    each row (S,), by seed. influences: of each (S, N), of the same dev examples in the same order, see
+    `statistics.influence`; none of an average. name: the task's.
+    """
+
+    keys: tuple[Key, ...]
+    noise: Noise
+    scores: tuple[np.ndarray, ...] = ()
+    influences: tuple[np.ndarray, ...] = ()
+    name: str = ""
+
+    def place(self, key: Key) -> int | None:
+        return self.keys.index(key) if key in self.keys else None
+
+    def resamples(self) -> tuple[np.ndarray, ...]:
+        """(S, R) of each row: its seeds' scores on R resamples of the examples, the same for all rows and seeds."""
+        import numpy as np
+
+        found = resampled(np.concatenate(self.scores), np.concatenate(self.influences), self.name)
+        return tuple(np.split(found, np.cumsum([len(of_row) for of_row in self.scores])[:-1]))
+
+
+def key_of(line: Line) -> Key:
+    """The key of a line of a block, whichever block it stands in."""
+    row = line.row
+    whole = row.checkpoint or row.teacher or row.baseline
+    return "" if row.student or whole else line.student, "" if row.init or whole else line.init, row.name
+
+
+def tests(
+    grid: Mapping[Key, Sequence[Entry]], columns: Sequence[Column], tasks: Mapping[str, Task], score: Score
+) -> dict[int, Tested]:
+    """What can be compared of each column of scores, by the column's number; of an average what can in every task."""
+    found: dict[int, Tested] = {}
+    for j, column in enumerate(columns):
+        entries = complete(grid, j)
+        if not entries or not is_score(column.metric):
+            continue
+        if column.task:
+            made = _tested(replace(tasks[column.task], metric=column.metric), entries, score)
+            found |= {j: made} if made else {}
+            continue
+        parts = [i for i, other in enumerate(columns) if other.task and other.selects]
+        if all(i in found for i in parts):
+            keys = tuple(key for key in entries if all(key in found[i].keys for i in parts))
+            of_tasks = [found[i].noise.among([found[i].keys.index(key) for key in keys]) for i in parts]
+            found |= {j: Tested(keys, noises.averaged(of_tasks))} if keys else {}
+    return found
 
 
 def standings(
     grid: Mapping[Key, Sequence[Entry]],
     columns: Sequence[Column],
-    tasks: Mapping[str, Task],
-    score: Score,
+    tested: Mapping[int, Tested],
     places: Mapping[Key, Place],
 ) -> tuple[dict[tuple[Key, int], Standing], list[str]]:
     """How each ((student, init, row), column) that competes stands, and the names of columns with untested entries.
 
     Only complete scores compete, over the whole table, in their place and in their row, and none of runs that
-    collapsed. Tied: a paired bootstrap over examples does not find the best better; on the average, the examples of
-    each task are drawn apart. Equal values are all best.
+    collapsed. Tied: not the best, but it may be, see `Noise.to_best`. Equal values are all best.
     """
-    import numpy as np
-
-    drawn: dict[int, dict[Key, np.ndarray]] = {}
     standing: dict[tuple[Key, int], Standing] = {}
     untested = []
     for j, column in enumerate(columns):
-        entries = _complete(grid, j)
-        if not entries or not is_score(column.metric):
+        values = {key: e.value or 0.0 for key, e in complete(grid, j).items() if not e.collapsed}
+        if not values or not is_score(column.metric):
             continue
-        if column.task:
-            samples = resampled(replace(tasks[column.task], metric=column.metric), entries, score)
-            drawn |= {j: samples} if column.selects else {}
-        else:
-            tested = [k for k in entries if drawn and all(k in d for d in drawn.values())]
-            samples = {k: np.mean([d[k] for d in drawn.values()], axis=0) for k in tested}
-        values = {key: value for key, (value, _) in entries.items()}
-        flags = _flags(values, samples)
+        made = tested.get(j)
+        flags, to_best = _flags(values, made)
         untested += [column.name] if "untested" in flags.values() else []
         in_place: dict[Key, str] = {}
         for place in {places[key] for key in values}:
-            in_place |= _flags({k: v for k, v in values.items() if places[k] == place}, samples)
+            in_place |= _flags({k: v for k, v in values.items() if places[k] == place}, made)[0]
         for key, value in values.items():
             row = [v for k, v in values.items() if k[2] == key[2]]
             standing[key, j] = {
@@ -60,38 +105,63 @@ def standings(
                 "tied": flags[key] == "tied",
                 "in_place": in_place[key] if in_place[key] in ("best", "tied") else "",
                 "best_of_row": len(row) > 1 and value > max(row) - 1e-12,
+                "to_best": to_best.get(key),
             }
     return standing, untested
 
 
-def _flags(values: Mapping[Key, float], samples: Mapping[Key, np.ndarray]) -> dict[Key, str]:
-    """Of each that competes "best", "tied", "untested" or "worse"."""
-    top = max(values.values())
-    best = [key for key, value in values.items() if value > top - 1e-12]
-    flags = {}
-    for key in values:
-        if key in best:
-            flags[key] = "best"
-        elif key not in samples or best[0] not in samples:
-            flags[key] = "untested"
-        else:
-            flags[key] = "tied" if p_value(samples[best[0]], samples[key]) >= LEVEL else "worse"
-    return flags
+def to_reference(
+    reference: str,
+    grid: Mapping[Key, Sequence[Entry]],
+    columns: Sequence[Column],
+    tested: Mapping[int, Tested],
+    places: Mapping[Key, Place],
+) -> dict[tuple[Key, int], Interval]:
+    """The difference of each ((student, init, row), column) of the grid to the reference row in its place.
 
-
-def _complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, tuple[float, tuple[RunResult, ...]]]:
-    found = {}
-    for key, entries in grid.items():
-        value = entries[j].value
-        if entries[j].status == "complete" and value is not None and not entries[j].collapsed:
-            found[key] = (value, entries[j].runs)
+    Where the reference has one place only, all are compared with it. A column's comparisons are
+    one family: their intervals hold together, and their p-values are corrected by Holm's procedure.
+    """
+    found: dict[tuple[Key, int], Interval] = {}
+    for j in range(len(columns)):
+        made = tested.get(j)
+        if not made:
+            continue
+        own = {places[key]: key for key in made.keys if key[2] == reference}
+        only = next(iter(own.values())) if len(own) == 1 else None
+        pairs = [(key, own.get(places[key], only)) for key in made.keys if key in grid]
+        both = [(key, other) for key, other in pairs if other and key[2] != reference]
+        if both:
+            a, b = ([made.keys.index(key) for key in of] for of in zip(*both, strict=True))
+            each = Interval.each(made.noise.compare(a, b))
+            found |= {(key, j): one for (key, _), one in zip(both, each, strict=True)}
     return found
 
 
-def resampled(
-    task: Task, entries: Mapping[Key, tuple[float, tuple[RunResult, ...]]], score: Score
-) -> dict[Key, np.ndarray]:
-    """(RESAMPLES,) scores averaged over seeds of each entry whose runs all answer the same examples.
+def _flags(values: Mapping[Key, float], tested: Tested | None) -> tuple[dict[Key, str], dict[Key, Interval]]:
+    """Of each that competes "best", "tied", "untested" or "worse", and its difference to the best of the others."""
+    known = [key for key in values if tested and key in tested.keys]
+    top = max(values.values())
+    best = [key for key in values if values[key] > top - 1e-12]
+    to_best: dict[Key, Interval] = {}
+    if tested and len(known) > 1 and best[0] in known:
+        found = tested.noise.among([tested.keys.index(key) for key in known]).to_best()
+        to_best = dict(zip(known, Interval.each(found), strict=True))
+    flags = {}
+    for key in values:
+        tied = to_best[key].corrected >= LEVEL if key in to_best else None
+        flags[key] = "best" if key in best else "untested" if tied is None else "tied" if tied else "worse"
+    return flags, to_best
+
+
+def complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, Entry]:
+    """The finished entries of a column."""
+    found = ((key, entries[j]) for key, entries in grid.items())
+    return {key: entry for key, entry in found if entry.status == "complete" and entry.value is not None}
+
+
+def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | None:
+    """The entries whose runs all answer the same examples; None where there are none.
 
     An entry is left out if predictions are missing or do not give the value that its run recorded; all are for a
     metric of another dev split than the predictions'.
@@ -99,29 +169,33 @@ def resampled(
     import numpy as np
 
     metric, task = task.metric, task.imitated if task.metric == AGREEMENT else task
-    samples: dict[Key, np.ndarray] = {}
-    reference: tuple[np.ndarray, ...] = ()
-    counts = np.empty(0)
-    compared = len(entries) > 1 and task.metric in task.metrics  # the predictions are those of the first dev split
-    for key, (_, runs) in entries.items() if compared else ():
-        scores = []
-        for run in runs:
+    if task.metric not in task.metrics:  # the predictions are those of the first dev split
+        return None
+    scores: dict[Key, np.ndarray] = {}
+    influences: dict[Key, np.ndarray] = {}
+    reference: list[np.ndarray] = []
+    for key, entry in entries.items():
+        values, moved = [], []
+        for run in entry.runs:
             answers = _predictions(run, metric)
             if answers is None:
                 break
             ids, predictions, labels = answers
-            if not reference:  # the resamples, and last the examples themselves
-                once = np.ones((1, len(ids)), np.float32)
-                reference, counts = (ids, labels), np.concatenate([resample(len(ids), task.name), once])
-            if not all(np.array_equal(a, b) for a, b in zip(reference, (ids, labels), strict=True)):
+            same = [ids] if metric == AGREEMENT else [ids, labels]  # each seed may have a teacher to agree with
+            reference = reference or same
+            if not all(np.array_equal(a, b) for a, b in zip(reference, same, strict=True)):
                 break
-            found = resampled_scores(task, predictions, labels, counts, score)
-            if abs(found[-1] - run.metrics[metric]) > 1e-4:
+            value, of_examples = influence(task, predictions, labels, score)
+            if not abs(value - run.metrics[metric]) < 1e-4:
                 break
-            scores.append(found[:-1])
+            values.append(value)
+            moved.append(of_examples.astype(np.float32))
         else:
-            samples[key] = np.mean(scores, axis=0)
-    return samples
+            scores[key], influences[key] = np.array(values), np.array(moved)
+    if not scores:
+        return None
+    made = noises.of_runs([*scores.values()], [*influences.values()])
+    return Tested(tuple(scores), made, tuple(scores.values()), tuple(influences.values()), task.name)
 
 
 def _predictions(run: RunResult, metric: str) -> tuple[np.ndarray, ...] | None:

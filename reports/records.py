@@ -37,6 +37,16 @@ RECORD = (
     "published_std",
     "difference",
     "published_source",
+    "against",
+    "against_difference",
+    "against_low",
+    "against_high",
+    "p",
+    "p_holm",
+    "best_difference",
+    "best_low",
+    "best_high",
+    "p_best",
 )
 
 
@@ -59,6 +69,7 @@ def records(table: Table) -> list[dict[str, Any]]:
     """A record for each entry, with the fields of RECORD and its runs."""
     sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
     comparison, printed = table.comparison, _published(table)
+    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
     made = []
 
     def add(entry: Entry, column: Column, name: str, **where: str) -> None:
@@ -84,6 +95,7 @@ def records(table: Table) -> list[dict[str, Any]]:
                 "test": shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
                 **_beside(pair),
                 "published_source": comparison.source if comparison and pair and pair.printed else "",
+                **_tested(entry, labels.get(table.against, "")),
                 "runs": [
                     {
                         "run": run.run,
@@ -183,6 +195,21 @@ def _beside(pair: Pair | None) -> dict[str, Any]:
         "published_std": number(pair.printed_std) if pair and pair.printed_std else None,
         "difference": round(pair.difference, 6) if pair and pair.difference is not None else None,
     }
+
+
+def _tested(entry: Entry, against: str) -> dict[str, Any]:
+    """Its differences to the reference row and to the best of the others: points, and p-values."""
+    told: dict[str, Any] = {"against": against if entry.to_reference else ""}
+    for prefix, found, corrected in (("against", entry.to_reference, "p_holm"), ("best", entry.to_best, "p_best")):
+        for name, what in (("difference", "value"), ("low", "low"), ("high", "high")):
+            told[f"{prefix}_{name}"] = shown("", getattr(found, what)) if found else None
+        told |= {"p": _p(found.p if found else None)} if prefix == "against" else {}
+        told[corrected] = _p(found.corrected if found else None)
+    return told
+
+
+def _p(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.3g}")  # its last digits are the processor's
 
 
 def shown(metric: str, value: float | None) -> float | None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.contracts import RunResult, TableRow
+
+if TYPE_CHECKING:
+    from harness.reports.ranking import Tested
+    from harness.reports.statistics.noise import Differences
 
 Place = tuple[str, str]  # student and initialisation; ("", "") for rows of neither, or of some that no other row has
 
@@ -17,10 +21,10 @@ class Provenance:
 
     teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed. teachers: how many the seeds of
     a cell learn from, one for each or 1 for all; 0 where that is not to be told. tuned: the teacher is fine-tuned on
-    the tasks, so that its scores stand above the table. protocol is "held_out", "published"
-    or "nested", or "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and
-    recipe are sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
-    path: tables are compared byte for byte.
+    the tasks, so that its scores stand above the table. protocol is "held_out", "published" or "nested", or "" where
+    nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are sentences;
+    older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a path: tables
+    are compared byte for byte.
     """
 
     teacher: str
@@ -64,6 +68,23 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A difference of two means as a fraction, its 95% interval, its p-value and this corrected for their number."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+
+    @classmethod
+    def each(cls, found: Differences) -> list[Interval]:
+        """Those of arrays, in order."""
+        arrays = (found.value, found.low, found.high, found.p, found.corrected)
+        return [cls(*(float(each) for each in one)) for one in zip(*arrays, strict=True)]
+
+
+@dataclass(frozen=True)
 class Entry:
     """One value of the table, as the runs recorded it: a score as a fraction.
 
@@ -73,7 +94,8 @@ class Entry:
     finished runs, by seed. collapsed: how many of them answer all dev examples alike; then the entry is never best.
     signed: the value is the difference of two rows, written with its sign. tested: it is of the official test set, as
     its server said. best, tied: in the whole column; in_place: "best", "tied" or "" among the lines of its place;
-    best_of_row: among those of its row, of which others compete.
+    best_of_row: among those of its row, of which others compete. to_best: of one that competes, its difference to the
+    best of the others; to_reference: to the table's reference row in its place; None where these are not tested.
     """
 
     status: str
@@ -93,6 +115,8 @@ class Entry:
     tested: bool = False
     in_place: str = ""
     best_of_row: bool = False
+    to_best: Interval | None = None
+    to_reference: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -200,8 +224,7 @@ class Comparison:
     """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole.
 
     counted says how many published counts ours equal, "" where none is compared. others are the published numbers that
-    stand beside no cell of this table. alike: the averages are of the same tasks and metrics. tested says by which test
-    the orderings were, "" where none was.
+    stand beside no cell of this table. alike: the averages are over the same tasks and metrics, or there are none.
     """
 
     source: str
@@ -212,7 +235,6 @@ class Comparison:
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
     alike: bool = True
-    tested: str = ""
 
 
 @dataclass(frozen=True)
@@ -254,8 +276,10 @@ class Table:
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
-    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted.
-    over_tasks: where it was asked for. runs: the frame that it was made from, a row a run.
+    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
+    frame that it was made from, a row a run. against: the name of the row that others are compared with, "best" or "".
+    tested: what can be compared of each column, by the column's number; detectable: the least difference it would find.
+    over_tasks: where it was asked for.
     """
 
     study: str
@@ -277,6 +301,9 @@ class Table:
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     over_tasks: OverTasks | None = None
     runs: Any = field(default=None, compare=False, repr=False)
+    against: str = ""
+    detectable: Mapping[int, float] = field(default_factory=dict)
+    tested: Mapping[int, Tested] = field(default_factory=dict, compare=False, repr=False)
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

@@ -12,10 +12,11 @@ from dataclasses import replace
 from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import unknown
 from harness.reports.improvement import STATUSES, by_seed, improvements
+from harness.reports.layout import BEST
 from harness.reports.quantities import RELATIVE, is_score
-from harness.reports.ranking import collapsed, standings
+from harness.reports.ranking import collapsed, standings, tests, to_reference
 from harness.reports.shapes import Block, Column, Entry, Line, Place, Provenance, Table
-from harness.reports.statistics.resampling import Score
+from harness.reports.statistics.influence import Score
 from harness.reports.statistics.summaries import mean_std
 
 SYMBOLS = "†‡§¶‖"
@@ -29,6 +30,7 @@ def build(
     tasks: Mapping[str, Task],
     provenance: Provenance,
     score: Score,
+    against: str = "",
 ) -> Table:
     """The table of `cells`, in the study's order whatever theirs; what the study does not name follows by name.
 
@@ -36,8 +38,9 @@ def build(
     its initialisation alone with the student's other rows where these have only one. Differences of two rows follow in
     a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example
     predictions come from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,),
-    or None. Raises UserError for an unknown layout, and where a row improves on, or is shown relative to, one that is
-    not declared.
+    or None. against: the name or the label of the row that others are compared with, or "best"; the study's
+    `relative_to` where it is not given. Raises UserError for an unknown layout or row, and where a row improves on, or
+    is shown relative to, one that is not declared.
     """
     if study.layout not in LAYOUTS:
         raise unknown("layout", study.layout, LAYOUTS)
@@ -79,7 +82,10 @@ def build(
 
     ranked = {place: entries for place, entries in grid.items() if rows[place[2]].competes}
     at = {place: _column(place, rows[place[2]], grid) for place in grid}
-    standing, untested = standings(ranked, columns, tasks, score, at)
+    tested = tests(grid, columns, tasks, score)
+    standing, untested = standings(ranked, columns, tested, at)
+    reference = _reference(against, study, rows)
+    planned = to_reference(reference, ranked, columns, tested, at)
     reasons: dict[str, int] = {}
     marks: dict[str, str] = {}
     lines: dict[tuple[str, str], list[Line]] = {}
@@ -98,6 +104,7 @@ def build(
                 e,
                 note=reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0,
                 **standing.get(((student, init, name), j), {}),
+                to_reference=planned.get(((student, init, name), j)),
             )
             for j, e in enumerate(found)
         )
@@ -122,7 +129,20 @@ def build(
         figure=study.figure,
         layout=study.layout,
         order=tuple(order),
+        against=reference,
+        detectable={j: of.noise.detectable() for j, of in tested.items() if len(of.keys) > 1},
+        tested=tested,
     )
+
+
+def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:
+    """The name of the row that others are compared with, "" where the table has none."""
+    named = {**{row.label: name for name, row in rows.items()}, **{name: name for name in rows}}
+    if asked == BEST:
+        return BEST
+    if asked and asked not in named:
+        raise unknown("row to compare with", asked, rows)
+    return named.get(asked or study.relative_to, "")
 
 
 def _joined(

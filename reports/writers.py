@@ -16,7 +16,7 @@ from harness.errors import CONTROL, plain
 from harness.reports import over_tasks
 from harness.reports.arranged import grids
 from harness.reports.figures import verdicts
-from harness.reports.layout import Cell, Grid, verdict
+from harness.reports.layout import Cell, Grid, differences, verdict
 from harness.reports.matrix import matrices
 from harness.reports.quantities import number
 from harness.reports.records import RECORD, finite, matrix_records, records
@@ -174,7 +174,7 @@ def _csv_cell(value: Any) -> Any:
 
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
-    grid, *compared = grids(replace(table, layout="lines"))  # of the same entries in either layout
+    grid, *others = grids(replace(table, layout="lines", over_tasks=None))  # of the same entries in either layout
     content: dict[str, Any] = {
         "study": table.study,
         "profile": table.profile,
@@ -183,8 +183,13 @@ def json(table: Table) -> str:
         "teacher": table.provenance.teacher,
         "protocol": table.provenance.protocol,
         "notes": [f"{mark} {sentence}".strip() for mark, sentence in grid.notes],
+        "detectable": [
+            {"task": table.columns[j].about, "metric": table.columns[j].metric, "points": finite(100 * found)}
+            for j, found in sorted(table.detectable.items())
+        ],
         "entries": records(table),
     }
+    content |= {"difference_notes": [sentence for _, sentence in others[0].notes]} if differences(table) else {}
     if table.comparison:
         content["comparison"] = {
             "source": table.comparison.source,
@@ -214,7 +219,7 @@ def json(table: Table) -> str:
                 for c, pair in zip(table.comparison.columns, line.pairs, strict=True)
                 if pair.printed
             ],
-            "notes": [f"{mark} {sentence}".strip() for mark, sentence in compared[0].notes],
+            "notes": [f"{mark} {sentence}".strip() for mark, sentence in others[-1].notes],
         }
     if table.over_tasks:
         content["over_tasks"] = over_tasks.records(table.over_tasks)

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import registry, reports
 from harness.commands import columns
-from harness.commands.view import chosen_on, compared, say, table_of, tell
+from harness.commands.view import chosen_on, say, table_of, tell
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.executors import choosing, environment
@@ -246,9 +246,10 @@ def _write_reports(plan: Plan, table: Any, folder: Path) -> Sequence[Path]:
         "csv": "table.csv",
         "json": "table.json",
     }
-    beside = compared(plan, table) if registry.STUDIES.get(plan.study).published else table
+    study = registry.STUDIES.get(plan.study)
+    compared = reports.with_published(table, study) if study.published else table
     for form, name in names.items():
-        content = reports.render(beside if form == "html" else table, form).encode()
+        content = reports.render(compared if form == "html" else table, form).encode()
         if not (folder / name).is_file() or (folder / name).read_bytes() != content:
             atomic_write(folder / name, content)
     return [folder / name for name in names.values()]

@@ -51,9 +51,9 @@ def report(options: Namespace) -> int:
         for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
             tell(line)
         return 0
-    table = table_of(plan, ledger, options.layout)
+    table = table_of(plan, ledger, options.layout, options.against)
     if options.compare:
-        table = compared(plan, table)
+        table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.over_tasks:
         table = reports.with_over_tasks(table)
     if options.columns:
@@ -170,8 +170,11 @@ def _uncollected() -> Iterator[None]:
 
 
 @_uncollected()
-def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.Table:
-    """The table of what is recorded, made from one frame of runs, which it keeps. layout: where not the study's own."""
+def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str = "") -> reports.Table:
+    """The table of what is recorded, made from one frame of runs, which it keeps.
+
+    layout, against (the row that others are compared with): where not the study's own.
+    """
     study = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     runs = frame.runs(plan, ledger, replays)
@@ -210,14 +213,8 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None) -> reports.T
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )
-    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of)
+    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
     return replace(table, submitted=server_scores.of_cells(plan, ledger, replays), runs=runs, kind=filed.kind_of(plan))
-
-
-def compared(plan: Plan, table: reports.Table) -> reports.Table:
-    """The table beside the numbers that its study answers, with a verdict on their order."""
-    beside = reports.with_published(table, registry.STUDIES.get(plan.study))
-    return reports.with_verdicts(beside, shown_of(plan, frame.cells(plan, table.runs)), score_of)
 
 
 def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:

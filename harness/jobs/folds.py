@@ -1,4 +1,4 @@
-"""The training of a model, its epoch chosen on a part of the data held out, on dev, or by folds of its training data."""
+"""The training of a model, its epoch chosen on examples held out, on dev, or by folds of its training data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.data.encoding import Encoded
 from harness.jobs.examples import Examples
 from harness.jobs.scoring import selector
 from harness.runs import TaskRun
-from harness.runs.told import Entry, Record, State
+from harness.runs.told import Record, State
 from harness.seeds import derive_seed
 from harness.training.checkpoints import Checkpoint
 from harness.training.loop import History, Stage, TeacherOutputs, Tell, train
@@ -107,7 +107,7 @@ def _by_folds(
     chosen = [entry for entry in history.curve if entry["stage"] in {stage.name for stage in made if stage.stops}]
     for entry, mean in zip(chosen, means, strict=False):
         entry["selection"] = mean
-    history.best, history.folds = Entry(chosen[best]), curves
+    history.best, history.folds = chosen[best].copy(), curves
     return history
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import harness
 from harness import reports
 from harness.commands.columns import added
-from harness.commands.view import say, score_of, shown_of
+from harness.commands.view import say
 from harness.errors import UserError, near, unknown
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
@@ -84,15 +84,15 @@ class Results:
     def compare(self, row: str, other: str) -> pandas.DataFrame:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
 
-        difference and what follows are fractions; 95% of the resamples' differences lie between low and high; p is that
-        of the paired bootstrap by which the table underlines: one-sided, that the better is not better.
+        difference and what follows are fractions; low and high are its 95% interval, and p is two-sided, both over
+        other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was
+        planned: of several, correct p for their number, as the table does for its differences to one row.
 
         result.compare("att_kl", "vanilla_kd")
         """
         import pandas
 
-        tasks = shown_of(self.plan, frame.cells(self.plan, self.whole.runs))
-        found = differences(self.whole, row, other, tasks, score_of)
+        found = differences(self.whole, row, other)
         if not found:
             raise UserError(
                 f"no cell of {row} and {other} with the same student and initialisation is finished in both"

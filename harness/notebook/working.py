@@ -120,11 +120,13 @@ def load_results(
     profile: str | None = None,
     columns: Sequence[str] = (),
     layout: str | None = None,
+    against: str = "",
 ) -> Results:
     """The results in a folder, read without torch. study and profile may be left out where it holds one of them alone.
 
     columns: "parameters", "megabytes" and "speed" stand in the table too; speed is measured here, once, with torch.
-    layout: "lines" or "matrix", where it is to be another than the study's.
+    layout: "lines" or "matrix", where it is to be another than the study's. against: the row that others
+    are compared with, or "best", as of `harness report --against`.
 
     harness.load_results("results", "objectives_vs_init").compare("att_kl", "vanilla_kd")
     """
@@ -141,7 +143,7 @@ def load_results(
         raise UserError(f"{ledger.out} holds results of {', '.join(names) or 'no study'}: {what}")
     chosen = filed.recorded(ledger.out, Request(*meant[0]))
     own.recall(chosen.declared)
-    table = table_of(chosen, ledger, layout)
+    table = table_of(chosen, ledger, layout, against)
     for damage in ledger.damaged.values():
         say(damage)
     return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)

@@ -55,8 +55,8 @@ TRAINING: dict[str, Hyperparameter] = {
     "protocol": Hyperparameter(
         "held_out",
         choices=("held_out", "published", "nested"),
-        says="what epochs and settings are chosen on: held-out training data, dev as in the papers, or each fifth of the "
-        "training data in turn, after which all of them are trained on",
+        says="what epochs and settings are chosen on: held-out training data, dev as in the papers, or each fifth of "
+        "the training data in turn, after which all of them are trained on",
     ),
     "pruner": Hyperparameter(
         "none", choices=("none", *PRUNERS), says="stops trials early that do worse than those before them"

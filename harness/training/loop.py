@@ -33,8 +33,8 @@ class Stage:
     """One stretch of training. objective(student, teacher, batch) gives (loss, {term: part}) and may hold parameters.
 
     selects: the selection score is taken after each epoch, and the best epoch's weights are handed on at the end;
-    otherwise the last ones are. stops: after so many of its epochs, whose learning rates stay as they are. wants: the signals asked of (student, teacher). frozen: parameters of the model that
-    stay as they are.
+    otherwise the last ones are. stops: after so many of its epochs, whose learning rates stay as they are. wants: the
+    signals asked of (student, teacher). frozen: parameters of the model that stay as they are.
     """
 
     name: str

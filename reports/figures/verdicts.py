@@ -43,6 +43,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "difference": round(ordering.difference, 6),
             "p_holm": round(ordering.p, 6),
             "verdict": ordering.verdict,
+            "like_published": not column.average or table.comparison.alike,
         }
         for block in table.comparison.blocks
         for column, found in zip(table.comparison.columns, block.orderings, strict=bool(block.orderings))
@@ -76,7 +77,8 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
         panel.set_xticks([k + 0.5 for k in range(len(order))], range(1, len(order) + 1), fontsize=6)
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
-        panel.set_title(plain(column + (f", {made}" if several and made else "")), fontsize=8)
+        other = "" if found[0]["like_published"] else " (over other tasks or metrics)"
+        panel.set_title(plain(f"{column}{other}" + (f", {made}" if several and made else "")), fontsize=8)
     for panel in drawn[len(panels) :]:
         panel.set_visible(False)
     told = ", ".join(f"{sign} {verdict}" for verdict, (_, sign, _) in LOOK.items())

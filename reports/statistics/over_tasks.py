@@ -9,8 +9,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.reports.statistics.multiple import holm
-from harness.reports.statistics.resampling import LEVEL
+from harness.reports.statistics.noise import LEVEL, holm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,8 +58,11 @@ def all_pairs(scores: np.ndarray) -> dict[tuple[int, int], float]:
     Not Nemenyi's test of mean ranks, by which two rows differ or not as third ones are there or not: Benavoli, Corani
     and Mangili, Should We Really Use Post-Hoc Tests Based on Mean-Ranks? (2016).
     """
+    import numpy as np
+
     pairs = [(i, j) for j in range(len(scores)) for i in range(j)]
-    return dict(zip(pairs, holm([signed_rank(scores[i] - scores[j]) for i, j in pairs]), strict=True))
+    found = np.array([signed_rank(scores[i] - scores[j]) for i, j in pairs])
+    return dict(zip(pairs, holm(found).tolist(), strict=True))
 
 
 def together(p: dict[tuple[int, int], float], rows: int) -> list[tuple[int, ...]]:

@@ -1,9 +1,9 @@
 """What our data say of the orderings of a published table: pure functions of numbers.
 
 A pair of rows is an ordering only if what is printed for both differs whatever it was rounded from. Our data support it
-if they differ in the same direction, contradict it if in the other, by a two-sided test of every pair of rows, corrected
-by Holm; otherwise they cannot decide. Of all verdicts of a column together, one or more is wrong with a probability of at
-most LEVEL, if the p-values are valid (`benchmarks/verdicts.py` simulates it).
+if they differ in the same direction, contradict it if in the other, by a two-sided test of every pair of rows,
+corrected by Holm; otherwise they cannot decide. Of all verdicts of a column together, one or more is wrong with a
+probability of at most LEVEL, if the p-values are valid (`benchmarks/verdicts.py` simulates it).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from harness.reports.statistics.multiple import holm
-from harness.reports.statistics.resampling import LEVEL
+from harness.reports.statistics.noise import LEVEL, holm
 
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 
@@ -42,9 +41,11 @@ def verdicts(
 
     p: (i, j) with i < j -> the two-sided p that ours differ, for every pair of the K rows; 1 where it was not tested.
     """
+    import numpy as np
+
     pairs = sorted(p)
     found = {}
-    for (i, j), adjusted in zip(pairs, holm([p[pair] for pair in pairs]), strict=True):
+    for (i, j), adjusted in zip(pairs, holm(np.array([p[pair] for pair in pairs])).tolist(), strict=True):
         if not (sign := ordered(printed[i], printed[j])):
             continue
         agrees = (means[i] - means[j]) * sign > 0

@@ -1,0 +1,299 @@
+"""How sure the means of a column are, when both other seeds and other dev examples could have been drawn.
+
+A row's mean m over S seeds and N examples varies by its seeds (variance s^2 / S) and by its examples. The examples are
+the same for all rows, so that their part is a covariance, which is known well from N examples. s^2 is not: S is 2 to
+5. So it is learned from all rows together, by empirical Bayes without a shape assumed: s is one of POINTS values, how
+many rows have which is estimated by maximum likelihood (Kiefer and Wolfowitz, Annals of Mathematical Statistics 27,
+1956), with IGNORANCE rows spread evenly over log s beside the real ones, which rule nothing out. For a row alone that
+is Jeffreys' prior, of which Student's t follows; with many rows alike it is nearly a known s. docs/statistics.md has
+the simulations that chose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LEVEL = 0.05
+POWER = 0.8
+POINTS = 21
+SMALLEST, LARGEST = 3e-4, 1.0  # standard deviations over seeds, as fractions: from nothing that is printed to all
+IGNORANCE = 3.0
+ROUNDS = 100  # of expectation and maximisation
+NEAR, FAR = 1e-6, 8.0  # between these lies every difference of scores that is asked for
+TURNS = 14  # of halving their ratio, the last two by a line
+
+
+@dataclass(frozen=True)
+class Noise:
+    """k means of a column, and what they are uncertain by. All are fractions.
+
+    values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, POINTS) each,
+    the variances that other seeds may give a mean, and how probable each is. size: the number of dev examples, of the
+    smallest task in an average. spread: the variance over seeds of a mean of one seed, over all rows alike, nan where
+    no row has several. count: the mean number of seeds.
+    """
+
+    values: np.ndarray
+    examples: np.ndarray
+    seeds: np.ndarray
+    weights: np.ndarray
+    size: int
+    spread: float
+    count: float
+
+    def variance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The part of the examples in values[a] - values[b], for each pair of indices."""
+        import numpy as np
+
+        found = self.examples[a, a] + self.examples[b, b] - 2 * self.examples[a, b]
+        return np.maximum(found, 0.0)
+
+    def tail(self, distance: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(n,) the chance that noise alone puts a at least so far, (n,), above b: from 0.5 down where it is positive.
+
+        The mean over all pairs of variances that the two rows may have; of two rows alone with Jeffreys' prior it is
+        the Behrens-Fisher distribution's.
+        """
+        import numpy as np
+        from scipy.special import ndtr
+
+        chance = np.zeros(len(a))
+        known, used = self.variance(a, b), np.flatnonzero(self.weights.max(0) > 1e-9)
+        theirs, others = (each[b][:, used] for each in (self.seeds, self.weights))
+        for g in used:
+            total = known[:, None] + self.seeds[a, g][:, None] + theirs
+            weight = self.weights[a, g][:, None] * others
+            z = -distance[:, None] / np.sqrt(np.maximum(total, 1e-30))
+            chance += (weight * ndtr(z)).sum(1)
+        return chance
+
+    def reach(self, level: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(n,) the distance whose `tail` is `level`."""
+        import numpy as np
+
+        low, high = np.full(len(a), NEAR), np.full(len(a), FAR)
+        at_low, at_high = (np.log(np.maximum(self.tail(end, a, b), 1e-300)) for end in (low, high))
+        aim = np.log(level)
+        for turn in range(TURNS):
+            middle = np.sqrt(low * high)
+            if turn >= TURNS - 2:  # by then the logarithms are as good as a line
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    share = np.nan_to_num((at_low - aim) / (at_low - at_high), nan=0.5)
+                middle = low * (high / low) ** np.clip(share, 0.0, 1.0)
+            found = np.log(np.maximum(self.tail(middle, a, b), 1e-300))
+            over = found > aim
+            low, at_low = np.where(over, middle, low), np.where(over, found, at_low)
+            high, at_high = np.where(over, high, middle), np.where(over, at_high, found)
+        return middle
+
+    def p_value(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(n,) two-sided, of no difference between a and b."""
+        import numpy as np
+
+        return np.minimum(2 * self.tail(np.abs(self.values[a] - self.values[b]), a, b), 1.0)
+
+    def compare(self, a: Sequence[int], b: Sequence[int], together: int = 0) -> Differences:
+        """values[a] - values[b], comparisons that were planned: named before their scores were seen.
+
+        together: how many comparisons the intervals hold for at once (Bonferroni), their number where not given.
+        """
+        import numpy as np
+
+        first, other = np.asarray(a, int), np.asarray(b, int)
+        difference, p = self.values[first] - self.values[other], self.p_value(first, other)
+        half = self.reach(LEVEL / 2 / max(together or len(p), 1), first, other)
+        return Differences(difference, difference - half, difference + half, p, holm(p))
+
+    def to_best(self) -> Differences:
+        """Each mean minus the best of the others: simultaneous intervals of multiple comparisons with the best.
+
+        p: of the row being the truly best, one-sided against whichever row speaks most against it; corrected: the same
+        over the k - 1 that may. The best is picked from the same scores, which a test of each row against it would
+        have to answer for; here only the truly best row can be wronged, whichever that is, and by its k - 1
+        comparisons. The truly best is therefore among the rows with a corrected p of LEVEL or more in 95% of tables,
+        and all intervals hold at once in as many (Edwards and Hsu, JASA 78, 1983; Hsu, Annals of Statistics 12, 1984;
+        by Bonferroni's inequality in place of Dunnett's quantile).
+        """
+        import numpy as np
+
+        k = len(self.values)
+        if k < 2:
+            nothing = np.zeros(k)
+            return Differences(nothing, nothing, nothing, nothing + 1, nothing + 1)
+        a, b = np.nonzero(~np.eye(k, dtype=bool))
+        above = self.values[b] - self.values[a]  # of each row, by how much the others are better
+        p = self.tail(above, a, b).reshape(k, k - 1).min(1)
+        corrected = np.minimum(p * (k - 1), 1.0)
+        may = corrected >= LEVEL
+        kept = may[b]  # what is certainly not the best bounds no difference to it
+        a, b, above = a[kept], b[kept], above[kept]
+        reach = self.reach(LEVEL / (k - 1), a, b)
+        high, low = np.full(k, np.inf), np.zeros(k)
+        np.minimum.at(high, a, reach - above)
+        np.minimum.at(low, a, -above - reach)
+        high = np.where(may, np.maximum(high, 0.0), 0.0)
+        best = np.array([np.delete(self.values, row).max() for row in range(k)])
+        difference = self.values - best
+        # The only row that may be the best has no rival to bound how far it is above: by the others it is above.
+        return Differences(difference, low, np.where(np.isinf(high), np.maximum(difference, 0.0), high), p, corrected)
+
+    def among(self, rows: Sequence[int]) -> Noise:
+        """That of some of the rows, as it was learned from all."""
+        import numpy as np
+
+        kept = np.asarray(rows, int)
+        only = {name: getattr(self, name)[kept] for name in ("values", "seeds", "weights")}
+        return replace(self, **only, examples=self.examples[np.ix_(kept, kept)])
+
+    def detectable(self, together: int = 1) -> float:
+        """The least difference between two rows that the two-sided test finds in 80% of tables, with its noise.
+
+        Of the median pair of at least two rows; together: how many comparisons it is one of.
+        """
+        import numpy as np
+        from scipy.special import ndtri
+
+        a, b = np.triu_indices(len(self.values), 1)
+        found = self.reach(LEVEL / 2 / together, a, b)
+        middle = np.argsort(found, kind="stable")[len(found) // 2]
+        shared = float(self.variance(a, b)[middle])
+        own = 0.0 if np.isnan(self.spread) else 2 * self.spread / self.count
+        return float(found[middle] + ndtri(POWER) * np.sqrt(shared + own))
+
+
+@dataclass(frozen=True)
+class Differences:
+    """(n,) each: differences as fractions, 95% intervals that hold for all at once, p-values, and these corrected."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p: np.ndarray
+    corrected: np.ndarray
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """(n,) p-values corrected for their number (Holm, Scandinavian Journal of Statistics 6, 1979)."""
+    import numpy as np
+
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(stepped, 1.0)
+    return corrected
+
+
+def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray]) -> Noise:
+    """The noise of k rows: of each its seeds' scores, (S,), and the examples' influences on these, (S, N).
+
+    Examples and seeds are drawn together: what of the examples' variance is each seed's own stands in the variance
+    over seeds already, and is taken out of that of the examples. Seeds of two rows are taken as independent. Rows of
+    one seed have no variance over seeds that is known, and get none.
+    """
+    import numpy as np
+
+    size = influences[0].shape[1]
+    means = np.stack([of_row.mean(0) for of_row in influences])  # (k, N)
+    squares = size * max(size - 1, 1)
+    examples = means @ means.T / squares
+    counts = np.array([len(of_row) for of_row in scores])
+    own = np.zeros(len(scores))  # of each mean, what its seeds do to single examples
+    for row, of_row in enumerate(influences):
+        if counts[row] > 1:
+            each = float((of_row**2).sum(1).mean()) / squares
+            own[row] = max(each - examples[row, row], 0.0) / (counts[row] - 1)
+    examples[np.diag_indices_from(examples)] -= own
+    return of_moments([float(np.mean(s)) for s in scores], [_sample(s) for s in scores], counts, examples, own, size)
+
+
+def _sample(scores: np.ndarray) -> float:
+    import numpy as np
+
+    return float(np.var(scores, ddof=1)) if len(scores) > 1 else 0.0
+
+
+def of_moments(
+    values: Sequence[float],
+    sampled: Sequence[float],
+    counts: np.ndarray,
+    examples: np.ndarray,
+    own: np.ndarray,
+    size: int,
+) -> Noise:
+    """The noise of means, of each the sample variance over its seeds; own: what of `examples` these contain, (k,)."""
+    import numpy as np
+
+    found, freedom = np.asarray(sampled), np.asarray(counts) - 1
+    several = freedom > 0
+    grid = np.geomspace(SMALLEST, LARGEST, POINTS) ** 2
+    weights = np.full((len(found), POINTS), 1 / POINTS)
+    weights[several] = _posterior(found[several], freedom[several], grid)
+    # No mean varies less by its seeds than by what these do to single examples, which N examples tell.
+    seeds = np.where(several[:, None], np.maximum(grid / np.asarray(counts)[:, None], own[:, None]), 0.0)
+    pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
+    return Noise(np.asarray(values), examples, seeds, weights, size, pooled, float(np.mean(counts)))
+
+
+def _posterior(sampled: np.ndarray, freedom: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """(k, POINTS) how probable each variance of the grid is for each row."""
+    import numpy as np
+
+    half = freedom[:, None] / 2
+    logarithm = -half * (sampled[:, None] / grid + np.log(grid))
+    likelihood = np.exp(logarithm - logarithm.max(1, keepdims=True)) if len(sampled) else logarithm
+    share = np.full(len(grid), 1 / len(grid))
+    for _ in range(ROUNDS):
+        joint = likelihood * share
+        each = joint / joint.sum(1, keepdims=True)
+        share = (each.sum(0) + IGNORANCE / len(grid)) / (len(sampled) + IGNORANCE)
+    joint = likelihood * share
+    found: np.ndarray = joint / joint.sum(1, keepdims=True)
+    return found
+
+
+def averaged(parts: Sequence[Noise]) -> Noise:
+    """The noise of the rows' means over tasks, whose examples and seeds are independent."""
+    import numpy as np
+
+    number, whole = len(parts), parts[0]
+    for part in parts[1:]:
+        seeds, weights = _sum(whole, part)
+        whole = replace(
+            whole,
+            values=whole.values + part.values,
+            examples=whole.examples + part.examples,
+            seeds=seeds,
+            weights=weights,
+            size=min(whole.size, part.size),
+            spread=float(np.nansum([whole.spread, part.spread])) or np.nan,
+        )
+    return replace(
+        whole,
+        values=whole.values / number,
+        examples=whole.examples / number**2,
+        seeds=whole.seeds / number**2,
+        spread=whole.spread / number**2,
+    )
+
+
+def _sum(one: Noise, other: Noise) -> tuple[np.ndarray, np.ndarray]:
+    """(k, POINTS) the sums of both variances with their weights, brought together to POINTS of the same mean."""
+    import numpy as np
+
+    k = len(one.values)
+    sums = (one.seeds[:, :, None] + other.seeds[:, None, :]).reshape(k, -1)
+    weights = (one.weights[:, :, None] * other.weights[:, None, :]).reshape(k, -1)
+    seeds, shares = np.zeros((k, POINTS)), np.zeros((k, POINTS))
+    for row in range(k):
+        low, high = sums[row].min(), sums[row].max()
+        edges = np.geomspace(low, high, POINTS + 1)[1:-1] if low > 0 and high > low else np.full(POINTS - 1, high)
+        group = np.searchsorted(edges, sums[row])
+        shares[row] = np.bincount(group, weights[row], POINTS)
+        total = np.bincount(group, weights[row] * sums[row], POINTS)
+        seeds[row] = np.divide(total, shares[row], out=np.zeros(POINTS), where=shares[row] > 0)
+    return seeds, shares
