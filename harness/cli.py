@@ -231,6 +231,7 @@ def _add_looking(commands: Any) -> None:
         action="store_true",
         help="also what five tasks or more say together: ranks, who wins on a new task, the interquartile mean",
     )
+    report.add_argument("--selection", action="store_true", help="also what a selection on dev would have added")
     _add_columns(report)
     commands.add_parser(
         "status",

@@ -14,6 +14,7 @@ from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import png
 from harness.reports.over_tasks import with_over_tasks
 from harness.reports.page import fragment
+from harness.reports.selection import with_selection
 from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.table import LAYOUTS, build
@@ -36,6 +37,7 @@ __all__ = [
     "with_columns",
     "with_over_tasks",
     "with_published",
+    "with_selection",
 ]
 
 

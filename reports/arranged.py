@@ -7,8 +7,10 @@ from typing import Any
 
 from harness.errors import plain
 from harness.reports import matrix
-from harness.reports.layout import Cell, Grid, Group, compared, differences, lines
+from harness.reports.beside import compared
+from harness.reports.layout import Cell, Grid, Group, differences, lines
 from harness.reports.over_tasks import ranked
+from harness.reports.selection import selection
 from harness.reports.shapes import Table
 
 
@@ -23,6 +25,7 @@ def grids(table: Table) -> list[Grid]:
     found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
     found += [ranked(table.over_tasks)] if table.over_tasks else []
+    found += [selection(table)] if table.selection else []
     return [_plain(grid) for grid in found]
 
 

@@ -270,6 +270,24 @@ class OverTasks:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """A search of several trials: the dev score of the one chosen, and of the one that dev would have chosen.
+
+    Both are fractions, of the cell's first seed.
+    """
+
+    row: str
+    task: str
+    metric: str
+    student: str
+    init: str
+    cell: str
+    trials: int
+    chosen: float
+    dev: float
+
+
+@dataclass(frozen=True)
 class Table:
     """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
 
@@ -279,7 +297,7 @@ class Table:
     them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
     frame that it was made from, a row a run. against: the name of the row that others are compared with, "best" or "".
     tested: what can be compared of each column, by the column's number; detectable: the least difference it would find.
-    over_tasks: where it was asked for.
+    over_tasks, selection: where they were asked for.
     """
 
     study: str
@@ -300,6 +318,7 @@ class Table:
     order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     over_tasks: OverTasks | None = None
+    selection: tuple[Gap, ...] = ()
     runs: Any = field(default=None, compare=False, repr=False)
     against: str = ""
     detectable: Mapping[int, float] = field(default_factory=dict)

@@ -15,11 +15,13 @@ from typing import Any
 from harness.errors import CONTROL, plain
 from harness.reports import over_tasks
 from harness.reports.arranged import grids
+from harness.reports.beside import verdict
 from harness.reports.figures import verdicts
-from harness.reports.layout import Cell, Grid, differences, verdict
+from harness.reports.layout import Cell, Grid, differences
 from harness.reports.matrix import matrices
 from harness.reports.quantities import number
 from harness.reports.records import RECORD, finite, matrix_records, records
+from harness.reports.selection import selection_records
 from harness.reports.shapes import Table
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -152,12 +154,14 @@ def _md_cell(cell: Cell) -> str:
 def csv(table: Table) -> str:
     """One line per entry, averages and teacher included; scores in percent, quantities as they are.
 
-    As a matrix one per row and column of the table, see `matrix_records`. Of statistics over tasks one per row of them.
+    As a matrix one per row and column of the table, see `matrix_records`. Where statistics over tasks or the
+    gaps of selection were asked for, these in its place.
     """
     made = matrices(table) if table.layout == "matrix" else []
     found = matrix_records(table, made) if made else records(table)
-    found = over_tasks.row_records(table.over_tasks) if table.over_tasks else found
-    names = list(found[0]) if made or table.over_tasks else list(RECORD)
+    asked = over_tasks.row_records(table.over_tasks) if table.over_tasks else selection_records(table)
+    found = asked or found
+    names = list(found[0]) if made or asked else list(RECORD)
     written = io.StringIO()
     writer = csv_format.DictWriter(written, list(map(_csv_cell, names)), lineterminator="\n")
     writer.writeheader()
@@ -174,7 +178,8 @@ def _csv_cell(value: Any) -> Any:
 
 def json(table: Table) -> str:
     """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
-    grid, *others = grids(replace(table, layout="lines", over_tasks=None))  # of the same entries in either layout
+    alone = replace(table, layout="lines", over_tasks=None, selection=())  # of the same entries in either layout
+    grid, *others = grids(alone)
     content: dict[str, Any] = {
         "study": table.study,
         "profile": table.profile,
@@ -221,6 +226,8 @@ def json(table: Table) -> str:
             ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in others[-1].notes],
         }
+    if table.selection:
+        content["selection"] = selection_records(table)
     if table.over_tasks:
         content["over_tasks"] = over_tasks.records(table.over_tasks)
     text = json_format.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str)

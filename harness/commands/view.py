@@ -56,6 +56,8 @@ def report(options: Namespace) -> int:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.over_tasks:
         table = reports.with_over_tasks(table)
+    if options.selection:
+        table = reports.with_selection(table)
     if options.columns:
         table = columns.added(plan, ledger, table, options.columns, say)
     for damage in ledger.damaged.values():

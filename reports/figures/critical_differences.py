@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
 from harness.reports.figures.drawing import new_figure, plain, title
 from harness.reports.over_tasks import letters, over_tasks
 from harness.reports.shapes import Table
@@ -22,11 +21,11 @@ LINE = 0.17  # inches of a row
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
-    """A record for each row, best mean rank first: row, mean_rank and groups, its letters. Empty without five tasks."""
-    try:
-        found = table.over_tasks or over_tasks(table)
-    except UserError:
-        return []
+    """A record for each row, best mean rank first: row, mean_rank and groups, its letters.
+
+    Raises UserError where there are too few tasks or rows.
+    """
+    found = table.over_tasks or over_tasks(table)
     return [
         {"row": row.label, "mean_rank": round(row.rank, 6), "groups": letter, "tasks": len(found.tasks)}
         for row, letter in zip(found.rows, letters(found), strict=True)

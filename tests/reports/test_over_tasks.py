@@ -189,4 +189,5 @@ def test_the_diagram_has_a_point_a_row_and_none_where_there_is_nothing_to_draw(s
     assert list(ranked.lines[0].get_xdata()) == [row["mean_rank"] for row in rows]
     assert [label.get_text() for label in ranked.get_yticklabels()] == [row["row"] for row in rows]
     assert list(grouped.lines[0].get_ydata()) == [0, 3]  # six tasks cannot tell any of six pairs apart
-    assert critical_differences.rows(table([cell(ROWS[0], "sst2", (60, 60))])) == []
+    with pytest.raises(UserError, match="need 5 tasks or more"):
+        critical_differences.rows(table([cell(ROWS[0], "sst2", (60, 60))]))
