@@ -65,7 +65,7 @@ class BiattentiveLSTM(words.WordStudent):
         with torch.autocast(batch.mask.device.type, enabled=False):  # an LSTM in bfloat16 is slow, or there is none
             read = [self.embedding(encoding) for encoding in batch.encodings]
             if want.embeddings:
-                outputs.embeddings = self.embeddings(batch, read[0][0])
+                outputs.embeddings = self.at_tokens(batch, read[0][0])
             pooled = self._pooled([self._encoded(*words_read) for words_read in read])
             if want.sentence:
                 outputs.sentence = pooled

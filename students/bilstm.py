@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from harness.contracts import Batch, Hyperparameter, Outputs, Signal, Want
 from harness.errors import UserError
@@ -17,7 +17,7 @@ from harness.students import pairs, words
 
 @student(
     "bilstm",
-    emits={Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS},
+    emits={Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS, Signal.HIDDEN_STATES},
     pair_encodings=("compare",),
     hyperparameters=words.SETTINGS
     | {
@@ -32,7 +32,8 @@ class BiLSTM(words.WordStudent):
     """A bidirectional LSTM whose last states are the sentence vector (liu2020, equations 3.1 and 3.2).
 
     With projection teacher_width, a linear layer without bias and tanh make it as wide as the teacher's (wu2020,
-    section 3.1). Of a pair, `sentence` is the two vectors, (B, 2, D).
+    section 3.1). Of a pair, `sentence` is the two vectors, (B, 2, D). Of a single text the hidden states of layer 1 are
+    those of its tokens, as wide, and those of layer 0 what they would be if every token stood alone.
     """
 
     def __init__(self, config: StudentConfig):
@@ -61,10 +62,21 @@ class BiLSTM(words.WordStudent):
         with torch.autocast(batch.mask.device.type, enabled=False):  # an LSTM in bfloat16 is slow, or there is none
             read = [self.embedding(encoding) for encoding in batch.encodings]
             if want.embeddings:
-                outputs.embeddings = self.embeddings(batch, read[0][0])
-            sentences = [self.projection(words.run(self.lstm, vectors, lengths)[1]) for vectors, lengths in read]
+                outputs.embeddings = self.at_tokens(batch, read[0][0])
+            states = [words.run(self.lstm, *one) for one in read]
+            sentences = [self.projection(last) for _, last in states]
+            if want.hidden_states:
+                outputs.hidden_states = self._states(batch, want, read[0][0], states[0][0])
             if want.sentence:
                 outputs.sentence = sentences[0] if len(sentences) == 1 else torch.stack(sentences, 1)  # (B, 2, D)
             if want.logits:
                 outputs.logits = self.head(pairs.combine(self.pair_encoding, sentences))
         return outputs
+
+    def _states(self, batch: Batch, want: Want, vectors: Tensor, states: Tensor) -> dict[int, Tensor]:
+        """Layer -> (B, L, D), zero at padding, of word vectors (B, l, W) and the states of the LSTM (B, l, 2h)."""
+        found = {1: states}
+        if 0 in want.hidden_states:
+            each = vectors.flatten(0, 1).unsqueeze(1)  # (B * l, 1, W)
+            found[0] = words.run(self.lstm, each, torch.ones(len(each), dtype=torch.long))[1].view_as(states)
+        return {layer: self.at_tokens(batch, self.projection(found[layer])) for layer in sorted(want.hidden_states)}

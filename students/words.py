@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Recipe, Task, rates
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Recipe, Signal, Task, rates
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
@@ -120,6 +120,8 @@ class WordStudent(Student):
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
         own = cls.checked(settings)
         words = own["vocabulary"] == "words"
+        unlike = {Signal.HIDDEN_STATES.value} & cls.emits if words else set()
+        own_words = f"it has its own words, not the teacher's tokens: --set {cls.name}.vocabulary=teacher"
         return ModelInfo(
             name=cls.name,
             layers=1,
@@ -128,16 +130,18 @@ class WordStudent(Student):
             heads=0,
             vocabulary=0 if words else teacher.vocabulary,
             labels=task.outputs,
-            emits=cls.emits,
+            emits=cls.emits - unlike,
+            lacks=dict.fromkeys(unlike, own_words),
             tokenizer="words" if words else teacher.tokenizer,
             pair_encoding=cls.pair_encodings[0] if task.pair else "joint",
         )
 
-    def embeddings(self, batch: Batch, vectors: Tensor) -> Tensor:
-        """The word vectors of a batch of single texts, zero at padding: (B, at most L, D) -> (B, L, D)."""
+    def at_tokens(self, batch: Batch, vectors: Tensor) -> Tensor:
+        """What a batch of single texts has for each token, zero at padding: (B, at most L, D) -> (B, L, D)."""
         if len(batch.encodings) > 1:
-            raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no embeddings")
-        return F.pad(vectors, (0, 0, 0, batch.mask.size(1) - vectors.size(1)))
+            raise UserError(f"{self.name} reads the two sentences of a pair apart: the pair has no tokens in a row")
+        whole = F.pad(vectors, (0, 0, 0, batch.mask.size(1) - vectors.size(1)))
+        return whole.masked_fill(~batch.mask.unsqueeze(2), 0.0)
 
     @classmethod
     def recipe(cls, teacher: ModelInfo) -> Recipe:

@@ -5,19 +5,22 @@ transformers' table of renamed weights. It computes nothing with torch, and no c
 """
 
 import gc
+import pkgutil
+from importlib import import_module
 
 import scipy.stats  # noqa: F401
 import sklearn.metrics
 import transformers
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-import harness.jobs.perform  # noqa: F401
-from harness import code_versions
+from harness import code_versions, jobs
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
 from harness.training import machine
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
+for module in pkgutil.iter_modules(jobs.__path__, f"{jobs.__name__}."):  # a run finds its own by name
+    import_module(module.name)
 for registry in ALL.values():
     registry.names()
 code_versions.engine()  # every record tells it

@@ -137,7 +137,7 @@ def _indices(
         held_out = index[:0] if settings["protocol"] == "nested" else None
     if settings["train_fraction"] < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
-    if settings["train_examples"] and not run.takes_all:
+    if settings["train_examples"]:
         index = subset_index(index, settings["train_examples"], content, groups)
     return index, held_out
 

@@ -140,11 +140,13 @@ def prepare(model: PreTrainedModel) -> None:
         return
     check_encoder(model.config)
     check_layers_known(model)
-    for number, layer in enumerate(parts(model), start=1):
+    layers, alike = parts(model), shared(model)
+    for number, layer in enumerate(layers, start=1):
         for module in (inner for part in layer for inner in part.modules()):
             if getattr(module, "is_causal", False):
                 raise UserError(f"a model of type {model.config.model_type} is a decoder; {NEEDED}")
-            setattr(module, "signal_layer", SHARED if shared(model) else number)  # noqa: B010
+            setattr(module, "signal_layer", SHARED if alike else number)  # noqa: B010
+    setattr(model, "signal_layers", [layer[0] for layer in layers])  # noqa: B010 - found once: every call asks
     set_attention(model, IMPLEMENTATION)
     setattr(model, "signals_prepared", True)  # noqa: B010
     _find_ways(model)
@@ -291,7 +293,7 @@ def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tens
     """
     found: dict[int, Tensor] = {}
     base = model.base_model
-    modules = [layer[0] for layer in parts(model)]
+    modules: list[nn.Module] = getattr(model, "signal_layers")  # noqa: B009 - set by `prepare`
     depth = model.config.num_hidden_layers
 
     def read(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Tensor]) -> None:

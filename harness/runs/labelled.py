@@ -45,7 +45,6 @@ class TeacherRun(TaskRun):
     performed_by: ClassVar[str] = "labelled:fine_tune"
     trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "its teacher"
-    takes_all: ClassVar[bool] = True
 
     teacher: BaseTeacher
     evaluate_only: bool = False
@@ -176,7 +175,6 @@ class JointTeacherRun(JointRun):
     performed_by: ClassVar[str] = "joint:joint_teacher"
     trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "the teacher of several tasks"
-    takes_all: ClassVar[bool] = True
 
     teacher: BaseTeacher
 

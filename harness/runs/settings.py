@@ -94,10 +94,14 @@ def refused_rate(settings: Values) -> str:
     return f"schedule polynomial ends at a rate of {POLYNOMIAL_END}, so learning_rate must be above it, not {rate}"
 
 
-# Of fine-tuning a teacher, given as "teacher.NAME": it reads every example as it is, and there is one trial.
+# Of fine-tuning a teacher, given as "teacher.NAME": it reads examples as they are, of the same share of the data as its
+# students, and there is one trial.
 TEACHER_TRAINING = {
-    n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_", "labels", "pruner"))
+    n: h for n, h in TRAINING.items() if not n.startswith(("augmentation", "train_fraction", "labels", "pruner"))
 }
+TEACHER_TRAINING["train_examples"] = Hyperparameter(
+    0, low=0, says="examples that it is fine-tuned on, however many its students are trained on; 0: all"
+)
 TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1, says="teachers of a task: one for all seeds, or one for each")
 
 # Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.

@@ -59,7 +59,9 @@ def test_an_impossible_choice_is_refused_with_a_sentence(name: str) -> None:
 def test_it_is_what_it_describes(case: Case) -> None:
     described, batch, want = case.describe(), case.batch(), case.everything()
     assert described.name == case.name and described.labels == case.task.outputs
-    assert described.vocabulary in (0, VOCABULARY) and described.emits == case.plugin.emits
+    assert described.vocabulary in (0, VOCABULARY)
+    # What a setting takes away is told with its reason.
+    assert {*described.emits, *map(Signal, described.lacks)} == case.plugin.emits
     assert (described.tokenizer == "the teacher's") == (described.vocabulary == VOCABULARY)
     assert described.pair_encoding in (case.plugin.pair_encodings if case.task.pair else ("joint",))
     outputs = case.build().eval()(batch, want)

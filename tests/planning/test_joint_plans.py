@@ -248,6 +248,17 @@ def test_a_share_given_on_the_command_line_reaches_teacher_and_student() -> None
     assert {made(plan, run).settings["train_fraction"] for run in plan.teachers.values()} == {0.5}
 
 
+@pytest.mark.parametrize("study", ["objectives_vs_init", "distilled_bilstm", "multi_task"])
+def test_a_limit_of_students_is_not_their_teachers_which_has_its_own(study: str) -> None:
+    limited = ["train_examples=20", "teacher.train_examples=30"]
+    plan = resolve(Request(study, teacher="embedded:train", overrides=limited))
+    trained = [c.run for c in plan.cells if isinstance(c.run, StudentRun)]
+    assert {run.settings["train_examples"] for run in trained} == {20}
+    assert {made(plan, run).settings["train_examples"] for run in plan.teachers.values()} == {30}
+    plain = resolve(Request(study, teacher="embedded:train", overrides=limited[:1]))
+    assert {made(plain, run).settings["train_examples"] for run in plain.teachers.values()} == {0}
+
+
 def test_a_share_that_rows_differ_in_is_not_given() -> None:
     with pytest.raises(UserError, match="train_fraction is what rows of sra_data_fraction differ in"):
         resolve(Request("sra_data_fraction", overrides=["train_fraction=0.5"]))

@@ -88,6 +88,24 @@ def test_it_is_the_equations(pairs: bool, channels: str, projection: str) -> Non
         assert torch.allclose(ours[name], gradient, rtol=1e-8, atol=1e-12), name
 
 
+@pytest.mark.parametrize("projection", ["none", "teacher_width"])
+def test_the_states_of_its_tokens_are_the_equations(projection: str) -> None:
+    student = build(vocabulary="teacher", projection=projection)
+    found = student(batch(FIRST), Want(hidden_states=frozenset({0, 1}))).hidden_states
+
+    def projected(states: Tensor) -> Tensor:
+        return states if projection == "none" else torch.tanh(states @ student.projection[0].weight.T)
+
+    for row, ids in enumerate(FIRST):
+        table = student.embedding.trained.weight
+        if ids:
+            whole = projected(slow_lstm(student.lstm, table[ids])[0])
+            alone = projected(torch.cat([slow_lstm(student.lstm, table[[one]])[0] for one in ids]))
+            assert torch.allclose(found[1][row, : len(ids)], whole, rtol=1e-10)
+            assert torch.allclose(found[0][row, : len(ids)], alone, rtol=1e-10)
+        assert found[0].shape == found[1].shape and not any(states[row, len(ids) :].any() for states in found.values())
+
+
 def test_autocast_changes_nothing() -> None:
     student, want = build().float(), Want(logits=True, sentence=True)
     expected = student(batch(FIRST), want)
@@ -109,7 +127,9 @@ def test_what_it_describes() -> None:
         frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS}),
         "words",
         embedding_width=300,
+        lacks={"hidden_states": "it has its own words, not the teacher's tokens: --set bilstm.vocabulary=teacher"},
     )
+    assert plugin.describe({"vocabulary": "teacher"}, TEACHER, TWO).emits == plugin.emits
     assert plugin.describe({"channels": "frozen_and_trained"}, TEACHER, TWO).embedding_width == 600
     projected = plugin.describe({"projection": "teacher_width", "hidden_units": 7}, TEACHER, THREE)
     assert (projected.width, projected.sentence_width, projected.pair_encoding) == (32, 0, "compare")
