@@ -38,6 +38,7 @@ bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.corpus
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.executors
+	$(BIN)/python -m benchmarks.statistics speed
 
 # What is generated of the documentation, where a plugin changed; a test compares it.
 pages: $(VENV)/installed

@@ -223,7 +223,7 @@ def _add_looking(commands: Any) -> None:
         "--against",
         default="",
         metavar="ROW",
-        help="show by how much each row is better or worse than this one (default: the study's own, if it has one)",
+        help="by how much each row is better or worse than this one, or than the best (default: the study's own row)",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
     report.add_argument(

@@ -172,9 +172,9 @@ def notes(
     if bold:
         others = any(not line.row.competes for block in table.blocks for line in block.lines)
         sentences.append(
-            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: may be "
-            f"the best in truth. The best is among those bold and underlined in {1 - LEVEL:.0%} of tables: "
-            f"simultaneous comparisons with the best, over {_over(table)}"
+            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: it may "
+            f"be the best too. The truly best is bold or underlined in {1 - LEVEL:.0%} of such tables (simultaneous "
+            f"comparisons with the best, over {_over(table)})"
         )
     sentences += _sight(table)
     subtracted = [line for block in table.blocks if block.improvement for line in block.lines]
@@ -242,20 +242,22 @@ def differences(table: Table) -> Grid | None:
     if best:
         title = "Differences to the best"
         said = (
-            "Each row minus the best of the others. The intervals hold together within a column in 95% of tables, "
-            "whichever row is the best (Hsu's comparisons with the best, by Bonferroni's inequality)",
-            "Bold: certainly not the best",
+            f"Each row minus the best of the others, with intervals that hold together within a column in "
+            f"{1 - LEVEL:.0%} of such tables, whichever row is the best (Hsu's comparisons with the best, over "
+            f"{_over(table)})",
+            "Bold: the interval does not reach above 0, so that the row is not the best",
         )
     else:
         title = f"Differences to {labels[table.against]}"
-        place = "of the same student and initialisation " if len(table.blocks) > 1 else ""
+        place = " of the same student and initialisation" if len(table.blocks) > 1 else ""
         said = (
-            f"Each row minus {labels[table.against]} {place}with its 95% interval. Those of a column hold together "
-            "(Bonferroni)",
-            f"Bold: p < {LEVEL} after Holm's correction for the rows of its column",
+            f"Each row minus {labels[table.against]}{place}, with {1 - LEVEL:.0%} intervals that hold together within "
+            f"a column (Bonferroni), over {_over(table)}",
+            f"Bold: p < {LEVEL} after Holm's correction for the rows of its column, which finds a little more than the "
+            "intervals",
         )
     chosen = tuple(table.columns[j] for j in shown)
-    notes = tuple(("", _sentence(sentence)) for sentence in (*said, f"Both by noise over {_over(table)}"))
+    notes = tuple(("", _sentence(sentence)) for sentence in said)
     return Grid(title, "In points.", _header(chosen), tuple(groups), notes)
 
 

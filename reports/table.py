@@ -14,7 +14,7 @@ from harness.errors import unknown
 from harness.reports.improvement import STATUSES, by_seed, improvements
 from harness.reports.layout import BEST
 from harness.reports.quantities import RELATIVE, is_score
-from harness.reports.ranking import collapsed, standings, tests, to_reference
+from harness.reports.ranking import Key, Tested, collapsed, standings, tests, to_reference
 from harness.reports.shapes import Block, Column, Entry, Line, Place, Provenance, Table
 from harness.reports.statistics.influence import Score
 from harness.reports.statistics.summaries import mean_std
@@ -130,9 +130,15 @@ def build(
         layout=study.layout,
         order=tuple(order),
         against=reference,
-        detectable={j: of.noise.detectable() for j, of in tested.items() if len(of.keys) > 1},
+        detectable=_detectable(tested, ranked),
         tested=tested,
     )
+
+
+def _detectable(tested: Mapping[int, Tested], ranked: Iterable[Key]) -> dict[int, float]:
+    """The least difference that each column would find between two rows that compete, where it has two."""
+    competing = {j: [of.keys.index(key) for key in ranked if key in of.keys] for j, of in tested.items()}
+    return {j: tested[j].noise.among(places).detectable() for j, places in competing.items() if len(places) > 1}
 
 
 def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:

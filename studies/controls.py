@@ -50,6 +50,7 @@ study(
             *BASELINES,
         ),
         students=("transformer",),
+        relative_to="vanilla_kd",
         profiles={
             "quick": replace(
                 QUICK,

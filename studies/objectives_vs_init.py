@@ -68,7 +68,7 @@ study(
         procedure="two_stage",
         rows=ROWS,
         students=("transformer",),
-        relative_to="vanilla_kd",
+        relative_to="vanilla_kd_equal_epochs",
         metrics={"mrpc": ("f1", "accuracy"), "cola": ("matthews", "accuracy"), "qqp": "accuracy"},
         published=Published(
             ("wang2023_table1_task_specific.csv",),

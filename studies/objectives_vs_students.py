@@ -67,6 +67,7 @@ study(
         rows=ROWS,
         students=_students((3, 6), averaged=3),
         layout="matrix",
+        relative_to="vanilla_kd_equal_epochs",
         metrics={"mrpc": ("f1", "accuracy"), "cola": ("matthews", "accuracy"), "qqp": "accuracy"},
         profiles={
             "quick": replace(

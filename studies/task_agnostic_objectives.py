@@ -42,6 +42,7 @@ study(
             *OF_LAYERS,
         ),
         students=("transformer",),
+        relative_to="vanilla_kd",
         metrics={"mrpc": "f1", "cola": "matthews", "qqp": "accuracy"},
         published=Published(("wang2023_table2_task_agnostic.csv",), f"{SOURCE}, Table 2", init="random", notes=REMARKS),
         told=WANG_TASK_AGNOSTIC,

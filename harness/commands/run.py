@@ -12,6 +12,7 @@ from typing import Any
 
 from harness import registry, reports
 from harness.commands import columns
+from harness.commands.sight import sight
 from harness.commands.view import chosen_on, say, table_of, tell
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
@@ -158,6 +159,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         *refresh,
         *(f"note: {notice}" for notice in worked_out.notices),
     ]
+    lines += sight(worked_out, replays, ledger)
     return worked_out, [*lines, estimate(worked_out, replays, workers)]
 
 

@@ -61,7 +61,6 @@ class Run:
     shared_out: ClassVar[bool] = False  # several processes may train it together
     trains: ClassVar[bool] = True  # otherwise it measures
     by_folds: ClassVar[bool] = False  # it can be chosen by folds of its training data
-    takes_all: ClassVar[bool] = False  # it reads every training example, whatever limits its students
 
     settings: Settings
     seed: int | None = None

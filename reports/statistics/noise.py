@@ -4,9 +4,9 @@ A row's mean m over S seeds and N examples varies by its seeds (variance s^2 / S
 the same for all rows, so that their part is a covariance, which is known well from N examples. s^2 is not: S is 2 to
 5. So it is learned from all rows together, by empirical Bayes without a shape assumed: s is one of POINTS values, how
 many rows have which is estimated by maximum likelihood (Kiefer and Wolfowitz, Annals of Mathematical Statistics 27,
-1956), with IGNORANCE rows spread evenly over log s beside the real ones, which rule nothing out. For a row alone that
-is Jeffreys' prior, of which Student's t follows; with many rows alike it is nearly a known s. docs/statistics.md has
-the simulations that chose it.
+1956) from the other rows and IGNORANCE more, which are spread evenly over log s and rule nothing out. For a row alone
+that is Jeffreys' prior, of which Student's t follows; with many rows alike it is nearly a known s. docs/statistics.md
+has the simulations that chose it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEVEL = 0.05
 POWER = 0.8
 POINTS = 21
 SMALLEST, LARGEST = 3e-4, 1.0  # standard deviations over seeds, as fractions: from nothing that is printed to all
-IGNORANCE = 3.0
+IGNORANCE = 2.0
 ROUNDS = 100  # of expectation and maximisation
 NEAR, FAR = 1e-6, 8.0  # between these lies every difference of scores that is asked for
 TURNS = 14  # of halving their ratio, the last two by a line
@@ -35,7 +35,7 @@ class Noise:
     values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, POINTS) each,
     the variances that other seeds may give a mean, and how probable each is. size: the number of dev examples, of the
     smallest task in an average. spread: the variance over seeds of a mean of one seed, over all rows alike, nan where
-    no row has several. count: the mean number of seeds.
+    no row has several. count: how many seeds rows of several have, in the mean; 1 where there are none.
     """
 
     values: np.ndarray
@@ -52,6 +52,12 @@ class Noise:
 
         found = self.examples[a, a] + self.examples[b, b] - 2 * self.examples[a, b]
         return np.maximum(found, 0.0)
+
+    def shared(self) -> float:
+        """The part of the examples in a difference, averaged over all pairs of at least two rows."""
+        import numpy as np
+
+        return float(self.variance(*np.triu_indices(len(self.values), 1)).mean())
 
     def tail(self, distance: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(n,) the chance that noise alone puts a at least so far, (n,), above b: from 0.5 down where it is positive.
@@ -236,7 +242,8 @@ def of_moments(
     # No mean varies less by its seeds than by what these do to single examples, which N examples tell.
     seeds = np.where(several[:, None], np.maximum(grid / np.asarray(counts)[:, None], own[:, None]), 0.0)
     pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
-    return Noise(np.asarray(values), examples, seeds, weights, size, pooled, float(np.mean(counts)))
+    count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
+    return Noise(np.asarray(values), examples, seeds, weights, size, pooled, count)
 
 
 def _posterior(sampled: np.ndarray, freedom: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -252,6 +259,8 @@ def _posterior(sampled: np.ndarray, freedom: np.ndarray, grid: np.ndarray) -> np
         each = joint / joint.sum(1, keepdims=True)
         share = (each.sum(0) + IGNORANCE / len(grid)) / (len(sampled) + IGNORANCE)
     joint = likelihood * share
+    each = joint / joint.sum(1, keepdims=True)
+    joint = likelihood * (each.sum(0) - each + IGNORANCE / len(grid))  # no row is a witness for itself
     found: np.ndarray = joint / joint.sum(1, keepdims=True)
     return found
 

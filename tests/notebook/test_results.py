@@ -92,24 +92,27 @@ def test_a_frame_of_runs_is_what_the_table_is_made_of(found: Results, out: Path)
     assert wide.loc["transformer", "last", "att_kl"]["entailment", "mean"] == pytest.approx(one.accuracy.mean())
 
 
-def test_rows_are_compared_by_the_bootstrap_of_the_table(found: Results) -> None:
+def test_rows_are_compared_by_the_noise_of_the_table(found: Results) -> None:
     pairs = found.compare("att_kl", "Vanilla KD")
     assert list(zip(pairs.task, pairs.init, strict=True)) == [
         (task, init) for init in ("every", "last") for task in ("acceptability", "entailment")
     ]
     assert (pairs.low <= pairs.difference).all() and (pairs.difference <= pairs.high).all()
     back = found.compare("vanilla_kd", "att_kl")
-    assert pairs.difference.tolist() == (-back.difference).tolist() and pairs.p.tolist() == back.p.tolist()
-    flags = {
-        (line.row.name, line.init, column.task): (entry.best, entry.tied)
-        for block in found.whole.blocks
+    assert pairs.difference.tolist() == (-back.difference).tolist()
+    assert pairs.p.tolist() == pytest.approx(back.p.tolist())
+    table = harness.load_results(found.ledger.out, against="vanilla_kd").whole
+    planned = {
+        (column.task, line.init): entry.to_reference
+        for block in table.blocks
         for line in block.lines
-        for column, entry in zip(found.whole.columns, line.entries, strict=True)
+        for column, entry in zip(table.columns, line.entries, strict=True)
+        if line.row.name == "att_kl" and column.task
     }
     for pair in pairs.itertuples():
-        ours, theirs = (flags[row, pair.init, pair.task] for row in ("att_kl", "vanilla_kd"))
-        if ours[0] or theirs[0]:  # one of the two is the best of the column: underlined is the other, or not
-            assert (pair.p >= 0.05) == (ours[1] or theirs[1])
+        of_table = planned[pair.task, pair.init]
+        assert pair.p == pytest.approx(of_table.p) and pair.difference == pytest.approx(of_table.value)
+        assert of_table.low < pair.low and pair.high < of_table.high  # those of a column hold together
     with pytest.raises(harness.UserError, match="did you mean att_kl"):
         found.compare("att_k", "vanilla_kd")
 

@@ -67,8 +67,8 @@ def test_improvements_leave_everything_above_them_as_it_was():
     alone = render(table(cells(), study(PLAIN, SRA)), "markdown").splitlines()
     with_gain = render(table(cells(), study()), "markdown").splitlines()
     assert [line for line in with_gain if line not in alone] == [
-        "| *Improvement*     |                  |                       |                |",
-        "| SRA†              |       +6.0 ± 2.8 |            +1.0 ± 2.8 |     +3.5 ± 2.8 |",
+        "| *Improvement*     |                       |                       |                       |",
+        "| SRA†              |            +6.0 ± 2.8 |            +1.0 ± 2.8 |            +3.5 ± 2.8 |",
         "- † a difference",
         "- Improvement: SRA is BiLSTM SRA minus BiLSTM; ± of the differences between the same seeds.",
     ]

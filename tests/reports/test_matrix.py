@@ -68,14 +68,14 @@ LAST = """\
 Dev scores × 100; mean ± sample standard deviation over n = 2 seeds. \
 Columns: students. Teacher (embedded): 92.5; Majority class or mean score†: 50.0.
 
-|                 | transformer (every) | bilstm (random) | bidirectional_hybrid (random) |
-| --------------- | ------------------: | --------------: | ----------------------------: |
-| Vanilla KD‡     |          61.5 ± 1.4 |  **71.0 ± 0.7** |               **90.5 ± 0.0**★ |
-| Hid-Seq         |          85.5 ± 1.4 |                 |                 –<sup>1</sup> |
-| Att-KL          |      **86.5 ± 0.0** |   –<sup>1</sup> |                 –<sup>1</sup> |
-| Att-KL + Val-KL |         72.5 ± 2.8★ |   –<sup>1</sup> |                    42.5 ± 2.8 |
-| *Improvement*   |                     |                 |                               |
-| Gain of Att-KL  |         +25.0 ± 1.4 |   –<sup>1</sup> |                 –<sup>1</sup> |
+|                 |   transformer (every) | bilstm (random) | bidirectional_hybrid (random) |
+| --------------- | --------------------: | --------------: | ----------------------------: |
+| Vanilla KD‡     |            61.5 ± 1.4 |  **71.0 ± 0.7** |               **90.5 ± 0.0**★ |
+| Hid-Seq         | <ins>85.5 ± 1.4</ins> |                 |                 –<sup>1</sup> |
+| Att-KL          |        **86.5 ± 0.0** |   –<sup>1</sup> |                 –<sup>1</sup> |
+| Att-KL + Val-KL |           72.5 ± 2.8★ |   –<sup>1</sup> |                    42.5 ± 2.8 |
+| *Improvement*   |                       |                 |                               |
+| Gain of Att-KL  |           +25.0 ± 1.4 |   –<sup>1</sup> |                 –<sup>1</sup> |
 
 - ★ best of its row
 - † a reference, no student: the commonest class of the training examples, or their mean score, for all; one run

@@ -1,6 +1,7 @@
-"""Spread, bootstrap and rank correlation against numbers worked out by hand."""
+"""Spread, influences of examples and rank correlation against other ways to get them."""
 
 import math
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts import Task
-from harness.evaluation.metrics import score as all_scores
-from harness.reports.statistics.resampling import CONFUSED, RESAMPLES, p_value, resample, resampled_scores
+from harness.evaluation.metrics import score as score_all
+from harness.reports.statistics.influence import influence
+from harness.reports.statistics.resampling import RESAMPLES, resampled
 from harness.reports.statistics.summaries import mean_std, rank_correlation
 from tests.reports.synthetic import TASKS, score
 
@@ -26,87 +28,97 @@ def test_one_seed_has_no_spread_and_a_correlation_of_constants_no_mean():
     assert math.isnan(mean) and spread is None
 
 
-def test_every_resample_draws_as_many_examples_as_there_are_and_repeats():
-    counts = resample(37, "sst2")
-    assert counts.shape == (RESAMPLES, 37) and (counts.sum(axis=1) == 37).all()
-    assert (counts == resample(37, "sst2")).all() and (counts != resample(37, "rte")).any()
+def metric_of(task, predictions, labels, metric):
+    return score_all(replace(task, metrics=(metric,)), predictions, labels)[metric]
 
 
-@pytest.mark.parametrize("size, better, expected", [(50, 1, (1 - 1 / 50) ** 50), (50, 3, (1 - 3 / 50) ** 50)])
-def test_p_value_of_nested_answers_is_the_chance_to_draw_none_of_the_examples_that_differ(size, better, expected):
-    task, labels, counts = TASKS["sst2"], np.ones(size, int), resample(size, "sst2")
-    best = resampled_scores(task, np.ones(size, int), labels, counts, score)
-    worse = resampled_scores(task, (np.arange(size) >= better).astype(int), labels, counts, score)
-    assert p_value(best, worse) == pytest.approx(expected, abs=0.04)
-    assert p_value(best, best) == 1.0
+CASES = {
+    "accuracy": ("no", "yes"),
+    "f1": ("no", "yes"),
+    "accuracy_f1_mean": ("no", "yes"),
+    "matthews": ("a", "b", "c"),
+    "kappa": ("a", "b", "c"),
+    "macro_f1": ("a", "b", "c"),
+    "weighted_f1": ("a", "b", "c"),
+    "balanced_accuracy": ("a", "b", "c"),
+    "macro_precision": ("a", "b", "c"),
+    "pearson": (),
+    "spearman": (),
+    "pearson_spearman_mean": (),
+    "kendall": (),
+    "r2": (),
+}
 
 
-def by_hand(task, predictions, labels):
+def answered(labels, size=400, seed=3):
+    """Predictions that are often right, with ties among scores."""
+    rng = np.random.default_rng(seed)
+    if not labels:
+        expected = rng.integers(0, 20, size).astype(float)
+        return np.round(expected + rng.normal(0, 8, size)), expected
+    expected = rng.integers(0, len(labels), size)
+    return np.where(rng.random(size) < 0.7, expected, rng.integers(0, len(labels), size)), expected
+
+
+@pytest.mark.parametrize("metric, labels", CASES.items())
+def test_influences_give_the_spread_of_a_bootstrap_that_scores_every_resample_anew(metric, labels):
+    task = Task("made", "Made", metric, (metric,), labels=labels)
+    predictions, expected = answered(labels)
+    value, moved = influence(task, predictions, expected, lambda t, p, y: metric_of(t, p, y, t.metric))
+    assert value == pytest.approx(metric_of(task, predictions, expected, metric), abs=1e-12)
+    assert moved.shape == predictions.shape and moved.mean() == pytest.approx(0, abs=1e-9)
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(0, len(expected), len(expected)) for _ in range(200)]
+    scores = [metric_of(task, predictions[i], expected[i], metric) for i in drawn]
+    assert np.sqrt((moved**2).sum()) / len(moved) == pytest.approx(np.std(scores), rel=0.2)
+    if metric not in ("macro_precision", "kendall", "r2"):  # of which groups are left out together
+        to_first_order = [value + moved[i].mean() for i in drawn]
+        assert np.corrcoef(scores, to_first_order)[0, 1] > 0.99
+
+
+def by_hand(metric, pairs):
     """F1 and Matthews correlation in their textbook form, one example at a time."""
-    pairs = list(zip(predictions.tolist(), labels.tolist(), strict=True))
     tp, fp, fn, tn = (pairs.count(pair) for pair in ((1, 1), (1, 0), (0, 1), (0, 0)))
-    if task.metric == "accuracy":
-        return (tp + tn) / len(pairs)
-    if task.metric == "f1":
+    if metric == "f1":
         return 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0
     product = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
     return (tp * tn - fp * fn) / math.sqrt(product) if product else 0.0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=20),
-    st.sampled_from(["accuracy", "f1", "matthews"]),
+    st.sampled_from(["f1", "matthews"]),
 )
-def test_scores_taken_at_once_equal_those_taken_one_by_one(pairs, metric):
+def test_values_are_those_of_the_textbook(pairs, metric):
     predictions, labels = np.array(pairs).T
-    task, counts = replace(TASKS["sst2"], metric=metric), resample(len(pairs), "x")[:20]
-    one_by_one = resampled_scores(
-        replace(task, metric="other"), predictions, labels, counts, lambda _, p, y: by_hand(task, p, y)
-    )
-    assert resampled_scores(task, predictions, labels, counts, score) == pytest.approx(one_by_one, abs=1e-12)
+    assert influence(TASKS["sst2"], predictions, labels, score, metric)[0] == pytest.approx(by_hand(metric, pairs))
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=20))
-def test_correlations_taken_at_once_equal_those_taken_one_by_one(pairs):
-    predictions, labels = np.array(pairs, dtype=float).T
-    drawn = resample(len(pairs), "x")[:20]
-    metrics = ("pearson", "spearman", "pearson_spearman_mean")
-    task = Task("stsb", "STS-B", "pearson", metrics)
-    rows = [np.repeat(np.arange(len(pairs)), row.astype(int)) for row in drawn]
-    for metric in metrics:
-        expected = [all_scores(task, predictions[i], labels[i])[metric] for i in rows]
-        at_once = resampled_scores(replace(task, metric=metric), predictions, labels, drawn, score)
-        assert at_once == pytest.approx(expected, abs=1e-9)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
-def test_metrics_of_several_classes_taken_at_once_equal_those_taken_one_by_one(pairs):
-    predictions, labels = np.array(pairs).T
-    task = Task("four", "Four", "accuracy", CONFUSED, labels=("a", "b", "c", "d"))
-    drawn = resample(len(pairs), "x")[:10]
-    rows = [np.repeat(np.arange(len(pairs)), row.astype(int)) for row in drawn]
-    one_by_one = [all_scores(task, predictions[i], labels[i]) for i in rows]
-    for metric in CONFUSED:
-        at_once = resampled_scores(replace(task, metric=metric), predictions, labels, drawn, score)
-        assert at_once == pytest.approx([found[metric] for found in one_by_one], abs=1e-9), metric
-
-
-def test_binned_scores_are_resampled_by_the_value_of_their_bin():
+def test_binned_scores_are_compared_by_the_value_of_their_bin():
     task = Task("bins", "Bins", "pearson", ("pearson",), bins=(0.0, 1.0, 10.0))
     predictions, labels = np.array([0.0, 1.0, 10.0, 10.0]), np.array([0, 1, 2, 1])
-    once = np.ones((1, 4), dtype=np.float32)
     expected = np.corrcoef(predictions, [0, 1, 10, 1])[0, 1]
-    assert resampled_scores(task, predictions, labels, once, score) == pytest.approx([expected])
+    assert influence(task, predictions, labels, score)[0] == pytest.approx(expected)
 
 
-def test_the_mean_of_accuracy_and_f1_is_resampled_as_a_mean():
-    task = replace(TASKS["sst2"], metric="accuracy_f1_mean")
-    predictions, labels = np.array([1, 1, 0, 0]), np.array([1, 0, 0, 1])
-    counts = np.array([[1, 1, 1, 1], [2, 0, 1, 1]], dtype=np.float32)  # F1 2/4 and 4/5, accuracy 1/2 and 3/4
-    assert resampled_scores(task, predictions, labels, counts, score) == pytest.approx([0.5, (0.75 + 0.8) / 2])
+def test_constant_scores_have_a_correlation_of_nothing_that_no_example_moves():
+    task = Task("made", "Made", "spearman", ("spearman",))
+    value, moved = influence(task, np.ones(5), np.arange(5.0), score)
+    assert value == 0 and (moved == 0).all()
+
+
+def test_resamples_are_the_same_for_all_rows_and_exact_for_accuracy():
+    labels, rng = np.arange(50) % 2, np.random.default_rng(0)
+    rows = [np.where(rng.random(50) < 0.8, labels, 1 - labels) for _ in range(2)]
+    values, moved = zip(*(influence(TASKS["sst2"], row, labels, score) for row in rows), strict=True)
+    found = resampled(np.array(values), np.array(moved), "sst2")
+    assert found.shape == (2, RESAMPLES) and (found == resampled(np.array(values), np.array(moved), "sst2")).all()
+    counts = np.random.default_rng(zlib.crc32(b"sst2")).integers(0, 50, 50)  # the first resample
+    assert found[:, 0] == pytest.approx([(row == labels)[counts].mean() for row in rows], abs=1e-6)
+    right = [(row == labels).astype(float) for row in rows]
+    assert found.std(axis=1) == pytest.approx([r.std() / math.sqrt(50) for r in right], rel=0.03)
+    assert np.cov(found)[0, 1] == pytest.approx(np.cov(right, ddof=0)[0, 1] / 50, abs=2e-4)
 
 
 def test_rank_correlation_by_hand():

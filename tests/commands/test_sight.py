@@ -1,0 +1,32 @@
+"""What harness plan says a study will be able to see."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.reports.statistics.planning import assumed
+from tests.conftest import Harness
+
+ASKED = ("--study", "objectives_vs_init", "--tasks", "entailment", "--inits", "every", "--objectives", "vanilla_kd")
+SENTENCE = re.compile(r"  entailment, (\d+) dev examples, (\d+) seeds? \(assumed\): ([\d.]+) points")
+
+
+def test_the_least_difference_is_told_with_what_is_assumed(call: Harness, tmp_path: Path) -> None:
+    for seeds in (2, 20):
+        said = call("plan", *ASKED, "--out", tmp_path / "none", "--seeds", seeds).stdout
+        assert "a standard deviation of 1 point and two rows answer 10% of the examples differently" in said
+        (size, number, least), rows = SENTENCE.search(said).groups(), re.search(r"^(\d+) cells", said, re.M)  # type: ignore[union-attr]
+        assert int(number) == seeds and rows is not None
+        assert float(least) == pytest.approx(100 * assumed(int(size), int(rows[1])).least(seeds), abs=0.051)
+
+
+def test_one_seed_sees_for_itself_alone(call: Harness, tmp_path: Path) -> None:
+    said = call("plan", *ASKED, "--out", tmp_path / "none", "--seeds", 1).stdout
+    assert SENTENCE.search(said) and "points, for these seeds alone, as one tells nothing of others; " in said
+
+
+def test_studies_that_train_nothing_see_nothing(call: Harness, tmp_path: Path) -> None:
+    assert "what a test" not in call("plan", "--study", "parameter_counts", "--out", tmp_path / "none").stdout

@@ -1,0 +1,130 @@
+"""Rows against a named one and against the best: the grid, the records, the notes."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.contracts import RunResult
+from harness.errors import UserError
+from harness.reports import FORMATS, build, render
+from harness.reports.pairs import differences
+from harness.reports.ranking import key_of
+from tests.reports.synthetic import LABELS, PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, score, table
+
+VANILLA, HID, ATT, VAL = ROWS
+
+
+def against(row, cells=None, study=STUDY, **provenance):
+    made = mixed() if cells is None else cells
+    return build(study, "quick", made, TASKS, replace(PROVENANCE, **provenance), score, row)
+
+
+def lines(made):
+    return {(b.init, x.row.name): x for b in made.blocks for x in b.lines}
+
+
+def test_each_row_stands_against_the_reference_of_its_own_start():
+    cells = [cell(row, "sst2", (k, k + 2), init) for row, k in zip(ROWS, (50, 60, 70, 80), strict=True)
+             for init in ("every", "random")]  # fmt: skip
+    cells[1] = cell(VANILLA, "sst2", (56, 58), "random")
+    found = {key: x.entries[0].to_reference for key, x in lines(against("Vanilla KD", cells)).items()}
+    assert found["every", "vanilla_kd"] is None and found["random", "vanilla_kd"] is None
+    assert [found[init, "hid_seq"].value for init in ("every", "random")] == pytest.approx([0.10, 0.04])
+    assert all(one.low < one.value < one.high and one.p <= one.corrected for one in found.values() if one)
+
+
+def test_where_the_reference_has_one_place_all_stand_against_it():
+    alone = replace(VANILLA, student="bilstm", init="random")
+    study = replace(STUDY, rows=(alone, HID))
+    cells = [cell(alone, "sst2", (50, 52), ""), cell(HID, "sst2", (60, 62)), cell(HID, "sst2", (70, 72), "last")]
+    found = [x.entries[0].to_reference for x in lines(against("vanilla_kd", cells, study)).values()]
+    assert sorted(one.value for one in found if one) == pytest.approx([0.1, 0.2])
+
+
+def test_the_studys_own_reference_is_the_default_and_none_has_no_grid():
+    assert "Differences" not in render(table(mixed()), "markdown")
+    study = replace(STUDY, relative_to="vanilla_kd")
+    assert render(against("", study=study), "markdown") == render(against("vanilla_kd"), "markdown")
+    assert "## Differences to Vanilla KD" in render(against("", study=study), "markdown")
+    with pytest.raises(UserError, match="did you mean vanilla_kd"):
+        against("vanila_kd")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_has_the_differences(form):
+    text = render(against("vanilla_kd"), form)
+    assert "26.0" in text and render(against("vanilla_kd"), form) == text  # Att-KL 86 minus Vanilla KD 60
+
+
+def test_records_hold_differences_with_intervals_and_p():
+    rows = list(csv.DictReader(io.StringIO(render(against("vanilla_kd"), "csv"))))
+    (row,) = [r for r in rows if (r["row"], r["task"], r["init"]) == ("Att-KL", "sst2", "every")]
+    assert row["against"] == "Vanilla KD" and float(row["against_difference"]) == pytest.approx(26)
+    assert float(row["against_low"]) < 26 < float(row["against_high"])
+    assert 0 < float(row["p"]) <= float(row["p_holm"]) <= 1 and float(row["p_best"]) == 1.0
+    assert float(row["best_difference"]) == pytest.approx(1.0)  # before Hid-Seq
+    assert row["difference"] == ""  # that to the published number has its own column
+    told = json.loads(render(against("vanilla_kd"), "json"))
+    assert {d["task"] for d in told["detectable"]} == {"sst2", "rte", "average"} and told["difference_notes"]
+
+
+def test_against_the_best_bold_are_those_that_are_not_underlined_in_the_table():
+    cells = [cell(row, "sst2", (k, k + 1, k)) for row, k in zip(ROWS, (50, 95, 94, 60), strict=True)]
+    cells = [replace(c, wanted_seeds=3) for c in cells]
+    made = against("best", cells)
+    marks = {name: (x.entries[0].best, x.entries[0].tied, x.entries[0].to_best) for (_, name), x in lines(made).items()}
+    assert [marks[row.name][:2] for row in ROWS] == [(False, False), (True, False), (False, True), (False, False)]
+    assert marks["vanilla_kd"][2].high == 0 and marks["att_kl"][2].high > 0 and marks["hid_seq"][2].low <= 0
+    text = render(made, "markdown")
+    assert "## Differences to the best" in text and r"**−45.0 \[" in text
+
+
+def test_notes_say_what_is_drawn_by_chance():
+    cells = [cell(row, "sst2", (k, k)) for row, k in zip(ROWS, (50, 90, 88, 60), strict=True)]
+    single = [replace(c, seeds=c.seeds[:1], wanted_seeds=1) for c in cells]
+    assert "over seeds and dev examples)" in render(table(cells), "markdown")
+    assert "over seeds and dev examples, for this teacher alone)" in render(table(cells, teachers=1), "markdown")
+    assert "dev examples, each seed with its own teacher)" in render(table(cells, teachers=2), "markdown")
+    assert "over dev examples alone, as one seed tells nothing of others)" in render(table(single), "markdown")
+
+
+def test_pairs_have_the_tables_noise():
+    made = against("vanilla_kd")
+    (one,) = [d for d in differences(made, "att_kl", "Vanilla KD") if d.task == "sst2"]
+    own = lines(made)
+    keys = [key_of(own["every", name]) for name in ("att_kl", "vanilla_kd")]
+    tested = made.tested[0]
+    a, b = (np.array([tested.keys.index(key)]) for key in keys)
+    assert one.p == pytest.approx(tested.noise.p_value(a, b)[0]) and one.difference == pytest.approx(0.26)
+    assert one.low < 0.26 < one.high and one.high - one.low < own["every", "att_kl"].entries[0].to_reference.high * 2
+
+
+def test_resamples_of_a_column_are_paired_and_average_to_the_scores():
+    tested = table(mixed()).tested[0]
+    draws = tested.resamples()
+    assert [d.shape for d in draws] == [(2, 10_000)] * len(tested.keys)
+    for found, scores in zip(draws, tested.scores, strict=True):
+        assert found.mean(axis=1) == pytest.approx(scores, abs=0.003)
+
+
+def test_a_teacher_for_each_seed_is_no_hindrance_to_testing_agreement():
+    tasks = {"sst2": replace(TASKS["sst2"], metric="agreement", metrics=("accuracy",))}
+    ids = np.arange(100)
+
+    def answered(right, seed):
+        said = np.where(ids % 2 == seed, LABELS, 1 - LABELS)  # each seed's own teacher
+        ours = np.where(ids < right, said, 1 - said)
+        record = {"teacher": lambda: (ids, ours, said), "predictions": lambda: (ids, ours, LABELS), "curve": []}
+        return RunResult(f"run{right}-{seed}", seed, {}, {"agreement": right / 100}, right / 100, record)
+
+    study = replace(STUDY, metrics={"sst2": "agreement"}, rows=ROWS[:2])
+    cells = [
+        replace(cell(row, "sst2", (1, 1)), seeds=tuple(answered(k, s) for s in range(2)), metric="agreement")
+        for row, k in zip(ROWS, (60, 90), strict=False)
+    ]
+    made = build(study, "quick", cells, tasks, PROVENANCE, score)
+    assert not made.untested and len(made.tested[0].keys) == 2

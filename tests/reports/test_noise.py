@@ -1,0 +1,166 @@
+"""What means are uncertain by: against Student's t, known formulas and tables that are drawn with known differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from benchmarks.statistics import SCENARIOS, chosen, drawn, errors, known, old, power
+from harness.reports.statistics import noise
+from harness.reports.statistics.noise import LEVEL, Noise, averaged, holm, of_moments, of_runs
+from harness.reports.statistics.planning import MOST_SEEDS, assumed
+
+SIZE = 1000
+
+
+def independent(values, sampled, seeds, examples=0.0):
+    k = len(values)
+    return of_moments(values, sampled, np.full(k, seeds), examples * np.eye(k), np.zeros(k), SIZE)
+
+
+def test_without_seeds_it_is_the_paired_normal_test_of_the_examples():
+    rng = np.random.default_rng(0)
+    right = rng.random((2, 500)) < [[0.8], [0.86]]
+    made = of_runs([np.array([row.mean()]) for row in right], [(row - row.mean())[None] for row in right])
+    difference = right[1] * 1.0 - right[0]
+    expected = 2 * stats.norm.sf(abs(difference.mean()) / (difference.std(ddof=1) / np.sqrt(500)))
+    assert made.p_value(np.array([0]), np.array([1]))[0] == pytest.approx(expected, rel=1e-6)
+    assert np.isnan(made.spread) and made.size == 500
+
+
+def test_one_noisy_row_against_a_certain_one_is_students_t():
+    seeds, sampled, distance = 4, 0.02**2, 0.05
+    made = of_moments([0.5, 0.5 - distance], [sampled, 0.0], np.array([seeds, 1]), np.zeros((2, 2)), np.zeros(2), SIZE)
+    expected = 2 * stats.t.sf(distance / np.sqrt(sampled / seeds), seeds - 1)
+    assert made.p_value(np.array([0]), np.array([1]))[0] == pytest.approx(expected, rel=0.05)
+
+
+def test_many_rows_alike_teach_what_their_seeds_vary_by():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(0.8, 0.02, (200, 3))
+    made = independent(scores.mean(1), scores.var(1, ddof=1), 3)
+    means = (made.seeds * made.weights).sum(1) * 3
+    assert np.median(np.sqrt(means)) == pytest.approx(0.02, rel=0.2)
+    alone = independent(scores[:2].mean(1), scores[:2].var(1, ddof=1), 3)
+    pair = np.array([0]), np.array([1])
+    assert made.reach(0.001, *pair) < alone.reach(0.001, *pair)
+
+
+def test_the_seeds_own_part_of_the_examples_is_not_counted_twice():
+    # Every seed answers other examples rightly, and all score alike: no seed noise beyond that of single examples.
+    rng = np.random.default_rng(2)
+    right = (rng.random((2, 5, 2000)) < 0.7).astype(float)
+    made = of_runs([r.mean(1) for r in right], [r - r.mean(1, keepdims=True) for r in right])
+    pure = made.variance(np.array([0]), np.array([1]))[0]
+    assert pure < 0.2 * 2 * 0.7 * 0.3 / 2000 / 5  # means of 5 seeds: all of it is the seeds' own
+    assert (made.seeds >= 0.8 * 0.7 * 0.3 / 2000 / 5).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.floats(0.1, 0.9), min_size=2, max_size=8),
+    st.floats(0, 0.1),
+    st.integers(2, 5),
+    st.floats(1e-6, 1e-3),
+)
+def test_intervals_reach_as_far_as_the_tail_says(values, sd, seeds, examples):
+    made = independent(values, [sd**2] * len(values), seeds, examples)
+    a, b = np.zeros(len(values) - 1, int), np.arange(1, len(values))
+    for level in (0.2, 0.01, 1e-4):
+        assert made.tail(made.reach(level, a, b), a, b) == pytest.approx(np.full(len(b), level), rel=0.02)
+    found = made.compare(a, b)
+    assert (found.low <= found.value).all() and (found.value <= found.high).all()
+    excluded = (found.low > 1e-9) | (found.high < -1e-9)
+    assert (found.corrected[excluded] < LEVEL + 1e-3).all()  # where Bonferroni's interval is away from 0, Holm rejects
+    best = made.to_best()
+    assert ((best.corrected >= LEVEL) == (best.high > 0)).all() and best.corrected[np.argmax(values)] >= LEVEL
+    assert (best.low <= 0).all() and (best.high >= 0).all()
+
+
+def test_holm_by_hand():
+    assert holm(np.array([0.04, 0.01, 0.03])) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm(np.array([0.5, 0.9])) == pytest.approx([1.0, 1.0])
+
+
+def test_what_is_far_below_is_not_the_best_and_what_is_near_may_be():
+    made = independent([0.90, 0.895, 0.5], [1e-4] * 3, 5, 1e-5)
+    found = made.to_best()
+    assert (found.corrected >= LEVEL).tolist() == [True, True, False]
+    assert found.value == pytest.approx([0.005, -0.005, -0.4]) and found.high[2] == 0 and found.low[2] < -0.4
+
+
+def test_an_average_has_the_variance_of_independent_tasks():
+    parts = [independent([0.8, 0.7], [s**2] * 2, 4, e) for s, e in ((0.02, 1e-5), (0.04, 3e-5))]
+    made = averaged(parts)
+    assert made.values == pytest.approx([0.8, 0.7]) and made.examples == pytest.approx(np.eye(2) * 1e-5)
+    both = sum((part.seeds * part.weights).sum(1) for part in parts) / 4
+    assert (made.seeds * made.weights).sum(1) == pytest.approx(both) and made.weights.sum(1) == pytest.approx([1, 1])
+    assert made.spread == pytest.approx((0.02**2 + 0.04**2) / 4)
+
+
+def test_seeds_that_all_agree_leave_the_examples():
+    made = independent([0.8, 0.7], [0.0, 0.0], 5, 1e-4)
+    p = made.p_value(np.array([0]), np.array([1]))[0]
+    assert 2 * stats.norm.sf(0.1 / np.sqrt(2e-4)) < p < 1e-3
+
+
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.name != "sd 0.5"], ids=lambda s: s.name)
+def test_equal_rows_are_told_apart_in_at_most_5_percent(scenario):
+    repeats, rows = 120, 6
+    for seeds in (2, 4):
+        found = errors(chosen, scenario, rows, seeds, 277, repeats)
+        allowed = 5 + 300 * np.sqrt(0.05 * 0.95 / repeats)  # three standard errors of the simulation
+        assert found.pair < allowed and found.reference < allowed and found.lost < allowed, (seeds, found)
+
+
+def test_equal_rows_that_answer_real_examples_are_told_apart_in_at_most_5_percent():
+    # Examples of unequal difficulty, of which half is the row's and half each seed's own; seeds that differ in truth.
+    rng, counts, repeats = np.random.default_rng(3), np.zeros(2), 80
+    a, b = np.triu_indices(4, 1)
+    for _ in range(repeats):
+        hard, right = rng.normal(size=277), []
+        for _row in range(4):
+            own = rng.normal(size=277) + rng.normal(size=(3, 277))
+            right.append((hard + own < 0.9 + rng.normal(size=(3, 1)) * 0.1).astype(float))
+        made = of_runs([r.mean(1) for r in right], [r - r.mean(1, keepdims=True) for r in right])
+        counts += (made.p_value(a, b) < LEVEL).mean(), (made.to_best().corrected < LEVEL).mean()
+    assert (counts / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)).all()
+
+
+def test_the_old_test_told_equal_rows_apart_and_would_fail_the_simulation():
+    scenario = next(s for s in SCENARIOS if s.name == "sd 2")
+    assert errors(old, scenario, 6, 3, SIZE, 60).pair > 15
+
+
+def test_true_differences_are_found_nearly_as_often_as_with_known_noise():
+    scenario = next(s for s in SCENARIOS if s.name == "sd 2")
+    single, corrected, best = power(chosen, scenario, 12, 5, SIZE, 5.0, 100)
+    assert single > known(scenario, 12, 5, SIZE, 5.0) - 12 and single >= best > 40 and corrected > 40
+
+
+def test_the_detectable_difference_is_found_in_four_of_five_tables():
+    scenario, rng = next(s for s in SCENARIOS if s.name == "sd 2"), np.random.default_rng(0)
+    least = np.mean([drawn(rng, scenario, 12, 4, SIZE).noise().detectable() for _ in range(20)])
+    assert power(chosen, scenario, 12, 4, SIZE, 100 * least, 200)[0] == pytest.approx(80, abs=8)
+
+
+def test_planned_seeds_find_what_they_are_planned_for():
+    expected = assumed(277, 12)
+    assert expected.least(4) > expected.least(5) > expected.least(MOST_SEEDS) > expected.least(1) * 0.99
+    needed = expected.seeds_for(0.058)
+    assert expected.least(needed) <= 0.058 < expected.least(needed - 1)
+    assert expected.seeds_for(0.01) == 0  # hidden by 277 examples, whatever the seeds
+    normal = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+    assert expected.least(1) == pytest.approx(normal * np.sqrt(0.1 / 277), rel=1e-3)
+
+
+def test_a_subset_keeps_what_was_learned_from_all():
+    made = independent([0.9, 0.8, 0.7], [1e-4, 4e-4, 1e-4], 3)
+    part = made.among([0, 2])
+    assert isinstance(part, Noise) and (part.weights == made.weights[[0, 2]]).all()
+    assert part.p_value(np.array([0]), np.array([1])) == made.p_value(np.array([0]), np.array([2]))
+
+
+def test_points_span_all_scores():
+    assert noise.SMALLEST < 0.0005 and noise.LARGEST == 1.0
