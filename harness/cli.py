@@ -128,6 +128,12 @@ def _add_report(commands: Any) -> None:
         help="instead of the table: scores by the number of trials, or by the settings that were tried",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
+    report.add_argument(
+        "--over-tasks",
+        action="store_true",
+        help="also what five tasks or more say together: ranks, who wins on a new task, the interquartile mean",
+    )
+    report.add_argument("--selection", action="store_true", help="also what a selection on dev would have added")
     flags.add_columns(report)
 
 

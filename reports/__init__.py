@@ -12,7 +12,9 @@ from harness.reports.added import TEACHER, with_columns
 from harness.reports.compare import with_published
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import WIDTHS, WRITERS, png
+from harness.reports.over_tasks import with_over_tasks
 from harness.reports.page import fragment
+from harness.reports.selection import with_selection
 from harness.reports.shapes import Entry, Provenance, Table
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.table import LAYOUTS, build
@@ -37,7 +39,9 @@ __all__ = [
     "render",
     "rows_as_csv",
     "with_columns",
+    "with_over_tasks",
     "with_published",
+    "with_selection",
 ]
 
 

@@ -8,12 +8,15 @@ from typing import Any
 from harness.errors import plain
 from harness.reports import matrix
 from harness.reports.analyses import ANALYSES
-from harness.reports.layout import Cell, Grid, Group, compared, differences, lines
+from harness.reports.beside import compared
+from harness.reports.layout import Cell, Grid, Group, differences, lines
+from harness.reports.over_tasks import ranked
+from harness.reports.selection import selection
 from harness.reports.shapes import Table
 
 
 def grids(table: Table) -> list[Grid]:
-    """The table, then differences and the comparison with published numbers, if there are any. Every text is `plain`.
+    """The table, then its differences, published numbers and statistics over tasks, as there are. All is `plain`.
 
     Of a table with an analysis that alone. In the layout "matrix" there is one for each of the table's columns; a table
     without a second axis stays as it is.
@@ -25,6 +28,8 @@ def grids(table: Table) -> list[Grid]:
     between = differences(table)
     found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
+    found += [ranked(table.over_tasks)] if table.over_tasks else []
+    found += [selection(table)] if table.selection else []
     return [_plain(grid) for grid in found]
 
 

@@ -9,6 +9,7 @@ from itertools import product
 from harness.contracts import Published, Study, TableRow
 from harness.errors import UserError
 from harness.reports.layout import heading
+from harness.reports.orderings import with_verdicts
 from harness.reports.printed import (
     DELTA,
     METRICS,
@@ -32,6 +33,8 @@ from harness.reports.quantities import MACHINE, WHOLE, number, scaled
 from harness.reports.shapes import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
 from harness.reports.statistics.summaries import rank_correlation
 from harness.reports.submitted import on_test
+
+OWN = {"held_out": "on a part held out of the training data", "nested": "by folds of the training data"}
 
 
 def with_published(table: Table, study: Study) -> Table:
@@ -68,10 +71,10 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
             f"The published numbers were made with init {published.init}"
             + ("; no other is compared." if made else ", of which this table has no cell.")
         )
-    if table.provenance.protocol == "held_out":
+    if table.provenance.protocol in OWN:
         remarks.append(
-            "Ours were chosen on a part held out of the training data (protocol held_out), the published ones on dev, "
-            "as with --set protocol=published."
+            f"Ours were chosen {OWN[table.provenance.protocol]} (protocol {table.provenance.protocol}), the published "
+            "ones on dev, as with --set protocol=published."
         )
     tested = {x.get("split") == "test" for x in lines if x["column"] == "value" and x["value"]} == {True}
     if tested:
@@ -123,7 +126,10 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
         *(why for _, why in published.omitted),
         *published.notes,
     ]
-    return Comparison(published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes)
+    comparison = Comparison(
+        published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes, not unlike
+    )
+    return with_verdicts(comparison, table)
 
 
 def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed]) -> str:

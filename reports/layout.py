@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.reports import quantities
-from harness.reports.quantities import COUNTED, MACHINE, WHOLE, is_score, scaled, written
+from harness.reports.quantities import COUNTED, is_score, scaled, written
 from harness.reports.shapes import (
     Column,
-    ComparedBlock,
-    ComparedLine,
-    Comparison,
     Entry,
     Interval,
     Line,
-    Pair,
     Table,
 )
 from harness.reports.statistics.noise import LEVEL, POWER
@@ -168,6 +163,8 @@ def notes(
         selection = {
             "held_out": "on a part held out of the training data (protocol held_out)",
             "published": "on dev itself, as published (protocol published)",
+            "nested": "by their mean over folds of the training data, all of which is then trained on (protocol "
+            "nested); the teacher has seen every fold",
         }[made.protocol]
         sentences = [
             f"Hyperparameters and epochs selected {selection}.",
@@ -279,87 +276,3 @@ def _interval(found: Interval | None) -> Cell:
 
 def _sentence(text: str) -> str:
     return text.rstrip(". ") + "."
-
-
-def compared(comparison: Comparison) -> Grid:
-    """Ours beside the published numbers, always in lines."""
-    groups = []
-    columns = comparison.columns
-    ordered = [len(block.lines) > 2 and not all(c.metric in WHOLE for c in columns) for block in comparison.blocks]
-    for block, shown in zip(comparison.blocks, ordered, strict=True):
-        ranked = [p for line in block.lines for p in line.pairs if p.ranks]
-        subtracted = any(p.difference is not None for line in block.lines for p in line.pairs)
-        last = "rank" if ranked and not subtracted else "difference"
-        lines = tuple(cells for line in block.lines for cells in _beside(line, block.init, columns, last))
-        groups.append(Group(heading(block.student, block.init, block.improvement), lines))
-        groups += [_agreement(block)] if shown else []
-    if comparison.others:
-        lines = tuple(
-            (Cell(line.label), Cell("published"), *map(_printed, line.pairs, columns)) for line in comparison.others
-        )
-        groups.append(Group("Published only", lines))
-    points = ", in points" if any(is_score(c.metric) for c in columns) else ""
-    sentences = [f"Difference: ours minus published{points}, where our cell is finished"]
-    if any(pair.ranks for block in comparison.blocks for line in block.lines for pair in line.pairs):
-        sentences.append(
-            "Rank: place among the students, ours : published, where the averages are of different tasks or metrics"
-        )
-    if any(c.metric in MACHINE for c in columns):
-        sentences.append("Seconds and sentences a second are of different machines: shown, and not subtracted")
-    if any(cells[1].text == "both" for group in groups for cells in group.lines):
-        sentences.append("Both: our number and the published one are the same throughout the row")
-    if any(ordered):
-        sentences.append(
-            "Order of the rows: rank correlation of ours with the published, without teachers and other references, "
-            "where 3 rows or more are finished"
-        )
-    notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
-    return Grid(
-        "Beside the published numbers",
-        " ".join(_sentence(s) for s in (f"Published: {comparison.source}", comparison.counted) if s),
-        (("",), *_header(columns)),
-        tuple(groups),
-        (*notes, *(("", _sentence(s)) for s in (*sentences, *comparison.remarks))),
-    )
-
-
-def _beside(line: ComparedLine, init: str, columns: tuple[Column, ...], last: str) -> tuple[tuple[Cell, ...], ...]:
-    """Ours, the published number and their difference (or both ranks), one under the other; equal counts once."""
-    pairs, label = line.pairs, label_of(line.line, init) if line.line else line.label
-    printed = tuple(map(_printed, pairs, columns))
-    if all(c.metric in WHOLE and p.difference == 0 for p, c in zip(pairs, columns, strict=True)):
-        return ((Cell(label), Cell("both"), *printed),)
-    ours = (Cell(entry_text(p.ours, c.metric)) for p, c in zip(pairs, columns, strict=True))
-    return (
-        (Cell(label), Cell("ours"), *ours),
-        (Cell(""), Cell("published"), *printed),
-        (Cell(""), Cell(last), *map(_difference, pairs, columns)),
-    )
-
-
-def _printed(pair: Pair, column: Column) -> Cell:
-    """What the paper prints, a dash where it prints nothing."""
-    text = quantities.printed(column.metric, pair.printed) if pair.printed else "–"
-    return Cell(text + (f" ± {pair.printed_std}" if pair.printed_std else ""), mark=str(pair.note or ""))
-
-
-def _difference(pair: Pair, column: Column) -> Cell:
-    if pair.difference is None:
-        return Cell("{} : {}".format(*pair.ranks) if pair.ranks else "")
-    return Cell(quantities.difference(column.metric, pair.difference, of=pair.ours.value))
-
-
-def _agreement(block: ComparedBlock) -> Group:
-    found = block.agreement
-    return Group(
-        "Order of the rows",
-        (
-            (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau)) for a in found)),
-            (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho)) for a in found)),
-            (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found)),
-        ),
-    )
-
-
-def _signed(value: float) -> str:
-    return "–" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")

@@ -21,10 +21,10 @@ class Provenance:
 
     teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed. teachers: how many the seeds of
     a cell learn from, one for each or 1 for all; 0 where that is not to be told. tuned: the teacher is fine-tuned on
-    the tasks, so that its scores stand above the table. protocol is "held_out" or "published",
-    or "" where nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are
-    sentences; older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a
-    path: tables are compared byte for byte.
+    the tasks, so that its scores stand above the table. protocol is "held_out", "published" or "nested", or "" where
+    nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are sentences;
+    older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a path: tables
+    are compared byte for byte.
     """
 
     teacher: str
@@ -192,12 +192,31 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class Ordering:
+    """Two rows of a column that the published table orders, by label, and what our data say of that.
+
+    published: what is printed of both. difference: ours of the row above minus that below, in points. p: of the test
+    that ours differ, corrected for all pairs of rows of the column. verdict: supported, contradicted or undecided.
+    """
+
+    above: str
+    below: str
+    published: tuple[str, str]
+    difference: float
+    p: float
+    verdict: str
+
+
+@dataclass(frozen=True)
 class ComparedBlock:
+    """orderings: of each column, as agreement; () where none was tested."""
+
     student: str
     init: str
     lines: tuple[ComparedLine, ...]
     agreement: tuple[Agreement, ...]
     improvement: bool = False
+    orderings: tuple[tuple[Ordering, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,7 +224,7 @@ class Comparison:
     """notes are numbered from 1 and referred to by the pairs; remarks are sentences about the whole.
 
     counted says how many published counts ours equal, "" where none is compared. others are the published numbers that
-    stand beside no cell of this table.
+    stand beside no cell of this table. alike: the averages are over the same tasks and metrics, or there are none.
     """
 
     source: str
@@ -215,6 +234,57 @@ class Comparison:
     others: tuple[ComparedLine, ...]
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
+    alike: bool = True
+
+
+@dataclass(frozen=True)
+class RankedRow:
+    """A line of the table over its tasks. label tells it from all others.
+
+    rank: its rank in a task, 1 for the best, averaged over tasks. middle: the interquartile mean of its seeds' scores,
+    as a fraction, with its 95% interval; None where there is none. wins, p: against each of the rows, itself among
+    them, on how many tasks it is better, equal scores counting half, and how surely they differ, corrected.
+    """
+
+    label: str
+    student: str
+    init: str
+    row: str
+    rank: float
+    middle: tuple[float, float, float] | None
+    wins: tuple[float, ...]
+    p: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OverTasks:
+    """What the table says of rows on tasks like its own. rows: best rank first. groups: which do not differ.
+
+    notes are sentences, that on the rows left out among them.
+    """
+
+    tasks: tuple[str, ...]
+    rows: tuple[RankedRow, ...]
+    groups: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A search of several trials: the dev score of the one chosen, and of the one that dev would have chosen.
+
+    Both are fractions, of the cell's first seed.
+    """
+
+    row: str
+    task: str
+    metric: str
+    student: str
+    init: str
+    cell: str
+    trials: int
+    chosen: float
+    dev: float
 
 
 @dataclass(frozen=True)
@@ -226,9 +296,9 @@ class Table:
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
     them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
     frame that it was made from, a row a run; before: the records of the runs that cells start from, as teachers.
-    analysis: what of it is written in its place, one of `reports.ANALYSES`. against: the name of the row that others
-    are compared with, "best" or "". tested: what can be compared of each column, by the column's number; detectable:
-    the least difference it would find.
+    analysis: what of it is written in its place, one of `reports.ANALYSES`. over_tasks, selection: where they were
+    asked for. against: the name of the row that others are compared with, "best" or "". tested: what can be compared of
+    each column, by the column's number; detectable: the least difference it would find.
     """
 
     study: str
@@ -248,6 +318,8 @@ class Table:
     layout: str = "lines"
     order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    over_tasks: OverTasks | None = None
+    selection: tuple[Gap, ...] = ()
     runs: Any = field(default=None, compare=False, repr=False)
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     against: str = ""

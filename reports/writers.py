@@ -14,12 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import CONTROL, plain
+from harness.reports import over_tasks
 from harness.reports.analyses import ANALYSES
 from harness.reports.arranged import grids
+from harness.reports.beside import verdict
+from harness.reports.figures import verdicts
 from harness.reports.layout import Cell, Grid, differences
 from harness.reports.matrix import matrices
 from harness.reports.quantities import number
 from harness.reports.records import RECORD, finite, matrix_records, records
+from harness.reports.selection import selection_records
 from harness.reports.shapes import Table
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -152,15 +156,15 @@ def _md_cell(cell: Cell) -> str:
 def csv(table: Table) -> str:
     """One line per entry, averages and teacher included; scores in percent, quantities as they are.
 
-    As a matrix one per row and column of the table, see `matrix_records`.
+    As a matrix one per row and column of the table, see `matrix_records`. Where statistics over tasks or the
+    gaps of selection were asked for, these in its place.
     """
     made = matrices(table) if table.layout == "matrix" else []
     found = matrix_records(table, made) if made else records(table)
-    names = list(found[0]) if made else list(RECORD)
-    if table.analysis:
-        found = analysed(table)
-        names = list(found[0])
-    return rows_as_csv(found, names)
+    asked = analysed(table) if table.analysis else selection_records(table)
+    asked = over_tasks.row_records(table.over_tasks) if table.over_tasks else asked
+    found = asked or found
+    return rows_as_csv(found, list(found[0]) if made or asked else list(RECORD))
 
 
 def rows_as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
@@ -193,7 +197,8 @@ def json(table: Table) -> str:
         told = [f"{mark} {sentence}".strip() for grid in grids(table) for mark, sentence in grid.notes]
         heading = {"study": table.study, "profile": table.profile, "analysis": table.analysis, "notes": told}
         return _written(heading | {"rows": analysed(table)})
-    grid, *others = grids(replace(table, layout="lines"))  # of the same entries in either layout
+    alone = replace(table, layout="lines", over_tasks=None, selection=())  # of the same entries in either layout
+    grid, *others = grids(alone)
     content: dict[str, Any] = {
         "study": table.study,
         "profile": table.profile,
@@ -225,6 +230,8 @@ def json(table: Table) -> str:
                 for b in table.comparison.blocks
                 for c, a in zip(table.comparison.columns, b.agreement, strict=True)
             ],
+            "verdict": verdict(table.comparison),
+            "orderings": verdicts.rows(table),
             "published_only": [
                 {
                     "row": line.label,
@@ -238,6 +245,10 @@ def json(table: Table) -> str:
             ],
             "notes": [f"{mark} {sentence}".strip() for mark, sentence in others[-1].notes],
         }
+    if table.selection:
+        content["selection"] = selection_records(table)
+    if table.over_tasks:
+        content["over_tasks"] = over_tasks.records(table.over_tasks)
     return _written(content)
 
 

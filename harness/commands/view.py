@@ -57,6 +57,10 @@ def report(options: Namespace) -> int:
     table = table_of(plan, ledger, options.layout, options.against)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
+    if options.over_tasks:
+        table = reports.with_over_tasks(table)
+    if options.selection:
+        table = reports.with_selection(table)
     if options.columns:
         table = columns.added(plan, ledger, table, options.columns, say)
     table = replace(table, analysis=options.analysis or "")
@@ -340,7 +344,7 @@ def _tell_tracebacks(runs: Iterable[str], ledger: Ledger) -> None:
 
 
 def chosen_on(protocol: str) -> str:
-    return "dev" if protocol == "published" else "held-out training data"
+    return {"published": "dev", "nested": "each fold of the training data"}.get(protocol, "held-out training data")
 
 
 def _show_run(run: str, ledger: Ledger) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 ANALYSES = ("tuning", "sensitivity")  # of harness.reports.analyses
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
-FIGURES = ("heatmap", "points", "pareto", "curves", "tuning", "sensitivity", "masked_words")  # of harness.reports.figures
+FIGURES = (  # of harness.reports.figures
+    *("heatmap", "points", "pareto", "curves", "tuning", "sensitivity"),
+    *("critical_differences", "verdicts", "masked_words"),
+)
 LAYOUTS = ("lines", "matrix")  # of harness.reports.table
 WIDTHS = ("one", "two", "both")  # of harness.reports.figures.drawing
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking

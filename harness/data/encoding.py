@@ -14,6 +14,8 @@ from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import Batch
 from harness.data.sources import Split
+from harness.errors import UserError
+from harness.runs.settings import FOLDS
 from harness.seeds import derive_seed
 
 MASK = "[MASK]"  # a masked word in a text, whatever the tokenizer that reads it
@@ -175,6 +177,24 @@ def hold_out(
     if groups is not None and held < size and groups[order[held]] == groups[order[0]] != groups[order[-1]]:
         held = int((groups == groups[order[0]]).sum())
     return order[held:].sort().values, order[:held].sort().values
+
+
+def folds(size: int, content: str, labels: Tensor, groups: Tensor | None = None) -> list[Tensor]:
+    """FOLDS parts of the positions, each position in one: the same for every run on the same data.
+
+    labels: (size,) classes, of which each part has its share, or scores. No two examples of one of `groups` (size,) are
+    parted. Raises UserError where there are too few examples, or groups.
+    """
+    order = _permutation(size, content, groups)
+    if groups is None:
+        place = torch.arange(size)
+        if not labels.is_floating_point():
+            order = order[torch.argsort(labels[order], stable=True)]
+    else:
+        place = torch.cat([torch.zeros(1, dtype=torch.int64), (groups[order].diff() != 0).cumsum(0)])
+    if not size or int(place[-1]) + 1 < FOLDS:
+        raise UserError(f"protocol nested parts the training examples in {FOLDS}, and there are {size}")
+    return [order[place % FOLDS == part].sort().values for part in range(FOLDS)]
 
 
 def subset_index(index: Tensor, count: int, content: str, groups: Tensor | None = None) -> Tensor:

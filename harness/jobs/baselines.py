@@ -36,7 +36,7 @@ def measure(run: BaselineRun, work: Work) -> Performed:
         prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
         metrics |= {prefix + metric: value for metric, value in score(task, predictions, split.labels).items()}
     kept = {"ids": np.arange(len(dev[0].labels)), "predictions": predictions, "labels": dev[0].labels, **graded}
-    chosen = score(task, answer(selection)[0], selection.labels)[run.metric]
+    chosen = score(task, answer(selection)[0], selection.labels)[run.metric] if len(selection.labels) else 0.0
     record = {"metrics": metrics, "selection": chosen, "best": {"epoch": 0}, "curve": [], "pruned": False}
     return record | {"examples": len(train.labels)}, kept
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from harness import registry
 from harness.contracts import Task
 from harness.data import sources, stored
-from harness.data.encoding import Encoded, Reader, encode, groups_of, hold_out, subset_index
+from harness.data.encoding import Encoded, Reader, encode, folds, groups_of, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -36,6 +36,8 @@ class Examples:
 
     imitated: the training examples as the teacher reads them, in the same order. answers: of a task without labels,
     what the teacher answers of the selection examples and of each dev split, (N,) each as `predictions_of` gives it.
+    folds: the positions in train of each part that epochs are selected on in turn, in place of selection, which then is
+    empty.
     """
 
     train: Encoded
@@ -43,6 +45,7 @@ class Examples:
     selection: Encoded
     dev: tuple[Encoded, ...]
     answers: tuple[np.ndarray, ...] = ()
+    folds: tuple[torch.Tensor, ...] = ()
 
 
 def own_settings(run: Run) -> Values:
@@ -97,7 +100,11 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
     chosen = train.subset(index)
     imitated = chosen if alike else _read_for_teacher(task, workspace, content, length)[0].subset(index)
     chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
-    return Examples(chosen, imitated, selection, tuple(dev))
+    parts: list[torch.Tensor] = []
+    if settings["protocol"] == "nested":
+        groups = _together(task, workspace.source, train.groups)
+        parts = folds(len(chosen), content, chosen.labels, None if groups is None else groups[index])
+    return Examples(chosen, imitated, selection, tuple(dev), folds=tuple(parts))
 
 
 def read_by_teacher(run: TaskRun, workspace: Workspace) -> tuple[Encoded, ...]:
@@ -117,22 +124,28 @@ def encoding_of(run: TaskRun) -> str:
 def _indices(
     run: Run, task: Task, source: str, size: int, groups: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """(positions to train on, positions held out; None where dev chooses) of one of the run's tasks.
+    """(positions to train on, positions held out; None where dev chooses, none where folds do) of one of its tasks.
 
     groups: of examples that are ranked, which stay together as those do that the source keeps so.
     """
     settings, content, held_out = run.settings, run.data_of[task.name], None
-    together = sources.source_of(task, source).groups(task)
-    groups = groups if together is None else torch.from_numpy(together.copy())
-    if settings["protocol"] == "published":
-        index = torch.arange(size)
-    else:
+    groups = _together(task, source, groups)
+    if settings["protocol"] == "held_out":
         index, held_out = hold_out(size, content, groups=groups)
+    else:
+        index = torch.arange(size)
+        held_out = index[:0] if settings["protocol"] == "nested" else None
     if settings["train_fraction"] < 1:
         index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
     if settings["train_examples"]:
         index = subset_index(index, settings["train_examples"], content, groups)
     return index, held_out
+
+
+def _together(task: Task, source: str, groups: torch.Tensor | None) -> torch.Tensor | None:
+    """(N,) of all training examples those that are never parted: what the source keeps so, or `groups`."""
+    together = sources.source_of(task, source).groups(task)
+    return groups if together is None else torch.from_numpy(together.copy())
 
 
 def _training_texts(run: Run, workspace: Workspace) -> Iterator[str]:

@@ -12,10 +12,12 @@ from torch import nn
 
 from harness import combine, registry
 from harness.contracts import AGREEMENT, LayerMap, ModelInfo, Outputs, Want
+from harness.data.encoding import Encoded
 from harness.data.tasks import as_asked, get_task
 from harness.evaluation.parameters import count
 from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
-from harness.jobs.scoring import evaluate, further, selector
+from harness.jobs.folds import told, trained
+from harness.jobs.scoring import evaluate, further
 from harness.jobs.starting import start
 from harness.jobs.unlabelled import answered
 from harness.modeling.initialisation import randomise
@@ -25,7 +27,7 @@ from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.teaching.outputs import Encoder, TeacherOutputs, teacher_of
 from harness.training import machine
-from harness.training.loop import Stage, train
+from harness.training.loop import Stage
 from harness.training.sums import Sum
 from harness.training.weights import save
 from harness.training.work import Work
@@ -52,9 +54,8 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
         info = source.info(task)
         objective = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
         stage = Stage("fine_tuning", objective, (Want(logits=True), Want()), settings["epochs"], selects=True)
-        select = selector(task, run, examples, work.clock)
-        history = train(encoder, [stage], examples.train, lambda batch, want: Outputs(), select, work.regime(run))
-        record = {"curve": history.curve, "best": history.best, "pruned": history.pruned}
+        history = trained(encoder, lambda data: [stage], examples, lambda batch, want: Outputs(), task, run, work)
+        record = told(history)
     scores, predictions = evaluate(encoder, task, settings, examples, work.clock)
     more, others = further(run, workspace, encoder, reader, task, work.clock)
     scores, predictions = scores | more, predictions | others
@@ -98,26 +99,30 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
     torch.manual_seed(derive_seed("weights", run.seed))
     student, started = start(run, workspace, task, teacher, reader)
     nn.Module.to(student, machine.device())
-    stages = []
-    for stage in registry.PROCEDURES.get(run.procedure).stages(run.objective, layers):
-        objective = Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
-        objective.prepare(examples.train.labels, len(examples.train))
-        epochs = max(settings["epochs"] // stage.parts, 1)
-        frozen = frozenset(name for layer in stage.frozen for name in student.layer_weights(layer))
-        stages.append(Stage(stage.name, objective, objective.wants(), epochs, stage.selects, frozen))
-    select = selector(task, run, examples, work.clock)
-    history = train(student, stages, examples.train, answers, select, work.regime(run))
+    planned = registry.PROCEDURES.get(run.procedure).stages(run.objective, layers)
+    wanted = Want()
+
+    def stages(data: Encoded) -> list[Stage]:
+        nonlocal wanted
+        made = []
+        for stage in planned:
+            objective = Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
+            objective.prepare(data.labels, len(data))
+            epochs = max(settings["epochs"] // stage.parts, 1)
+            frozen = frozenset(name for layer in stage.frozen for name in student.layer_weights(layer))
+            made.append(Stage(stage.name, objective, objective.wants(), epochs, stage.selects, frozen))
+        wanted = functools.reduce(operator.or_, (stage.wants[1] for stage in made))
+        return made
+
+    history = trained(student, stages, examples, answers, task, run, work)
     if keep or workspace.keep:
         own = None if reader is teacher_tokenizer(workspace) else reader
         save(student, workspace.run / "weights", own, durable=keep)
     scores, predictions = evaluate(student, task, settings, examples, work.clock)
     more, others = further(run, workspace, student, reader, task, work.clock)
-    return scores | more | count(student) | {
-        "curve": history.curve,
-        "best": history.best,
+    return scores | more | count(student) | told(history) | {
         "selection": history.best["selection"],
-        "pruned": history.pruned,
         "initialisation": started,
         "examples": len(examples.train),
-        "teacher_signals": answers.how(functools.reduce(operator.or_, (stage.wants[1] for stage in stages))),
+        "teacher_signals": answers.how(wanted),
     }, predictions | others

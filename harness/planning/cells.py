@@ -38,6 +38,18 @@ from harness.runs.settings import Settings
 OfTask = TypeVar("OfTask", bound=TaskRun)
 
 
+def refused_folds(run: Run, start: str) -> str:
+    """Why such a run is not chosen by folds of its training data, or "". start: what its student starts from."""
+    settings = run.settings
+    if not run.by_folds or start == MULTI_TASK:
+        return "protocol nested is of models that are trained on one task"
+    if settings["pruner"] != "none":
+        return "with protocol nested a trial is several trainings, which no pruner compares"
+    if settings["augmentation"] != "none":
+        return "with protocol nested texts made of the held-out examples would be trained on, so none are made"
+    return "protocol nested needs labels" if settings["labels"] == "none" else ""
+
+
 class Cells:
     """Collects the cells of a plan, which procedures add.
 
@@ -228,6 +240,8 @@ class Cells:
     def add(self, choice: Choice, task: Task, run: Run, refused: str = "", **more: Any) -> None:
         """Add a cell. more: fields of `Cell`, layers as a LayerMap; acting: the objectives' settings that act in it."""
         run = identified(run)
+        if run.trains and run.settings.get("protocol") == "nested":
+            refused = refused or refused_folds(run, choice.kind)
         space = self._space(choice, task, more.pop("acting", frozenset())) if run.trains else {}
         sampler = self.asked.sampler(space)
         self.used |= {"sampler"} if space and not refused else set()

@@ -60,6 +60,7 @@ class Run:
     starts_students: ClassVar[bool] = False  # a student may start from the weights that it leaves
     shared_out: ClassVar[bool] = False  # several processes may train it together
     trains: ClassVar[bool] = True  # otherwise it measures
+    by_folds: ClassVar[bool] = False  # it can be chosen by folds of its training data
 
     settings: Settings
     seed: int | None = None

@@ -40,6 +40,7 @@ class TeacherRun(TaskRun):
     """The teacher, fine-tuned on the labels; with `evaluate_only` its weights answer the task as they are."""
 
     kind: ClassVar[str] = "teacher"
+    by_folds: ClassVar[bool] = True
     leaves_model: ClassVar[bool] = True
     performed_by: ClassVar[str] = "labelled:fine_tune"
     trained_by: ClassVar[str] = LABELS
@@ -78,6 +79,7 @@ class CheckpointRun(TaskRun):
     """Another model than the study's teacher, fine-tuned on the labels as it is: a row of the table."""
 
     kind: ClassVar[str] = "checkpoint"
+    by_folds: ClassVar[bool] = True
     leaves_model: ClassVar[bool] = True
     performed_by: ClassVar[str] = "labelled:fine_tune"
     trained_by: ClassVar[str] = LABELS
@@ -98,6 +100,7 @@ class StudentRun(TaskRun):
     """
 
     kind: ClassVar[str] = "student"
+    by_folds: ClassVar[bool] = True
     leaves_model: ClassVar[bool] = True
     performed_by: ClassVar[str] = "labelled:distil"
 

@@ -54,8 +54,9 @@ TRAINING: dict[str, Hyperparameter] = {
     "patience": Hyperparameter(0, low=0, says="prediction-stage epochs without improvement before stopping; 0: never"),
     "protocol": Hyperparameter(
         "held_out",
-        choices=("held_out", "published"),
-        says="what epochs and settings are chosen on: held-out training data, or dev as in the papers",
+        choices=("held_out", "published", "nested"),
+        says="what epochs and settings are chosen on: held-out training data, dev as in the papers, or each fifth of "
+        "the training data in turn, after which all of them are trained on",
     ),
     "pruner": Hyperparameter(
         "none", choices=("none", *PRUNERS), says="stops trials early that do worse than those before them"
@@ -75,6 +76,8 @@ SEARCH: dict[str, Hyperparameter] = {
         "that of the study", choices=("grid", "random", "tpe"), says="what draws the settings of a trial"
     ),
 }
+
+FOLDS = 5  # that protocol nested parts the training data in
 
 ADAM = frozenset({"adam_beta2", "adam_epsilon"})  # without effect on AdaDelta
 

@@ -9,6 +9,7 @@ from harness.data.tasks import get_task
 from harness.files import JSON
 from harness.planning.planned import Cell, Plan, trials_of
 from harness.runs import Run, SpeedRun
+from harness.runs.settings import FOLDS
 from harness.search.progress import Progress
 
 RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
@@ -54,6 +55,7 @@ class Meter:
         for cell in plan.cells:
             if not cell.refused:
                 epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
+                epochs *= FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1
                 self._by_run[_what(cell.run)] = (_weight(cell, plan), epochs)
         self._going: dict[int, tuple[float, float, Run]] = {}  # id of a run -> (when it began, its share that is done)
         self._seconds = self._done = 0.0  # of runs that ended, all together; their weight
@@ -106,6 +108,7 @@ def _weight(cell: Cell, plan: Plan) -> float:
     examples = settings["train_examples"] or (settings["train_fraction"] or 1) * examples
     parameters = 12 * cell.size["layers"] * cell.size["width"] ** 2
     tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell.stages
+    tokens *= FOLDS if settings.get("protocol") == "nested" else 1  # all of its parts but one, then all of them
     return BESIDES + float(6 * parameters * tokens / RATE)
 
 

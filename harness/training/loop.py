@@ -33,8 +33,8 @@ class Stage:
     """One stretch of training. objective(student, teacher, batch) gives (loss, {term: part}) and may hold parameters.
 
     selects: the selection score is taken after each epoch, and the best epoch's weights are handed on at the end;
-    otherwise the last ones are. wants: the signals asked of (student, teacher). frozen: parameters of the model that
-    stay as they are.
+    otherwise the last ones are. stops: after so many of its epochs, whose learning rates stay as they are. wants: the
+    signals asked of (student, teacher). frozen: parameters of the model that stay as they are.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Stage:
     epochs: int
     selects: bool
     frozen: frozenset[str] = frozenset()
+    stops: int | None = None
 
 
 @dataclass
@@ -57,11 +58,12 @@ class Clock:
 
 @dataclass
 class History:
-    """curve: one entry an epoch; best: (stage, epoch) of the weights handed on."""
+    """curve: one entry an epoch; best: (stage, epoch) of the weights handed on; folds: of each its selection scores."""
 
     curve: list[Entry] = field(default_factory=list)
     best: Entry = field(default_factory=lambda: Entry())
     pruned: bool = False
+    folds: list[list[float]] = field(default_factory=list)
 
 
 class Data(Protocol):
@@ -181,7 +183,7 @@ class _Training:
             _set_random_state(state["random"], device)
         else:
             self.history.best = Entry()
-        for epoch in range(begin, stage.epochs):
+        for epoch in range(begin, stage.stops or stage.epochs):
             if _stopped_early(self.history, stage, settings["patience"]):
                 break
             self._epoch(stage, epoch, within)
@@ -248,7 +250,7 @@ class _Training:
         entry |= {"terms": within.told.terms(), "learning_rate": self.optimisation.rate}
         history.curve.append(entry)
         scores = [e["selection"] for e in history.curve if e["selection"] is not None]
-        last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.epochs)
+        last = (self.number, epoch + 1) == (len(self.stages) - 1, stage.stops or stage.epochs)
         if stage.selects and self.regime.should_prune(scores):
             history.pruned = True
         elif not last and self.saved.due(CHECKPOINT_SECONDS):

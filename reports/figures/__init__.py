@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.errors import UserError
-from harness.reports.figures import curves, heatmap, masked_words, pareto, points, sensitivity, tuning
+from harness.reports.figures import (
+    critical_differences,
+    curves,
+    heatmap,
+    masked_words,
+    pareto,
+    points,
+    sensitivity,
+    tuning,
+    verdicts,
+)
 from harness.reports.figures.drawing import styled
 from harness.reports.shapes import Table
 
@@ -103,6 +113,20 @@ FIGURES: dict[str, Kind] = {
         "the setting's value, a mark for each task, filled where the trial was chosen.",
         "cells in which two settings or more were tried",
         sensitivity,
+    ),
+    "critical_differences": Kind(
+        "Mean ranks over tasks",
+        "A point for each row of the table at its mean rank over tasks, best first, and beside them a bar for each "
+        "group of rows that Wilcoxon's signed-rank test with Holm's correction cannot tell apart.",
+        "rows that are finished on five tasks or more",
+        critical_differences,
+    ),
+    "verdicts": Kind(
+        "Published orderings that our data support",
+        "For each pair of rows of a published column a field: plus and blue where our data support the printed order, "
+        "minus and red where they contradict it, a question mark and grey where they cannot decide.",
+        "published numbers beside ours",
+        verdicts,
     ),
     "masked_words": Kind(
         "Entropy of the prediction when a word is masked",

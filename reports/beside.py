@@ -1,0 +1,166 @@
+"""How the comparison with published numbers reads: ours and theirs, the orders, and the verdict on theirs."""
+
+from __future__ import annotations
+
+import math
+
+from harness.reports import quantities
+from harness.reports.layout import Cell, Grid, Group, _header, _sentence, entry_text, heading, label_of
+from harness.reports.quantities import MACHINE, WHOLE, is_score
+from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
+from harness.reports.statistics.noise import LEVEL
+from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
+
+NAMED = 12  # contradicted orderings that are named under a table
+
+
+def compared(comparison: Comparison) -> Grid:
+    """Ours beside the published numbers, always in lines."""
+    groups = []
+    columns = comparison.columns
+    ordered = [len(block.lines) > 2 and not all(c.metric in WHOLE for c in columns) for block in comparison.blocks]
+    for block, shown in zip(comparison.blocks, ordered, strict=True):
+        ranked = [p for line in block.lines for p in line.pairs if p.ranks]
+        subtracted = any(p.difference is not None for line in block.lines for p in line.pairs)
+        last = "rank" if ranked and not subtracted else "difference"
+        lines = tuple(cells for line in block.lines for cells in _beside(line, block.init, columns, last))
+        groups.append(Group(heading(block.student, block.init, block.improvement), lines))
+        groups += [_agreement(block)] if shown else []
+    if comparison.others:
+        lines = tuple(
+            (Cell(line.label), Cell("published"), *map(_printed, line.pairs, columns)) for line in comparison.others
+        )
+        groups.append(Group("Published only", lines))
+    points = ", in points" if any(is_score(c.metric) for c in columns) else ""
+    sentences = [f"Difference: ours minus published{points}, where our cell is finished"]
+    if any(pair.ranks for block in comparison.blocks for line in block.lines for pair in line.pairs):
+        sentences.append(
+            "Rank: place among the students, ours : published, where the averages are of different tasks or metrics"
+        )
+    if any(c.metric in MACHINE for c in columns):
+        sentences.append("Seconds and sentences a second are of different machines: shown, and not subtracted")
+    if any(cells[1].text == "both" for group in groups for cells in group.lines):
+        sentences.append("Both: our number and the published one are the same throughout the row")
+    if any(ordered):
+        sentences.append(
+            "Order of the rows: rank correlation of ours with the published, without teachers and other references, "
+            "where 3 rows or more are finished"
+        )
+    sentences += _tested(comparison)
+    about = f"Published: {comparison.source}", comparison.counted, verdict(comparison)
+    notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
+    return Grid(
+        "Beside the published numbers",
+        " ".join(_sentence(s) for s in about if s),
+        (("",), *_header(columns)),
+        tuple(groups),
+        (*notes, *(("", _sentence(s)) for s in (*sentences, *comparison.remarks))),
+    )
+
+
+def _beside(line: ComparedLine, init: str, columns: tuple[Column, ...], last: str) -> tuple[tuple[Cell, ...], ...]:
+    """Ours, the published number and their difference (or both ranks), one under the other; equal counts once."""
+    pairs, label = line.pairs, label_of(line.line, init) if line.line else line.label
+    printed = tuple(map(_printed, pairs, columns))
+    if all(c.metric in WHOLE and p.difference == 0 for p, c in zip(pairs, columns, strict=True)):
+        return ((Cell(label), Cell("both"), *printed),)
+    ours = (Cell(entry_text(p.ours, c.metric)) for p, c in zip(pairs, columns, strict=True))
+    return (
+        (Cell(label), Cell("ours"), *ours),
+        (Cell(""), Cell("published"), *printed),
+        (Cell(""), Cell(last), *map(_difference, pairs, columns)),
+    )
+
+
+def _printed(pair: Pair, column: Column) -> Cell:
+    """What the paper prints, a dash where it prints nothing."""
+    text = quantities.printed(column.metric, pair.printed) if pair.printed else "–"
+    return Cell(text + (f" ± {pair.printed_std}" if pair.printed_std else ""), mark=str(pair.note or ""))
+
+
+def _difference(pair: Pair, column: Column) -> Cell:
+    if pair.difference is None:
+        return Cell("{} : {}".format(*pair.ranks) if pair.ranks else "")
+    return Cell(quantities.difference(column.metric, pair.difference, of=pair.ours.value))
+
+
+def _agreement(block: ComparedBlock) -> Group:
+    found = block.agreement
+    return Group(
+        "Order of the rows",
+        (
+            (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau)) for a in found)),
+            (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho)) for a in found)),
+            (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found)),
+            *_orderings(block),
+        ),
+    )
+
+
+def _orderings(block: ComparedBlock) -> list[tuple[Cell, ...]]:
+    """How many published orderings of each column have which verdict, and what that leaves of tau."""
+    if not any(block.orderings):
+        return []
+    counted = [counts(o.verdict for o in found) for found in block.orderings]
+    names = ("Orderings supported", "contradicted", "undecided")
+    lines = [
+        (Cell(name), Cell(""), *(Cell(str(numbers[k]) if sum(numbers) else "") for numbers in counted))
+        for k, name in enumerate(names)
+    ]
+    between = [tau_interval(*numbers) for numbers in counted]
+    told = (Cell("" if math.isnan(low) else f"{_signed(low)} to {_signed(high)}") for low, high in between)
+    return [*lines, (Cell("Tau over them, 95%"), Cell(""), *told)]
+
+
+def verdict(comparison: Comparison) -> str:
+    """What our data say of all published orderings together, in a sentence or two; "" where there are none.
+
+    Those of averages over other tasks or metrics are told apart: they are no verdict on what was published.
+    """
+    said: dict[str, list[str]] = {}
+    for block in comparison.blocks:
+        for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings)):
+            where = "On the average, which is over other tasks or metrics, of" if _unlike(comparison, column) else "Of"
+            said.setdefault(where, []).extend(o.verdict for o in found)
+    sentences = []
+    for where, verdicts in sorted(said.items()):
+        if verdicts:
+            yes, no, unknown = (count or "none" for count in counts(verdicts))
+            which = "1 published ordering" if len(verdicts) == 1 else f"{len(verdicts)} published orderings"
+            verb = "is" if yes == 1 else "are"
+            cannot = f"{unknown} cannot be decided at this size"
+            sentences.append(f"{where} {which} {yes} {verb} supported, {no} contradicted, {cannot}")
+    return ". ".join(sentences)
+
+
+def _unlike(comparison: Comparison, column: Column) -> bool:
+    return column.average and not comparison.alike
+
+
+def _tested(comparison: Comparison) -> list[str]:
+    """What a published ordering is, by which test there is a verdict on it, and which are contradicted."""
+    named = [
+        f"{', '.join(filter(None, (column.name, heading(block.student, block.init) * several)))}: {o.above} above "
+        f"{o.below} (published {o.published[0]} to {o.published[1]}, ours {_signed(o.difference, 1)})"
+        for several in (len(comparison.blocks) > 1,)
+        for block in comparison.blocks
+        for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings))
+        for o in found
+        if o.verdict == CONTRADICTED
+    ]
+    if not verdict(comparison):
+        return []
+    more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
+    return [
+        "Published ordering: two students of a column whose printed numbers differ whatever they were rounded from. "
+        "Supported, contradicted: ours, where they are finished with two seeds or more, differ in the same direction, "
+        "or in the other (two-sided test over seeds and dev examples, corrected by Holm's procedure for all pairs of "
+        f"rows of a column, p < {LEVEL}: in 95% of tables no verdict of a column is wrong)",
+        "Tau over them: between what Kendall's tau of published and true order would be if all that is undecided were "
+        "against it, and for it",
+        *([f"Contradicted: {'; '.join([*named[:NAMED], *more])}"] if named else []),
+    ]
+
+
+def _signed(value: float, places: int = 2) -> str:
+    return "–" if math.isnan(value) else f"{round(value, places) + 0.0:+.{places}f}".replace("-", "−")

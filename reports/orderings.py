@@ -1,0 +1,56 @@
+"""Which published orderings of rows our data support, contradict or cannot decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.reports.quantities import is_score, scaled
+from harness.reports.ranking import key_of
+from harness.reports.shapes import Column, ComparedBlock, Comparison, Ordering, Table
+from harness.reports.statistics.verdicts import verdicts
+
+FEWEST_SEEDS = 2  # of a row: of one seed alone nobody knows how far others lie
+
+
+def with_verdicts(made: Comparison, table: Table) -> Comparison:
+    """The comparison with a verdict on each ordering of rows in the published numbers.
+
+    Of a block's column all rows are compared that compete, have a published number and are finished, with two seeds or
+    more of comparable predictions, and none that collapsed. Quantities and differences of rows are not compared, nor
+    what the test server scored.
+    """
+
+    def of(block: ComparedBlock, j: int, column: Column) -> tuple[Ordering, ...]:
+        return _of_column(block, j, column, table) if is_score(column.metric) and not block.improvement else ()
+
+    blocks = (
+        replace(block, orderings=tuple(of(block, j, column) for j, column in enumerate(made.columns)))
+        for block in made.blocks
+    )
+    return replace(made, blocks=tuple(blocks))
+
+
+def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tuple[Ordering, ...]:
+    import numpy as np
+
+    tested = table.tested.get(table.columns.index(column))
+    labels, printed, places = [], [], []
+    for compared in block.lines:
+        pair, line = compared.pairs[j], compared.line
+        place = tested.place(key_of(line)) if tested and line and line.row.competes else None
+        finished = pair.ours.status == "complete" and pair.ours.n >= FEWEST_SEEDS
+        if place is not None and pair.printed and finished and not (pair.ours.tested or pair.ours.collapsed):
+            labels.append(compared.label)
+            printed.append(pair.printed)
+            places.append(place)
+    if not tested or len(places) < 2:
+        return ()
+    noise = tested.noise.among(places)
+    a, b = np.triu_indices(len(places), 1)
+    p = dict(zip(zip(a.tolist(), b.tolist(), strict=True), noise.p_value(a, b).tolist(), strict=True))
+    means = [scaled(column.metric, value) for value in noise.values.tolist()]
+    found = verdicts(printed, means, p)
+    return tuple(
+        Ordering(labels[i], labels[k], (printed[i], printed[k]), means[i] - means[k], corrected, verdict)
+        for (i, k), (verdict, corrected) in sorted(found.items())
+    )

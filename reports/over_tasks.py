@@ -1,0 +1,196 @@
+"""A table over its tasks: ranks, which rows differ, who would win on a new task, and the interquartile mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from string import ascii_lowercase
+from typing import Any
+
+from harness.errors import UserError
+from harness.reports.figures.drawing import told_apart
+from harness.reports.layout import Cell, Grid, Group, heading
+from harness.reports.quantities import is_score, scaled
+from harness.reports.shapes import Entry, Line, OverTasks, RankedRow, Table
+from harness.reports.statistics import over_tasks as statistics
+from harness.reports.statistics.noise import LEVEL
+
+CLEAR = 12  # rows left out that are named one by one
+
+
+def with_over_tasks(table: Table) -> Table:
+    """The table with what it says over its tasks. Raises UserError where it has too few tasks or rows."""
+    return replace(table, over_tasks=over_tasks(table))
+
+
+def over_tasks(table: Table) -> OverTasks:
+    """The rows that compete and are finished on every task, by their task's first metric, best mean rank first.
+
+    Raises UserError where there are fewer tasks than five, or rows than two.
+    """
+    import numpy as np
+
+    places = [j for j, c in enumerate(table.columns) if c.task and c.selects and is_score(c.metric)]
+    tasks = [table.columns[j].label for j in places]
+    if why := statistics.too_few_tasks(tasks):
+        raise UserError(why)
+    lines = [(b, x) for b in table.blocks if not b.improvement for x in b.lines if x.row.competes]
+    names = [(x.row.label, heading(b.student, b.init_of(x))) for b, x in lines]
+    labels = told_apart(names)
+    found: list[tuple[str, Line, list[Entry]]] = []
+    left_out: dict[str, list[str]] = {}  # label -> the tasks that it lacks
+    for (_, line), name in zip(lines, names, strict=True):
+        entries = [line.entries[j] for j in places]
+        lacking = [task for task, e in zip(tasks, entries, strict=True) if e.status != "complete"]
+        if lacking:
+            left_out[labels[name]] = lacking
+        else:
+            found.append((labels[name], line, entries))
+    if len(found) < 2:
+        raise UserError(
+            f"statistics over tasks compare rows that are finished on all {len(tasks)} tasks, and this table has "
+            f"{len(found) or 'none'}"
+        )
+    scores = np.array([[e.value for e in entries] for _, _, entries in found], float)
+    ranks = statistics.mean_ranks(scores)
+    order = np.argsort(ranks, kind="stable")
+    scores, found = scores[order], [found[k] for k in order]
+    p, wins = statistics.all_pairs(scores), statistics.wins(scores)
+    metrics = [table.columns[j].metric for j in places]
+    rows = tuple(
+        RankedRow(
+            label,
+            line.student,
+            line.init,
+            line.row.name,
+            float(ranks[order[k]]),
+            _middle(entries, metrics),
+            tuple(wins[k].tolist()),
+            tuple(1.0 if k == other else p[min(k, other), max(k, other)] for other in range(len(found))),
+        )
+        for k, (label, line, entries) in enumerate(found)
+    )
+    groups = tuple(statistics.together(p, len(rows)))
+    return OverTasks(tuple(tasks), rows, groups, _notes(tasks, rows, left_out))
+
+
+def _middle(entries: Sequence[Entry], metrics: Sequence[str]) -> tuple[float, float, float] | None:
+    """The interquartile mean over seeds and tasks, where every task has as many seeds, and enough."""
+    import numpy as np
+
+    seeds = {len(e.runs) for e in entries}
+    if len(seeds) > 1 or min(seeds) < statistics.FEWEST_SEEDS:
+        return None
+    return statistics.interquartile(
+        np.array([[run.metrics[metric] for run in e.runs] for e, metric in zip(entries, metrics, strict=True)])
+    )
+
+
+def _notes(tasks: Sequence[str], rows: Sequence[RankedRow], left_out: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    pairs = len(rows) * (len(rows) - 1) // 2
+    sentences = [
+        "Mean rank: the row's place in each task's first metric, 1 for the best, averaged over tasks.",
+        "Group: rows that share a letter cannot be told apart (Wilcoxon's signed-rank test over tasks, exact and "
+        f"two-sided, corrected by Holm for {pairs} pair{'s' * (pairs > 1)} of rows, level {LEVEL}). Nemenyi's test of "
+        "mean ranks is not used: its verdict on two rows depends on which others stand in the table (Benavoli et al., "
+        "2016).",
+    ]
+    if reach := statistics.reach(len(tasks), pairs):
+        sentences.append(f"{reach}.")
+    sentences.append(
+        f"Beats {rows[0].label}: the probability of a higher score on a new task, if that is drawn as these were, with "
+        "its 95% interval (Jeffreys). The row it is compared with was ranked first by the same tasks, which favours it."
+    )
+    if any(row.middle for row in rows):
+        sentences.append(
+            "Interquartile mean: of the middle half of all scores over tasks and seeds, as they are, with its 95% "
+            "interval over seeds for these tasks (bootstrap stratified by task)."
+        )
+    if lacking := [row.label for row in rows if not row.middle]:
+        which = "no row" if len(lacking) == len(rows) else "not every row"
+        sentences.append(
+            f"The interquartile mean needs {statistics.FEWEST_SEEDS} seeds or more on each task, equally many, which "
+            f"{which} has."
+        )
+    if left_out:
+        named = [f"{label} ({', '.join(lacks)})" for label, lacks in [*left_out.items()][:CLEAR]]
+        more = [f"and {len(left_out) - CLEAR} more"] if len(left_out) > CLEAR else []
+        sentences.append(f"Left out, for want of a finished score on the tasks named: {'; '.join([*named, *more])}.")
+    return tuple(sentences)
+
+
+def letters(found: OverTasks) -> list[str]:
+    """Of each row the letters of its groups, as "ab"; a row that differs from all others has one of its own."""
+    alone = [(k,) for k in range(len(found.rows)) if not any(k in group for group in found.groups)]
+    groups = sorted([*found.groups, *alone])
+    apart = "" if len(groups) <= len(ascii_lowercase) else " "
+    names = list(ascii_lowercase) if not apart else [str(i) for i in range(1, len(groups) + 1)]
+    return [
+        apart.join(name for name, group in zip(names, groups, strict=False) if k in group)
+        for k in range(len(found.rows))
+    ]
+
+
+def ranked(found: OverTasks) -> Grid:
+    """As text: a line a row, best mean rank first."""
+    middles = any(row.middle for row in found.rows)
+    header: list[tuple[str, ...]] = [("Mean rank",), ("Group",)]
+    header += [("Interquartile mean", "95% interval")] if middles else []
+    first = found.rows[0]
+    header.append((f"Beats {first.label}", "95% interval"))
+    lines = []
+    for row, letter in zip(found.rows, letters(found), strict=True):
+        cells = [Cell(row.label), Cell(f"{row.rank:.2f}"), Cell(letter)]
+        cells += [Cell(_interval([scaled("", v) for v in row.middle], 1) if row.middle else "–")] if middles else []
+        beats = _interval(statistics.next_task(row.wins[0], len(found.tasks)), 2)
+        cells.append(Cell("" if row is first else beats))
+        lines.append(tuple(cells))
+    caption = f"{len(found.tasks)} tasks: {', '.join(found.tasks)}. {len(found.rows)} rows, best mean rank first."
+    notes = tuple(("", sentence) for sentence in found.notes)
+    return Grid("Over tasks", caption, tuple(header), (Group("", tuple(lines)),), notes)
+
+
+def _interval(value: Sequence[float], places: int) -> str:
+    middle, low, high = (f"{v:.{places}f}".replace("-", "−") for v in value)
+    return f"{middle} ({low} to {high})"
+
+
+def records(found: OverTasks) -> dict[str, Any]:
+    """What JSON holds: the rows, and every ordered pair of them. Scores in points."""
+    pairs = []
+    for row in found.rows:
+        for k, other in enumerate(found.rows):
+            if row is not other:
+                pairs.append(
+                    {
+                        "row": row.label,
+                        "other": other.label,
+                        "wins": row.wins[k],
+                        "tasks": len(found.tasks),
+                        **_named("probability", statistics.next_task(row.wins[k], len(found.tasks))),
+                        "p_holm": round(row.p[k], 6),
+                    }
+                )
+    return {"tasks": list(found.tasks), "rows": row_records(found), "pairs": pairs, "notes": list(found.notes)}
+
+
+def row_records(found: OverTasks) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": row.label,
+            "student": row.student,
+            "init": row.init,
+            "row": row.row,
+            "tasks": len(found.tasks),
+            "mean_rank": round(row.rank, 6),
+            "groups": letter,
+            **_named("interquartile_mean", [scaled("", v) for v in row.middle] if row.middle else [None] * 3),
+        }
+        for row, letter in zip(found.rows, letters(found), strict=True)
+    ]
+
+
+def _named(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
+    return {
+        name + end: None if v is None else round(v, 6) for end, v in zip(("", "_low", "_high"), values, strict=True)
+    }
