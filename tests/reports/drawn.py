@@ -35,6 +35,10 @@ def searched(
             frame.append(
                 {
                     "cell": made.cell,
+                    "row": name,
+                    "run": f"{made.cell}-{number}",
+                    "chosen": False,
+                    "record": None,
                     "part": "trial",
                     "status": "finished",
                     "trial": number,

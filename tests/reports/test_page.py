@@ -77,7 +77,7 @@ def framed(seconds=1.5, **more):
     rows = [
         {"run": r.run, "cell": c.cell, "row": c.row.name, "part": "seed" if i else "trial", "chosen": True,
          "pruned": False, "status": "finished", "selection": r.selection, "hyperparameters": r.hyperparameters,
-         "record": r.record}
+         "record": r.record, "space": {}, "sampler": "grid", "wanted_trials": 1, "trial": 0, "metrics": r.metrics}
         for c in cells for i, r in enumerate(c.seeds)
     ]  # fmt: skip
     rows.append({**rows[0], "run": "other", "chosen": False, "selection": 0.25, "hyperparameters": {"alpha": 0.5}})
@@ -112,7 +112,7 @@ def test_everything_has_a_name_for_those_who_do_not_see_it():
     assert all(a.get("scope") in ("col", "row", "rowgroup") for a in seen.all("th"))
     assert all("tabindex" in a and a["role"] == "region" for a in seen.all("div") if "scroll" in a.get("class", ""))
     figures = [a for a in seen.all("svg") if "role" in a]
-    assert len(figures) == len(seen.all("figure")) == 2 and all(len(a["aria-label"]) > 40 for a in figures)
+    assert len(figures) == len(seen.all("figure")) == 3 and all(len(a["aria-label"]) > 40 for a in figures)
 
 
 def test_figures_take_the_colour_of_the_text_and_leave_the_background():
