@@ -146,8 +146,8 @@ def _legend_columns(labels: Sequence[str]) -> int:
 
 
 def title(figure: Figure, text: str) -> None:
-    """A line above all panels."""
-    figure.suptitle(plain(text), x=0.02, ha="left", fontsize=10)
+    """Lines above all panels."""
+    figure.suptitle("\n".join(map(plain, text.split("\n"))), x=0.02, ha="left", fontsize=10)
 
 
 def style(place: int) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
     longest = max(len(label) for order in orders for label in order)
     most, down = max(map(len, orders)), math.ceil(len(panels) / ACROSS)
     across = min(ACROSS, len(panels))
-    figure = new_figure((across * (0.5 + 0.075 * longest + SIDE * most), 0.9 + down * (0.55 + SIDE * most)))
+    figure = new_figure((across * (0.5 + 0.075 * longest + SIDE * most), 1.1 + down * (0.55 + SIDE * most)))
     several = len({made for made, _ in panels}) > 1
     drawn = list(figure.subplots(down, across, squeeze=False).flat)
     for panel, order, ((made, column), found) in zip(drawn, orders, panels.items(), strict=False):
@@ -82,7 +82,7 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
     for panel in drawn[len(panels) :]:
         panel.set_visible(False)
     told = ", ".join(f"{sign} {verdict}" for verdict, (_, sign, _) in LOOK.items())
-    title(figure, f"Is the row above the one of that number, as published?\n{told}")
+    title(figure, f"Is the row above that of the number,\nas published? {told}")
     return figure
 
 
