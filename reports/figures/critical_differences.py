@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.reports.additions.over_tasks import letters, over_tasks
 from harness.reports.figures.drawing import new_figure, plain, title
-from harness.reports.over_tasks import letters, over_tasks
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.reports import sensitivity
+from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import PALETTE, legend, marker, plain, title
 from harness.reports.figures.multiples import small_panels
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.reports import tuning
+from harness.reports.additions import tuning
 from harness.reports.figures.drawing import PALETTE, ink, legend, style, title
 from harness.reports.figures.multiples import behind, small_panels
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

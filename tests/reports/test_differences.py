@@ -11,8 +11,8 @@ import pytest
 from harness.contracts import RunResult
 from harness.errors import UserError
 from harness.reports import FORMATS, build, render
-from harness.reports.pairs import differences
-from harness.reports.ranking import key_of
+from harness.reports.tables.pairs import differences
+from harness.reports.tables.ranking import key_of
 from tests.reports.synthetic import LABELS, PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, score, table
 
 VANILLA, HID, ATT, VAL = ROWS

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.reports import FIGURES, FORMATS, render, sensitivity
+from harness.reports import FIGURES, FORMATS, render
+from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.importance import FEWEST, importance
 from tests.reports.drawn import RATE, searched

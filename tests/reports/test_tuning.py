@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from harness.contracts import Row
 from harness.errors import UserError
-from harness.reports import FIGURES, FORMATS, render, tuning
+from harness.reports import FIGURES, FORMATS, render
+from harness.reports.additions import tuning
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.tuning import band, expected, fewest_trials, most_rows, p_values
 from tests.reports.drawn import searched

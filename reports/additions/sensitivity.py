@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from harness.errors import UserError
-from harness.reports.layout import Cell, Grid, Group
-from harness.reports.quantities import written
-from harness.reports.searched import Search, Trial, searches
-from harness.reports.shapes import Table
+from harness.reports.additions.searched import Search, Trial, searches
 from harness.reports.statistics.importance import FEWEST, importance
+from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.quantities import written
+from harness.reports.tables.shapes import Table
 
 
 def found(table: Table) -> list[Search]:

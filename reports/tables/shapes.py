@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from harness.contracts import RunResult, TableRow
 
 if TYPE_CHECKING:
-    from harness.reports.ranking import Tested
     from harness.reports.statistics.noise import Differences
+    from harness.reports.tables.ranking import Tested
 
 Place = tuple[str, str]  # student and initialisation; ("", "") for rows of neither, or of some that no other row has
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.reports.layout import heading
-from harness.reports.shapes import Column, Line, Table
+from harness.reports.tables.layout import heading
+from harness.reports.tables.shapes import Column, Line, Table
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.reports import quantities
-from harness.reports.quantities import COUNTED, is_score, scaled, written
-from harness.reports.shapes import (
+from harness.reports.statistics.noise import LEVEL, POWER
+from harness.reports.tables import quantities
+from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
+from harness.reports.tables.shapes import (
     Column,
     Entry,
     Interval,
     Line,
     Table,
 )
-from harness.reports.statistics.noise import LEVEL, POWER
 
 BEST = "best"  # in place of a row that others are compared with
 
@@ -63,6 +63,14 @@ class Grid:
 def heading(student: str, init: str, improvement: bool = False) -> str:
     """What the rows of a block have in common: "transformer, init every", "init random", or "" where they fix both."""
     return ", ".join(filter(None, ("Improvement" if improvement else "", student, f"init {init}" if init else "")))
+
+
+def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(label, heading of its block) -> the label, with the heading where other blocks have the same label."""
+    among: dict[str, set[str]] = {}
+    for label, made in names:
+        among.setdefault(label, set()).add(made)
+    return {(n, made): f"{n} ({made})" if made and len(among[n]) > 1 else n for n, made in names}
 
 
 def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:

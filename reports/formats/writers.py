@@ -14,17 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import CONTROL, plain
-from harness.reports import over_tasks
-from harness.reports.analyses import ANALYSES
-from harness.reports.arranged import grids
-from harness.reports.beside import verdict
+from harness.reports.additions import over_tasks
+from harness.reports.additions.analyses import ANALYSES
+from harness.reports.additions.selection import selection_records
 from harness.reports.figures import verdicts
-from harness.reports.layout import Cell, Grid, differences
-from harness.reports.matrix import matrices
-from harness.reports.quantities import number
-from harness.reports.records import RECORD, finite, matrix_records, records
-from harness.reports.selection import selection_records
-from harness.reports.shapes import Table
+from harness.reports.formats.arranged import grids
+from harness.reports.formats.records import RECORD, finite, matrix_records, records
+from harness.reports.papers.beside import verdict
+from harness.reports.tables.layout import Cell, Grid, differences
+from harness.reports.tables.matrix import matrices
+from harness.reports.tables.quantities import number
+from harness.reports.tables.shapes import Table
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

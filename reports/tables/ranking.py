@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import AGREEMENT, RunResult, Task
-from harness.reports.quantities import is_score
-from harness.reports.shapes import Column, Entry, Interval, Line, Place
 from harness.reports.statistics import noise as noises
 from harness.reports.statistics.influence import Score, influence
 from harness.reports.statistics.noise import LEVEL, Noise
 from harness.reports.statistics.resampling import resampled
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.shapes import Column, Entry, Interval, Line, Place
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from harness.reports import quantities
-from harness.reports.layout import Cell, Grid, Group, _header, _sentence, entry_text, heading, label_of
-from harness.reports.quantities import MACHINE, WHOLE, is_score
-from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
 from harness.reports.statistics.noise import LEVEL
 from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
+from harness.reports.tables import quantities
+from harness.reports.tables.layout import Cell, Grid, Group, _header, _sentence, entry_text, heading, label_of
+from harness.reports.tables.quantities import MACHINE, WHOLE, is_score
+from harness.reports.tables.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
 
 NAMED = 12  # contradicted orderings that are named under a table
 

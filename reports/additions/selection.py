@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import UserError
-from harness.reports.layout import Cell, Grid, Group
-from harness.reports.quantities import difference, scaled
-from harness.reports.shapes import Gap, Table
+from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.quantities import difference, scaled
+from harness.reports.tables.shapes import Gap, Table
 
 
 def with_selection(table: Table) -> Table:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import plain
-from harness.reports import matrix
-from harness.reports.analyses import ANALYSES
-from harness.reports.beside import compared
-from harness.reports.layout import Cell, Grid, Group, differences, lines
-from harness.reports.over_tasks import ranked
-from harness.reports.selection import selection
-from harness.reports.shapes import Table
+from harness.reports.additions.analyses import ANALYSES
+from harness.reports.additions.over_tasks import ranked
+from harness.reports.additions.selection import selection
+from harness.reports.papers.beside import compared
+from harness.reports.tables import matrix
+from harness.reports.tables.layout import Cell, Grid, Group, differences, lines
+from harness.reports.tables.shapes import Table
 
 
 def grids(table: Table) -> list[Grid]:

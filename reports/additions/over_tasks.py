@@ -8,12 +8,11 @@ from string import ascii_lowercase
 from typing import Any
 
 from harness.errors import UserError
-from harness.reports.figures.drawing import told_apart
-from harness.reports.layout import Cell, Grid, Group, heading
-from harness.reports.quantities import is_score, scaled
-from harness.reports.shapes import Entry, Line, OverTasks, RankedRow, Table
 from harness.reports.statistics import over_tasks as statistics
 from harness.reports.statistics.noise import LEVEL
+from harness.reports.tables.layout import Cell, Grid, Group, heading, told_apart
+from harness.reports.tables.quantities import is_score, scaled
+from harness.reports.tables.shapes import Entry, Line, OverTasks, RankedRow, Table
 
 CLEAR = 12  # rows left out that are named one by one
 

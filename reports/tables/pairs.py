@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import unknown
-from harness.reports.quantities import is_score
-from harness.reports.ranking import key_of
-from harness.reports.shapes import Interval, Line, Table
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.ranking import key_of
+from harness.reports.tables.shapes import Interval, Line, Table
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.errors import UserError
-from harness.reports.layout import Cell, Grid, Group
-from harness.reports.quantities import written
-from harness.reports.searched import Search, searches
-from harness.reports.shapes import Table
+from harness.reports.additions.searched import Search, searches
 from harness.reports.statistics import tuning
 from harness.reports.statistics.noise import LEVEL
+from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.quantities import written
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     import numpy as np

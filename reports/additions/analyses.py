@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from harness.reports import sensitivity, tuning
+from harness.reports.additions import sensitivity, tuning
 from harness.reports.figures import sensitivity as by_setting
 from harness.reports.figures import tuning as by_trials
-from harness.reports.layout import Grid
-from harness.reports.shapes import Table
+from harness.reports.tables.layout import Grid
+from harness.reports.tables.shapes import Table
 
 
 class Analysis(NamedTuple):
