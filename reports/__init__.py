@@ -7,8 +7,7 @@ print(render(with_published(table, study), "markdown"))
 from __future__ import annotations
 
 from harness.errors import unknown
-from harness.reports.additions.over_tasks import with_over_tasks
-from harness.reports.additions.selection import with_selection
+from harness.reports.additions import ADDITIONS, with_additions
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import WIDTHS, WRITERS, png
 from harness.reports.formats import latex, page, writers
@@ -23,6 +22,7 @@ from harness.reports.tables.table import LAYOUTS, build
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
 __all__ = [
+    "ADDITIONS",
     "FIGURES",
     "FORMATS",
     "LAYOUTS",
@@ -38,17 +38,16 @@ __all__ = [
     "png",
     "render",
     "rows_as_csv",
+    "with_additions",
     "with_columns",
-    "with_over_tasks",
     "with_published",
-    "with_selection",
 ]
 
 
 def render(table: Table, format: str) -> str:
     """The table in one of FORMATS. The same table gives the same text, except on a terminal, whose width decides.
 
-    Raises UserError for an unknown format.
+    Raises UserError for an unknown format, and where an addition has nothing to tell.
     """
     formats = {
         "terminal": writers.terminal,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ANALYSES = ("tuning", "sensitivity")  # of harness.reports.additions.analyses
+ADDITIONS = ("over_tasks", "selection", "tuning", "sensitivity")  # of harness.reports.additions
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
 FIGURES = (  # of harness.reports.figures
     *("heatmap", "points", "pareto", "curves", "tuning", "sensitivity"),

@@ -103,5 +103,38 @@ def grids(table: Table) -> list[Grid]:
     return [Grid(f"Sensitivity to settings ({table.study})", caption, tuple(header), made, tuple(notes))]
 
 
+def rows(table: Table) -> list[dict[str, Any]]:
+    """Every setting of every trial: its value, the trial's scores × 100, and the setting's importance where it has one.
+
+    A table without searches has none.
+    """
+    made = []
+    for one in found(table):
+        best, mattered = chosen(one), shares(one)
+        for setting, values in one.space.items():
+            for trial in trials(one):
+                made.append(
+                    {
+                        "block": one.block,
+                        "task": one.column.task,
+                        "metric": one.column.metric,
+                        "row": one.label,
+                        "setting": short(one, setting),
+                        "value": trial.settings[setting],
+                        "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
+                        "trial": trial.number,
+                        "dev": round(100 * trial.score, 6),
+                        "chosen_by": round(100 * trial.selection, 6),
+                        "chosen": int(trial is best),
+                        "importance": round(mattered[setting], 6) if setting in mattered else None,
+                    }
+                )
+    return made
+
+
+def records(table: Table) -> dict[str, Any]:
+    return {"rows": rows(table)}
+
+
 def value(setting: Any) -> str:
     return f"{setting:.3g}" if isinstance(setting, float) else str(setting)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.reports.additions.searched import Search, searches
@@ -19,6 +19,7 @@ from harness.reports.tables.shapes import Table
 if TYPE_CHECKING:
     import numpy as np
 
+AVERAGE = "average"  # in place of a task
 FEWEST = 3  # trials of a curve
 NAMED = 3  # of so many rows and more a sentence tells the number, not the names
 
@@ -225,6 +226,36 @@ def grids(table: Table) -> list[Grid]:
     told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in searches(table) if (why := problem(one))]
     notes += [("", f"Left out: {'; '.join(told)}.")] if told else []
     return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """Every curve, point by point; scores × 100, nothing where n trials bound nothing.
+
+    Raises UserError where there is no curve.
+    """
+    if reason := refused(table):
+        raise UserError(reason)
+    return [
+        {
+            "block": curves.block,
+            "task": curves.task or AVERAGE,
+            "metric": curves.metric,
+            "row": curve.label,
+            "trials": k,
+            "dev": round(100 * curve.expected[k - 1], 6),
+            **{
+                name: None if value is None or math.isinf(value) else round(100 * value, 6)
+                for name, value in zip(("chosen_by", "lower", "upper"), curve.band[k - 1], strict=True)
+            },
+        }
+        for curves in found(table)
+        for curve in curves.curves
+        for k in range(1, curves.trials + 1)
+    ]
+
+
+def records(table: Table) -> dict[str, Any]:
+    return {"rows": rows(table)}
 
 
 def _grid(table: Table, some: Sequence[Curves]) -> Grid:

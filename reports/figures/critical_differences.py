@@ -25,7 +25,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
     Raises UserError where there are too few tasks or rows.
     """
-    found = table.over_tasks or over_tasks(table)
+    found = over_tasks(table)
     return [
         {"row": row.label, "mean_rank": round(row.rank, 6), "groups": letter, "tasks": len(found.tasks)}
         for row, letter in zip(found.rows, letters(found), strict=True)

@@ -9,7 +9,8 @@ import pandas
 import pytest
 
 from harness.errors import UserError
-from harness.reports import render, with_selection
+from harness.reports import render, with_additions
+from harness.reports.additions.selection import gaps
 from tests.reports.synthetic import ROWS, cell, table
 
 
@@ -37,8 +38,8 @@ TRIALS = (
 
 
 def test_the_gap_is_that_between_the_trial_chosen_and_the_best_on_dev():
-    made = with_selection(of_trials(*TRIALS))
-    assert [(gap.row, gap.trials, gap.chosen, gap.dev) for gap in made.selection] == [
+    made = with_additions(of_trials(*TRIALS), ["selection"])
+    assert [(gap.row, gap.trials, gap.chosen, gap.dev) for gap in gaps(made)] == [
         ("vanilla_kd", 2, 0.70, 0.75), ("hid_seq", 2, 0.85, 0.85),
     ]  # fmt: skip
     text = render(made, "markdown")
@@ -48,8 +49,8 @@ def test_the_gap_is_that_between_the_trial_chosen_and_the_best_on_dev():
 
 
 def test_json_and_csv_hold_it_cell_by_cell_and_only_where_it_was_asked_for():
-    made = with_selection(of_trials(*TRIALS))
-    first = json.loads(render(made, "json"))["selection"][0]
+    made = with_additions(of_trials(*TRIALS), ["selection"])
+    first = json.loads(render(made, "json"))["selection"]["rows"][0]
     assert (first["row"], first["dev_of_chosen"], first["dev_of_best_on_dev"]) == ("vanilla_kd", 70.0, 75.0)
     (line, _) = csv.DictReader(io.StringIO(render(made, "csv")))
     assert (line["row"], line["trials"], line["dev_of_best_on_dev"]) == ("vanilla_kd", "2", "75.0")
@@ -58,6 +59,6 @@ def test_json_and_csv_hold_it_cell_by_cell_and_only_where_it_was_asked_for():
 
 def test_without_two_trials_or_two_scores_it_is_refused():
     with pytest.raises(UserError, match="no cell of this table has tried two settings"):
-        with_selection(of_trials(TRIALS[0], TRIALS[-1]))
+        gaps(of_trials(TRIALS[0], TRIALS[-1]))
     with pytest.raises(UserError, match="chosen on dev alone"):
-        with_selection(of_trials(*TRIALS, protocol="published"))
+        gaps(of_trials(*TRIALS, protocol="published"))
