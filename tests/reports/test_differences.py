@@ -103,14 +103,6 @@ def test_pairs_have_the_tables_noise():
     assert one.low < 0.26 < one.high and one.high - one.low < own["every", "att_kl"].entries[0].to_reference.high * 2
 
 
-def test_resamples_of_a_column_are_paired_and_average_to_the_scores():
-    tested = table(mixed()).tested[0]
-    draws = tested.resamples()
-    assert [d.shape for d in draws] == [(2, 10_000)] * len(tested.keys)
-    for found, scores in zip(draws, tested.scores, strict=True):
-        assert found.mean(axis=1) == pytest.approx(scores, abs=0.003)
-
-
 def test_a_teacher_for_each_seed_is_no_hindrance_to_testing_agreement():
     tasks = {"sst2": replace(TASKS["sst2"], metric="agreement", metrics=("accuracy",))}
     ids = np.arange(100)
