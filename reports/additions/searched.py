@@ -47,6 +47,12 @@ class Search:
         return [trial.settings[setting] for trial in self.trials]
 
 
+def chosen_on(table: Table) -> str:
+    """The data by which the table's settings were chosen."""
+    of = {"held_out": "held-out training data", "nested": "folds of the training data", "published": "dev"}
+    return of[table.provenance.protocol]
+
+
 def searches(table: Table) -> list[Search]:
     """Every search of the table, block by block, row by row, task by task; none of a cell that searches nothing."""
     of_cell: dict[str, list[dict[str, Any]]] = {}

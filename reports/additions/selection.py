@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UserError
+from harness.reports.additions.searched import chosen_on
 from harness.reports.tables.layout import Cell, Grid, Group
 from harness.reports.tables.quantities import difference, scaled
 from harness.reports.tables.shapes import Table
@@ -31,7 +32,7 @@ class Gap:
 
 
 def gaps(table: Table) -> list[Gap]:
-    """That of each cell whose search finished two trials or more, from the table's frame of runs.
+    """That of each cell whose search finished two trials or more that have a score, from the table's frame of runs.
 
     Raises UserError where its trials were chosen on dev, or no cell tried two settings.
     """
@@ -44,9 +45,11 @@ def gaps(table: Table) -> list[Gap]:
     made = []
     if len(runs):
         tried = runs[(runs.part == "trial") & (runs.status == "finished") & (runs.pruned != True)]  # noqa: E712
+        # Of constant predictions a correlation has no score.
+        tried = tried[tried[["score", "selection"]].astype(float).notna().all(axis=1)]
         for cell, of_cell in tried.groupby("cell", sort=False):
             scores, chosen_by = of_cell.score.tolist(), of_cell.selection.tolist()
-            if len(of_cell) > 1 and None not in scores:
+            if len(of_cell) > 1:
                 chosen = scores[max(range(len(scores)), key=chosen_by.__getitem__)]
                 first = of_cell.iloc[0]
                 where = (first.row, first.task, first.metric, first.student, first.init, str(cell))
@@ -68,10 +71,10 @@ def grids(table: Table) -> list[Grid]:
     for label, rows in [*((labels.get(name, name), [name]) for name in names), ("All rows", names)]:
         own = [[gap for gap in found if gap.row in rows and gap.task == column.task] for column in tasks]
         lines.append((Cell(label), *map(_cell, own)))
-    where = "folds of the training data" if table.provenance.protocol == "nested" else "held-out training data"
     notes = (
-        f"Gap: the dev score of the trial that dev would have chosen, minus that of the trial that {where} chose, of "
-        "the same trials; the mean over students and initialisations, and in how many of these cells both chose alike.",
+        "Gap: the dev score of the trial that dev would have chosen, minus that of the trial that "
+        f"{chosen_on(table)} chose, of the same trials; the mean over students and initialisations, and in how many of "
+        "these cells both chose alike.",
         "It is what choosing on dev adds to a dev score, and no score on other data. Epochs are as they were chosen, "
         "since dev is recorded of the chosen epoch alone: protocol published, which chooses them on dev, adds more.",
     )

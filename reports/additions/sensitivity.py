@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from harness.errors import UserError
-from harness.reports.additions.searched import Search, Trial, searches
+from harness.reports.additions.searched import Search, Trial, chosen_on, searches
 from harness.reports.statistics.importance import FEWEST, importance
 from harness.reports.tables.layout import Cell, Grid, Group
 from harness.reports.tables.quantities import written
@@ -85,11 +85,10 @@ def grids(table: Table) -> list[Grid]:
     header: list[tuple[str, ...]] = [("trials",), ("spread",)]
     for name in settings:
         header += [(name, "chosen"), (name, "importance")] if some else [(name, "chosen")]
-    chosen_on = "dev" if table.provenance.protocol == "published" else "held-out training data"
     told = reasons or {reason: "" for reason in lacking if reason}  # without a mark where it is so of all
     notes = [(str(number), f"No importance: {reason}.") for reason, number in told.items()]
     notes += [("", "Spread: the best less the worst score on dev of the trials, in points, one seed each.")]
-    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on}.")]
+    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}.")]
     if some:
         notes.append(
             (

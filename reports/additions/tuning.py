@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.reports.additions.searched import Search, searches
+from harness.reports.additions.searched import Search, chosen_on, searches
 from harness.reports.statistics import tuning
 from harness.reports.statistics.noise import LEVEL
 from harness.reports.tables.layout import Cell, Grid, Group
@@ -222,7 +222,7 @@ def grids(table: Table) -> list[Grid]:
         raise UserError(reason)
     made = found(table)
     tables = [_grid(table, [one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
-    notes = [*tables[-1].notes, *_rules(made, table.provenance.protocol)]
+    notes = [*tables[-1].notes, *_rules(made, chosen_on(table))]
     told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in searches(table) if (why := problem(one))]
     notes += [("", f"Left out: {'; '.join(told)}.")] if told else []
     return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
@@ -296,9 +296,8 @@ def _bounds(bounds: Bounds) -> str:
     return f"{median} [{lower}, {upper}]"
 
 
-def _rules(made: Sequence[Curves], protocol: str) -> list[tuple[str, str]]:
+def _rules(made: Sequence[Curves], chosen_on: str) -> list[tuple[str, str]]:
     """What the numbers are and how rows are compared."""
-    chosen = "dev" if protocol == "published" else "held-out training data"
     most = max(made, key=lambda curves: sum(curve.competes for curve in curves.curves))
     rows, trials = sum(curve.competes for curve in most.curves), most.trials
     pairs, enough = math.comb(rows, 2), tuning.most_rows(trials)
@@ -306,8 +305,8 @@ def _rules(made: Sequence[Curves], protocol: str) -> list[tuple[str, str]]:
     notes = [
         "Dev: the expected score, on dev, of the setting that is chosen among so many trials, over all choices of that "
         "many of the trials made (Tang et al., 2020)",
-        f"Chosen by: the median score on {chosen} of the best of so many trials, in brackets bounds that hold for all "
-        "numbers of trials together with probability 95% (order statistics, Lourie et al., 2024); a dash: so few "
+        f"Chosen by: the median score on {chosen_on} of the best of so many trials, in brackets bounds that hold for "
+        "all numbers of trials together with probability 95% (order statistics, Lourie et al., 2024); a dash: so few "
         "trials bound it by nothing. On the average both are means over tasks, whose bounds hold together",
         "Every trial is one training with one seed: the bounds hold for settings and seeds drawn anew",
     ]

@@ -196,7 +196,10 @@ def _csv_cell(value: Any) -> Any:
 
 
 def json(table: Table) -> str:
-    """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
+    """The entries as in the CSV with each one's runs, what the table says about itself and what is added to it.
+
+    Scores in percent.
+    """
     alone = replace(table, layout="lines", additions=())  # of the same entries in either layout
     grid, *others = grids(alone)
     content: dict[str, Any] = {

@@ -190,3 +190,11 @@ def test_other_points_are_said() -> None:
     frame["hyperparameters"] = [{"learning_rate": 0.001 * i} for i in range(len(frame))]
     text = render(with_additions(replace(table, runs=frame), ["tuning"]), "markdown")
     assert "(which share no setting that is searched)" in text
+
+
+@pytest.mark.parametrize("name", ["tuning", "sensitivity", "selection"])
+def test_what_trials_are_chosen_on_is_said(name: str) -> None:
+    nested = leading()
+    nested = replace(nested, provenance=replace(nested.provenance, protocol="nested"))
+    said = "folds of the training data"
+    assert said in render(with_additions(nested, [name]), "markdown").partition(name.capitalize())[2]
