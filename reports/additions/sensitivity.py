@@ -97,9 +97,9 @@ def grids(table: Table) -> list[Grid]:
                 "where no setting matters it is chance.",
             )
         )
-    caption = f"What was tried and what came of it. Profile {table.profile}."
+    caption = "What was tried and what came of it."
     made = tuple(Group(heading, tuple(lines)) for heading, lines in groups.items())
-    return [Grid(f"Sensitivity to settings ({table.study})", caption, tuple(header), made, tuple(notes))]
+    return [Grid("Sensitivity to settings", caption, tuple(header), made, tuple(notes))]
 
 
 def rows(table: Table) -> list[dict[str, Any]]:

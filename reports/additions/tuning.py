@@ -221,7 +221,7 @@ def grids(table: Table) -> list[Grid]:
     if reason := refused(table):
         raise UserError(reason)
     made = found(table)
-    tables = [_grid(table, [one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
+    tables = [_grid([one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
     notes = [*tables[-1].notes, *_rules(made, chosen_on(table))]
     told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in searches(table) if (why := problem(one))]
     notes += [("", f"Left out: {'; '.join(told)}.")] if told else []
@@ -258,7 +258,7 @@ def records(table: Table) -> dict[str, Any]:
     return {"rows": rows(table)}
 
 
-def _grid(table: Table, some: Sequence[Curves]) -> Grid:
+def _grid(some: Sequence[Curves]) -> Grid:
     trials = sorted({k for curves in some for k in shown_trials(curves.trials)})
     groups, notes = [], []
     for curves in some:
@@ -283,8 +283,8 @@ def _grid(table: Table, some: Sequence[Curves]) -> Grid:
     title = some[0].title
     metric = f", {some[0].metric.replace('_', ' ')}" if some[0].metric else ""
     return Grid(
-        f"Tuning curves: {title} ({table.study})",
-        f"Scores × 100 by the number of trials{metric}. Profile {table.profile}.",
+        f"Tuning curves: {title}",
+        f"Scores × 100 by the number of trials{metric}.",
         (("",), *((str(k), "trials" if k > 1 else "trial") for k in trials)),
         tuple(groups),
         tuple(notes),
