@@ -99,7 +99,8 @@ def said(words: Sequence[str], command: Sequence[str]) -> None:
         memory = max(memory, used.ru_maxrss / 1024)
     every = ", ".join(f"{s:.2f}" for s in seconds)
     middle, cpu = statistics.median(seconds), statistics.median(busy)
-    print(f"harness {' '.join(words)}: median {middle:.2f} s of {every} ({cpu:.2f} s of CPU), {memory:.0f} MiB", flush=True)
+    what = f"median {middle:.2f} s of {every} ({cpu:.2f} s of CPU), {memory:.0f} MiB"
+    print(f"harness {' '.join(words)}: {what}", flush=True)
 
 
 def main() -> None:
