@@ -133,7 +133,7 @@ def sources(plugins: Sequence[str] = ()) -> str:
 
 
 def here(plugins: Sequence[str]) -> str | None:
-    """`sources` of these files of plugins and of others that this process has loaded; None where some are in no file.
+    """`sources` of these files of plugins and of others that this process has loaded; None where one is in no file to read.
 
     To be asked before what it is to vouch for is made: who edits a file meanwhile is noticed then.
     """
@@ -143,7 +143,10 @@ def here(plugins: Sequence[str]) -> str | None:
     installed = {str(path) for path in _installed()}
     folders = tuple(f"{folder}{os.sep}" for folder in _folders())
     others = {origin for origin in origins - installed if not origin.startswith(folders)}
-    return sources(sorted({*map(os.path.realpath, plugins), *others}))
+    try:
+        return sources(sorted({*map(os.path.realpath, plugins), *others}))
+    except OSError:  # one may not be read
+        return None
 
 
 @functools.cache  # what is loaded stays as it is, whoever edits its file meanwhile

@@ -35,13 +35,12 @@ class KeptTable:
         self._file = ledger.out / "cache" / ROOM / f"{digest(os.path.relpath(folder, ledger.out))[:16]}.json"
         self._vouches = bool(code)
         done = {one.run for found in replays for one in (*found.trials, *found.seeds)}
-        scores = ledger.out / server_scores.NAME
         self._key = digest([
             code,
             plan.to_json(),
             asked,
             _records(ledger, {*plan.first, *done}),
-            checksum(scores) if scores.is_file() else "",
+            digest(server_scores.kept(ledger)),
         ])  # fmt: skip
 
     def said(self) -> Mapping[str, Any]:

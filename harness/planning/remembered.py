@@ -32,13 +32,13 @@ class Remembered:
             return
         _, declared, _ = own.told_apart(request.tasks, request.overrides)
         asked = digest([asdict(request), os.getcwd()])
-        data = request.data or ""
+        data = request.data or ""  # what lies there decides who reads it
         self._file = cache / ROOM / f"{asked[:16]}.json"
         self._key = digest([
             asked,
             code,
             [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
-            sorted(os.listdir(data)) if os.path.isdir(data) else [],  # what lies there decides who reads it
+            sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
         ])  # fmt: skip
 
     def plan(self) -> Plan | None:
