@@ -133,9 +133,10 @@ def sources(plugins: Sequence[str] = ()) -> str:
 
 
 def here(plugins: Sequence[str]) -> str | None:
-    """`sources` of these files of plugins and of others that this process has loaded; None where one is in no file to read.
+    """`sources` of these files of plugins and of others that this process has loaded; None where one is in no file.
 
-    To be asked before what it is to vouch for is made: who edits a file meanwhile is noticed then.
+    To be asked before what it is to vouch for is made: who edits a file meanwhile is noticed then. None, too, where a
+    file may not be read.
     """
     origins = {origin for known in ALL.values() for _, origin in known.known().values()}
     if origins & WRITTEN:  # what a notebook's cells define
