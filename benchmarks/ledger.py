@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,9 @@ from tests.at_once import AtOnce, Silent
 
 STUDY, PROFILE = "objectives_vs_init", "quick"
 TASKS, INITS, TRIALS, SEEDS = ("acceptability", "entailment", "sentiment", "paraphrase"), 4, 8, 3
-GRID = {"learning_rate": (1e-3, 5e-4, 2e-4, 1e-4), "warmup_ratio": (0.1, 0.2)}
+WIDEST = (
+    16  # objectives: 64 rows in each column of the table, as of the largest study, of 65; more records, more trials
+)
 RANGE = {
     "learning_rate": Hyperparameter(5e-4, low=1e-4, high=1e-3, log=True),
     "warmup_ratio": Hyperparameter(0.1, low=0.0, high=0.3),
@@ -37,12 +40,14 @@ ROUNDS = 3
 
 
 def planned(records: int, tpe: bool) -> Plan:
-    """A plan of the study with enough cells for so many records, of 8 trials and 2 further seeds each."""
+    """A plan of the study with enough cells for so many records, of 8 trials or more and 2 further seeds each."""
+    rows = min(max(1, round(records / (len(TASKS) * INITS * (TRIALS + SEEDS - 1)))), WIDEST)
+    trials = max(TRIALS, round(records / (len(TASKS) * INITS * rows)) - SEEDS + 1)
+    grid = {"learning_rate": tuple(1e-3 / (1 + step) for step in range(-(-trials // 2))), "warmup_ratio": (0.1, 0.2)}
     study = registry.STUDIES.get(STUDY)
-    profile = replace(study.profile(PROFILE), search=RANGE if tpe else GRID, trials=TRIALS, seeds=SEEDS)
+    profile = replace(study.profile(PROFILE), search=RANGE if tpe else grid, trials=trials, seeds=SEEDS)
     origin = registry.STUDIES.origin(STUDY)
     registry.STUDIES._found[STUDY] = (replace(study, profiles={**study.profiles, PROFILE: profile}), origin)
-    rows = max(1, round(records / (len(TASKS) * INITS * (TRIALS + SEEDS - 1))))
     objectives = [f"{1 + number}*att_kl+hid_seq" for number in range(rows)]
     return resolve(Request(STUDY, PROFILE, objectives=objectives, tasks=TASKS))
 
@@ -60,7 +65,7 @@ def generate(records: int, out: Path, tpe: bool) -> None:
     executor = AtOnce()
     began, cpu = time.perf_counter(), time.process_time()
     trained = driven(plan, Ledger(out, create=True), executor)
-    wall, cpu = time.perf_counter() - began - executor.seconds, time.process_time() - cpu - executor.seconds
+    wall, cpu = time.perf_counter() - began - executor.seconds, time.process_time() - cpu - executor.cpu
     print(f"driver: {trained} runs, {1000 * wall / trained:.2f} ms a run ({1000 * cpu / trained:.2f} ms of CPU)")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB", flush=True)
 
@@ -74,18 +79,28 @@ def started_again(records: int, out: Path, tpe: bool) -> None:
 
 
 def timed(out: Path, *words: str) -> None:
-    command = [sys.executable, "-m", "harness", *words, "--study", STUDY, "--out", str(out)]
+    said(words, [sys.executable, "-m", "harness", *words, "--study", STUDY, "--out", str(out)])
+
+
+def said(words: Sequence[str], command: Sequence[str]) -> None:
+    """How long a command takes, in seconds of the clock and of CPU, and its memory."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    seconds, busy = [], []
+    seconds, busy, memory = [], [], 0.0
     for _ in range(ROUNDS):
-        began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.perf_counter()
+        nowhere = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environment)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
         seconds.append(time.perf_counter() - began)
-        busy.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+        busy.append(used.ru_utime + used.ru_stime)
+        memory = max(memory, used.ru_maxrss / 1024)
     every = ", ".join(f"{s:.2f}" for s in seconds)
-    cpu = statistics.median(busy)
-    print(f"harness {' '.join(words)}: median {statistics.median(seconds):.2f} s of {every} ({cpu:.2f} s of CPU)")
+    middle, cpu = statistics.median(seconds), statistics.median(busy)
+    what = f"median {middle:.2f} s of {every} ({cpu:.2f} s of CPU), {memory:.0f} MiB"
+    print(f"harness {' '.join(words)}: {what}", flush=True)
 
 
 def main() -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.util
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from typing import Any
 from harness import combine
 from harness.errors import UserError
 from harness.files import JSON, digest
-from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TASKS, TEACHERS, Registry
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TASKS, TEACHERS, WRITTEN, Registry, installed
 from harness.runs import BaseTeacher, Run
 
 ROOT = Path(__file__).parent.parent
@@ -112,6 +115,77 @@ def _imported(path: Path) -> frozenset[Path]:
     # Of a shipped plugin within the engine only what lies beside it: `engine` tells of what else changes a number.
     found = {file for file in found if file.parent == path.parent or not file.is_relative_to(ROOT / "harness")}
     return frozenset(file for file in found if file.is_file() and file != path)
+
+
+# ---------------------------------------------------------------- of everything
+
+
+def sources(plugins: Sequence[str] = ()) -> str:
+    """A hash of all that what we do comes from: each of our files and the plugins', and which distributions there are.
+
+    plugins: files of --plugin. Nothing is imported. A distribution counts by its version, but for installed plugins.
+    """
+    theirs = (file for path in plugins if Path(path).is_file() for file in sorted(files(os.path.abspath(path))))
+    found = hashlib.sha256(repr((sys.version, *_distributions())).encode())
+    for path in dict.fromkeys((*_ours(), *theirs, *_installed())):
+        found.update(f"{path}\0{_content(path)}\0".encode())
+    return found.hexdigest()
+
+
+def here(plugins: Sequence[str]) -> str | None:
+    """`sources` of these files of plugins and of others that this process has loaded; None where one is in no file.
+
+    To be asked before what it is to vouch for is made: who edits a file meanwhile is noticed then. None, too, where a
+    file may not be read.
+    """
+    origins = {origin for known in ALL.values() for _, origin in known.known().values()}
+    if origins & WRITTEN:  # what a notebook's cells define
+        return None
+    installed = {str(path) for path in _installed()}
+    folders = tuple(f"{folder}{os.sep}" for folder in _folders())
+    others = {origin for origin in origins - installed if not origin.startswith(folders)}
+    try:
+        return sources(sorted({*map(os.path.realpath, plugins), *others}))
+    except OSError:  # one may not be read
+        return None
+
+
+@functools.cache  # what is loaded stays as it is, whoever edits its file meanwhile
+def _content(path: Path) -> str:
+    with suppress(OSError):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
+
+
+def _ours() -> Iterator[Path]:
+    for folder in _folders():
+        for place, within, names in os.walk(folder):
+            within[:] = sorted(name for name in within if name != "__pycache__")
+            yield from (Path(place, name) for name in sorted(names) if not name.endswith(".pyc"))
+
+
+def _folders() -> Iterator[Path]:
+    """Where our own files lie: in a checkout the plugins' folders and the reports' are beside the engine's."""
+    yield ROOT / "harness"
+    for name in ("reports", *(kind.folder.rpartition(".")[2] for kind in ALL.values() if kind.folder.count(".") == 1)):
+        yield ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
+
+
+def _distributions() -> list[str]:
+    """The names and versions of all that is installed, as their folders say them."""
+    return sorted(name for path in sys.path if os.path.isdir(path) for name in os.listdir(path)
+                  if name.endswith((".dist-info", ".egg-info")))  # fmt: skip
+
+
+def _installed() -> Iterator[Path]:
+    """The files of installed plugins."""
+    for point in installed():
+        with suppress(ImportError, ValueError):
+            spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0])
+            if spec and spec.submodule_search_locations:
+                yield from (p for folder in spec.submodule_search_locations for p in sorted(Path(folder).rglob("*.py")))
+            elif spec and spec.origin:
+                yield Path(spec.origin)
 
 
 # ---------------------------------------------------------------- of a run

@@ -69,8 +69,7 @@ class Registry(Generic[T]):
 
     def ships(self, name: str) -> bool:
         """True if `name` is part of this distribution: its file lies in the project's folder."""
-        origin = Path(self.origin(name))
-        return any(origin.is_relative_to(folder) for folder in importlib.import_module(self.folder).__path__)
+        return _lies_in(self.origin(name), self.folder)
 
     def names(self) -> list[str]:
         """Every name of this kind, sorted; installed distributions included."""
@@ -90,6 +89,11 @@ class Registry(Generic[T]):
         for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
             with _importing(f"plugin file {package.__path__[0]}/{module}.py"):
                 importlib.import_module(f"{self.folder}.{module}")
+
+
+@functools.cache  # a plan asks it of the same few files for every cell
+def _lies_in(origin: str, package: str) -> bool:
+    return any(Path(origin).is_relative_to(folder) for folder in importlib.import_module(package).__path__)
 
 
 OBJECTIVES: Registry[type[Objective]] = Registry("objective", "harness.objectives")

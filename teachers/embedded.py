@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,9 @@ class EmbeddedTeacher(Teacher):
             "text": corpus(SAMPLE),
         }
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+    def parts(self) -> Sequence[Path]:
+        return []
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """Lower-cased whole words; a word that is not the grammar's is [UNK]."""

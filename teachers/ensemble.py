@@ -50,6 +50,10 @@ class Ensemble(Teacher):
         told = "".join(f"{one.name} {one.content()}\n" for one in self.members)
         return hashlib.sha256(told.encode()).hexdigest()
 
+    def parts(self) -> Sequence[Path] | None:
+        found = [one.parts() for one in self.members]
+        return None if None in found else [path for parts in found for path in parts or ()]
+
     def tokenizer(self) -> PreTrainedTokenizerBase:
         return self.members[0].tokenizer()
 

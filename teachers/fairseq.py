@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,9 @@ class FairseqTeacher(Teacher):
         files = self.checkpoint.files
         known = [f"{file.relative_to(self.checkpoint.folder)} {sha256_of(file)}\n" for file in files]
         return hashlib.sha256("".join(known).encode()).hexdigest()
+
+    def parts(self) -> Sequence[Path]:
+        return [self.checkpoint.folder]
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         tokenizer = gpt2_bpe.tokenizer(self.checkpoint.folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -83,6 +83,9 @@ class HuggingFaceTeacher(Teacher):
 
     def content(self) -> str:
         return content_of(self.weights())
+
+    def parts(self) -> Sequence[Path] | None:
+        return None if self.local is None else [self.local]
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         return read_tokenizer(self._folder(*DESCRIPTION))

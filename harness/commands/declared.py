@@ -7,8 +7,6 @@ installed distributions. Whatever is absent, damaged or of other content is work
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import os
 import re
 import sys
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import registry
-from harness.code_versions import ROOT, files
+from harness.code_versions import ROOT, sources
 from harness.contracts import Hyperparameter, Study, Task
 from harness.data import metric_names
 from harness.data.own import Declaration
@@ -48,7 +46,7 @@ def lines(kind: str, plugins: Sequence[str] = ()) -> list[Line]:
     """Every name of a kind with what it is, as the files are now. Raises UserError as loading plugins does."""
     place = _place(kind, plugins)
     stored = read_sealed(place) if place else {}
-    key = _key(plugins)
+    key = sources(plugins)
     if stored.get("key") == key:
         return _read(stored)
     for path in plugins:
@@ -80,37 +78,6 @@ def _place(kind: str, plugins: Sequence[str]) -> Path | None:
         return None
     whose = digest([str(ROOT), *(os.path.abspath(path) for path in plugins)])[:12]
     return folder / "distill-harness" / f"{kind}-{whose}.json"
-
-
-def _key(plugins: Sequence[str]) -> str:
-    """A hash of the content of every file that names come from."""
-    ours = [path for folder in _folders() for path in sorted(folder.rglob("*.py"))]
-    theirs = [file for path in plugins if Path(path).is_file() for file in sorted(files(os.path.abspath(path)))]
-    found = hashlib.sha256(repr(sys.version_info[:2]).encode())
-    for path in dict.fromkeys((*ours, *theirs, *_installed())):
-        with suppress(OSError):
-            found.update(f"{path}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
-
-
-def _folders() -> Iterator[Path]:
-    """Where our own files lie: in a checkout the plugins' folders are beside the engine's."""
-    yield ROOT / "harness"
-    for kind in registry.ALL.values():
-        if kind.folder.count(".") == 1:
-            name = kind.folder.rpartition(".")[2]
-            yield ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
-
-
-def _installed() -> Iterator[Path]:
-    """The files of installed plugins; nothing is imported."""
-    for point in registry.installed():
-        with suppress(ImportError, ValueError):
-            spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0])
-            if spec and spec.submodule_search_locations:
-                yield from (p for folder in spec.submodule_search_locations for p in sorted(Path(folder).rglob("*.py")))
-            elif spec and spec.origin:
-                yield Path(spec.origin)
 
 
 # ---------------------------------------------------------------- of each kind

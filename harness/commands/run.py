@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness import registry, reports
+from harness.code_versions import here
 from harness.commands import columns
+from harness.commands.kept_table import KeptTable
 from harness.commands.sight import sight
 from harness.commands.view import chosen_on, say, table_of, tell
 from harness.data.tasks import get_task
@@ -34,32 +37,43 @@ from harness.search.driver import Driver
 from harness.search.estimate import estimate
 from harness.search.results import older_code, replayed, started_from
 
+FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
+
 
 @dataclass(frozen=True)
 class Done:
-    """What `harness run` leaves: the plan, its table, how many runs were trained, and the table's folder and files."""
+    """What `harness run` leaves: the plan, its table, how many runs were trained, and the table's folder and files.
+
+    text, failed: the table as it is printed, and how many of its cells failed.
+    """
 
     plan: Plan
     ledger: Ledger
-    table: reports.Table
     trained: int
     folder: Path
     files: Sequence[Path]
+    text: str
+    failed: int
+    made: Callable[[], reports.Table]
+
+    @functools.cached_property
+    def table(self) -> reports.Table:
+        return self.made()
 
 
 def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
     done = work(options)
-    print(reports.render(done.table, "terminal"))
+    print(done.text)
     trained = f"{done.trained} run{'s' * (done.trained != 1)} trained"
     print(f"{trained}. The table as a page, in LaTeX, Markdown, CSV and JSON:")
     tell(f"  {done.folder}/{', '.join(path.name for path in done.files)}")
-    return status_of(done.table)
+    return status_of(done.failed)
 
 
 def work(options: Namespace) -> Done:
     """Train what is missing, and write the table's files."""
-    request = Request.of(options)
+    request, code = Request.of(options), here(options.plugin)
     if environment.launched() > 1:
         raise UserError(
             "harness run starts its own workers: give harness distil-corpus to torchrun or accelerate launch, then "
@@ -81,9 +95,6 @@ def work(options: Namespace) -> Done:
         _check_pretrained(plan, ledger)
         for told in plan.declared.values():
             say(told["told"])
-        if options.executor == "local":
-            for said in _slow(plan):
-                say(said)
         folder = filed.keep(out, plan)
         for notice in plan.notices:
             say(notice)
@@ -92,15 +103,34 @@ def work(options: Namespace) -> Done:
         trained = _train(plan, ledger, executor, storage, options)
         for damage in ledger.damaged.values():
             say(damage)
-        table = table_of(plan, ledger, options.layout)
-        for sentence in () if options.refresh else table.provenance.older_code:
-            say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-        files = _write_reports(plan, table, folder)
+        done = _reported(plan, ledger, trained, options, folder, code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():
-            table = columns.added(plan, ledger, table, options.columns, say)
-            files = _write_reports(plan, table, folder)
-    return Done(plan, ledger, table, trained, folder, files)
+            table = columns.added(plan, ledger, done.table, options.columns, say)
+            _write_reports(plan, table, folder)
+            done = replace(done, made=lambda: table, text=reports.render(table, "terminal"))
+    return done
+
+
+def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, folder: Path, code: str | None) -> Done:
+    """The table and its files, which are left as they are where nothing that they rest on has changed."""
+    files = [folder / name for name in FILES.values()]
+    kept = KeptTable(folder, plan, ledger, replayed(plan, ledger), code, options.layout)
+    made = functools.cache(lambda: table_of(plan, ledger, options.layout))
+    # With columns or damage there is more to say than what is kept.
+    said = {} if trained or options.columns or ledger.damaged else kept.said()
+    if not said:
+        _write_reports(plan, made(), folder)
+        said = {
+            "text": reports.render(made(), "terminal"),
+            "failed": failed_cells(made()),
+            "older": made().provenance.older_code,
+        }
+        if not (options.columns or ledger.damaged):
+            kept.keep(files, said)
+    for sentence in () if options.refresh else said["older"]:
+        say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
+    return Done(plan, ledger, trained, folder, files, said["text"], said["failed"], made)
 
 
 def plan(options: Namespace) -> int:
@@ -180,16 +210,16 @@ def _explain(plan: Plan) -> list[str]:
 
 def _slow(plan: Plan) -> list[str]:
     """A sentence, if runs compute in a precision that this machine is slow in."""
-    from harness.training.machine import slow_precision  # loads torch, which refusals must not wait for
-
     runs = [first.run for first in plan.first.values()] + [cell.run for cell in plan.cells if not cell.refused]
+    if all(run.settings["precision"] == "float32" for run in runs):
+        return []
+    from harness.training.machine import slow_precision  # loads torch, which those of float32 need not wait for
+
     return [sentence] if (sentence := slow_precision(runs)) else []
 
 
 def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
     """Refuse `pretrained:RUN` of a run that is not there or does not fit, before anything is trained."""
-    from harness.jobs.starting import check_pretrained
-
     for cell in plan.cells:
         run = cell.run.starts_from
         if run is None or cell.refused:
@@ -201,6 +231,8 @@ def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
             raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
         if trouble := ledger.trouble_with_weights(run):
             raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")
+        from harness.jobs.starting import check_pretrained  # loads torch
+
         check_pretrained(cell.run, get_task(cell.task), *plan.source_of(cell.run), ledger.folder(run) / "weights")
 
 
@@ -223,6 +255,8 @@ def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
     """What is about to be spent, before it is. Of a cluster only what is measured tells."""
     replays = replayed(plan, ledger)
     if any(found.missing for found in replays):
+        for said in _slow(plan):
+            say(said)
         say(estimate(plan, replays, workers))
 
 
@@ -239,26 +273,22 @@ def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Nam
             say(trouble)
 
 
-def _write_reports(plan: Plan, table: Any, folder: Path) -> Sequence[Path]:
+def _write_reports(plan: Plan, table: Any, folder: Path) -> None:
     """Every format beside the plan; rewritten only where the text is new."""
-    names = {
-        "html": "table.html",
-        "latex": "table.tex",
-        "markdown": "table.md",
-        "csv": "table.csv",
-        "json": "table.json",
-    }
     study = registry.STUDIES.get(plan.study)
     compared = reports.with_published(table, study) if study.published else table
-    for form, name in names.items():
+    for form, name in FILES.items():
         content = reports.render(compared if form == "html" else table, form).encode()
         if not (folder / name).is_file() or (folder / name).read_bytes() != content:
             atomic_write(folder / name, content)
-    return [folder / name for name in names.values()]
 
 
-def status_of(table: Any) -> int:
-    failed = len({entry.cell for entry in table.entries() if entry.status == "failed"})
+def failed_cells(table: Any) -> int:
+    return len({entry.cell for entry in table.entries() if entry.status == "failed"})
+
+
+def status_of(failed: int) -> int:
+    """The exit status with so many cells failed, which is said."""
     if failed:
         say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and the same command tries again")
     return 1 if failed else 0

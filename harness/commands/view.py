@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
+from harness.collecting import uncollected
 from harness.commands import columns, exchange, long_form, methods
 from harness.contracts import CellResult, Study, Task
 from harness.data import own
@@ -159,19 +158,7 @@ def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell
     return matches[0], cells, plans
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the search for unreachable cycles, which would pass over all records read so far again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@_uncollected()
+@uncollected()
 def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str = "") -> reports.Table:
     """The table of what is recorded, made from one frame of runs, which it keeps.
 

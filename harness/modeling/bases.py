@@ -253,6 +253,13 @@ class Teacher(ABC):
     def content(self) -> str:
         """A hash of what the base weights are (file contents, or the recipe that makes them here)."""
 
+    def parts(self) -> Sequence[Path] | None:
+        """The files and folders outside this distribution that it is read from; None where they cannot be told.
+
+        Where they are, a plan is known again by what they hold, without asking the teacher.
+        """
+        return None
+
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer that student and teacher read text with."""

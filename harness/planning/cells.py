@@ -145,7 +145,9 @@ class Cells:
 
     def model(self, checkpoint: str) -> Any:
         """The teacher plugin of a model that a row names."""
-        return registry.TEACHERS.get(registry.HUB)(checkpoint)
+        found = registry.TEACHERS.get(registry.HUB)(checkpoint)
+        self.asked.contents.note(found.parts())
+        return found
 
     def own_of(self, choice: Choice) -> Hyperparameters:
         """The settings that a teacher's row gives."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,12 @@ class Contents:
         self.notices: list[str] = []
         self.files: dict[str, str] = {}  # content -> path of a file that a setting or an initialisation names
         self._found: dict[str, Any] = {}
+        self.places: set[Path] = set()  # all that was read, as far as `told`
+        self.told = True  # otherwise something was read of which only asking it again says whether it has changed
 
     def teacher(self, plugin: Any) -> str:
         """A hash of a teacher's base weights."""
+        self.note(plugin.parts())
         here = bool(plugin.argument) and Path(plugin.argument).expanduser().exists()
         return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, plugin.content)))
 
@@ -58,11 +61,17 @@ class Contents:
             return corpora.content(self.corpus_source)
 
         here = not self.corpus_source.startswith("hub:")
+        self.note(([] if self.corpus_source in corpora.NAMED else [Path(self.corpus_source)]) if here else None)
         return str(self._once("corpus", lambda: self._read_or(here, read)))
 
     def read(self) -> set[str]:
         """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""
         return set(self._found)
+
+    def note(self, parts: Sequence[Path] | None) -> None:
+        """Take note of files and folders that are read; None of what cannot be told."""
+        self.told = self.told and parts is not None
+        self.places.update(path.absolute() for path in parts or ())
 
     def by_content(self, value: str, asked: bool = True) -> str:
         """ "kind:FILE" as "kind:" and a hash of the file, which `files` finds again.
@@ -82,6 +91,7 @@ class Contents:
             return f"{kind}:unknown"
         content = checksum(path)[:16]
         self.files[content] = str(path.resolve())
+        self.note([path])
         return f"{kind}:{content}"
 
     def _read(self, task: Task) -> tuple[str, int]:
@@ -89,7 +99,9 @@ class Contents:
 
         def read() -> tuple[str, int]:
             # A hub that did not answer once is not asked again: every question costs half a minute.
-            remote = sources.source_of(task, self.source).remote
+            source = sources.source_of(task, self.source)
+            remote = source.remote
+            self.note([] if source.fixed else source.parts(task) or None)
             unreachable, here = remote and bool(self.notices), not remote
             content = "unknown" if unreachable else self._read_or(here, lambda: sources.content(task, self.source))
             return content, 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)

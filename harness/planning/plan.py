@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness import registry
 from harness.code_versions import ROOT, plugins
+from harness.collecting import uncollected
 from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -15,7 +17,8 @@ from harness.planning import merging
 from harness.planning.filed import variant
 from harness.planning.planned import Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
-from harness.planning.request import Request, ResolvedRequest, Variant
+from harness.planning.remembered import Remembered
+from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
 from harness.runs import JointTeacherRun, Run
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
@@ -24,16 +27,30 @@ if TYPE_CHECKING:
     from harness.planning.cells import Cells
 
 
+@uncollected()
 def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> Plan:
     """The plan of a request; with `lenient` even where data or teacher cannot be read, and nothing is written.
 
-    cache: the folder that keeps what was found out of teachers.
+    cache: the folder that keeps what was found out of teachers, and plans: see `Remembered`.
 
     Raises UserError for anything asked that does not exist or would have no effect.
     """
+    for path in request.plugins:
+        registry.load_file(path)
+    check_early(request)
+    remembered = Remembered(request, cache)
+    if found := remembered.plan():
+        return found
+    asked = ResolvedRequest(request, lenient, cache)
+    plan = _worked_out(request, asked)
+    if asked.contents.told and not (lenient or asked.contents.notices):
+        remembered.keep(plan, asked.contents.places)
+    return plan
+
+
+def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
     from harness.planning.cells import Cells  # loads torch, which the refusals above must not wait for
 
-    asked = ResolvedRequest(request, lenient, cache)
     tasks = [get_task(name) for name in asked.tasks]
     checkpoints = asked.checkpoints()
     rows = asked.rows(checkpoints)
@@ -149,10 +166,10 @@ def _sources(asked: ResolvedRequest) -> dict[str, list[str]]:
 def _origins(runs: Iterable[Run]) -> dict[str, str]:
     """The file of every plugin of these runs, for telling when its code has changed since; ours from their folders."""
     return {
-        name: str(Path(origin).relative_to(ROOT)) if registry.ships(name) else origin
+        name: str(Path(origin).relative_to(ROOT)) if known.ships(name) else origin
         for run in runs
-        for registry, name in plugins(run)
-        for origin in [registry.origin(name)]
+        for known, name in plugins(run)
+        for origin in [known.origin(name)]
     }
 
 

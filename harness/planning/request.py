@@ -166,6 +166,7 @@ class ResolvedRequest:
         from harness.planning import examined  # loads torch, which early refusals must not wait for
 
         key = (source.name, source.argument, task.name)
+        self.contents.note(source.parts())
         for member in source.members:
             self.examined(member, task)
         if source.members:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from harness.modeling import examination
 from harness.planning import examined
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
+from harness.planning.remembered import ROOM
 from harness.planning.request import Request
 from harness.teachers.embedded import EmbeddedTeacher
 from tests.modeling.families import FAMILIES, LIKE_ROBERTA, SHARED, SPECIAL
@@ -39,6 +41,8 @@ def teacher(folder: Path, family: str, head: Any = AutoModelForMaskedLM, **chang
 
 def plan(name: str, cache: Path | None = None, lenient: bool = False, **more: Any) -> Plan:
     request = {"tasks": ["entailment"], "objectives": ROWS, "inits": INITS, "overrides": ["student.layers=2"], **more}
+    if cache:
+        shutil.rmtree(cache / ROOM, ignore_errors=True)  # what is kept of teachers is looked at here, not of plans
     return resolve(Request("objectives_vs_init", teacher=name, **request), lenient, cache)
 
 

@@ -1,0 +1,189 @@
+"""A harness run with nothing to do: it prints the same table without making it, and misses no change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import code_versions
+from harness.commands import run as commands
+from harness.evaluation import server_scores
+from harness.executors import choosing
+from harness.ledger import Ledger
+from tests.conftest import Harness, environment
+
+FOLDER = Path("objectives_vs_init/quick")
+
+
+@pytest.fixture(scope="module")
+def asked(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The words of a command whose teacher and data are its own."""
+    home = tmp_path_factory.mktemp("asked")
+    shutil.copytree(checkpoint, home / "teacher")
+    shutil.copytree(glue, home / "glue")
+    return (
+        "run", "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "vanilla_kd", "--inits", "every",
+        "--teacher", str(home / "teacher"), "--data", str(home / "glue"), "--trials", "1", "--seeds", "2",
+        "--set", "train_examples=16", "epochs=1", "teacher.epochs=1", "max_length=8",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(asked: tuple[str, ...], call: Harness, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder of results, and what was printed of it."""
+    out = tmp_path_factory.mktemp("first") / "out"
+    done = call(*asked, "--out", out)
+    assert done.returncode == 0 and "3 runs trained" in done.stdout, done.stderr
+    return out, done.stdout
+
+
+@pytest.fixture
+def out(first: tuple[Path, str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(first[0], tmp_path / "out"))
+
+
+class Asked(Exception):
+    """A run would be trained."""
+
+
+@pytest.fixture
+def again(asked: tuple[str, ...], call: Harness, out: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """again(*words) gives the command once more: (what it prints, how often it made the table); Asked if it trains."""
+    made: list[Any] = []
+    table_of = commands.table_of
+
+    class Refusing:
+        def submit(self, run: str, *_: Any) -> None:
+            raise Asked(run)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(choosing, "executor", lambda options: lambda out: Refusing())
+    monkeypatch.setattr(commands, "table_of", lambda *given: made.append(given) or table_of(*given))
+
+    def give(*words: str) -> tuple[str, int]:
+        before = len(made)
+        done = call(*asked, "--out", out, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, len(made) - before
+
+    return give
+
+
+def said(printed: str) -> str:
+    """The table alone."""
+    return printed.partition("runs trained")[0].rpartition("\n")[0]
+
+
+def table(out: Path, name: str) -> Path:
+    (found,) = (out / FOLDER).rglob(name)
+    return found
+
+
+def test_nothing_heavy_is_loaded(asked: tuple[str, ...], first: tuple[Path, str], out: Path) -> None:
+    code = (
+        "import sys; from harness.cli import main; main(sys.argv[1:]); "
+        "print({'torch', 'transformers', 'pandas', 'matplotlib', 'optuna', 'sklearn'} & set(sys.modules))"
+    )
+    words = (sys.executable, "-c", code, *asked, "--out", str(out))
+    for _ in range(2):  # a process that has other plugins than ours, as this one may, is none to take a table from
+        found = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
+    assert found.stdout.endswith("set()\n") and "\n0 runs trained" in found.stdout, found.stderr
+    assert said(found.stdout) == said(first[1])
+
+
+def test_the_same_is_printed_and_written(again: Callable[..., Any], first: tuple[Path, str], out: Path) -> None:
+    files = {path: path.read_bytes() for path in (out / FOLDER).rglob("table.*")}
+    printed, made = again()
+    assert made == 0 and said(printed) == said(first[1])
+    assert len(files) == 5 and {path: path.read_bytes() for path in files} == files
+
+
+def _flip(path: Path) -> None:
+    """Another byte in the middle; its size and time stay."""
+    status, raw = path.stat(), bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+LEFT = ("record.json", "predictions.safetensors", "weights/model.safetensors")
+
+
+@pytest.mark.parametrize("change", [_flip, Path.unlink])
+@pytest.mark.parametrize("name", LEFT)
+def test_a_run_that_is_damaged_or_gone_is_made_again(
+    name: str, change: Callable[[Path], object], again: Callable[..., Any], out: Path
+) -> None:
+    (teacher,) = (run for run in Ledger(out).runs() if _is_teacher(out, run))
+    change(out / "ledger" / teacher / name)
+    with pytest.raises(Asked):
+        again()
+
+
+@pytest.mark.parametrize("change", [_flip, Path.unlink])
+@pytest.mark.parametrize("name", LEFT[:2])
+def test_so_is_a_students(name: str, change: Callable[[Path], object], again: Callable[..., Any], out: Path) -> None:
+    student = next(run for run in Ledger(out).runs() if not _is_teacher(out, run))
+    change(out / "ledger" / student / name)
+    with pytest.raises(Asked):
+        again()
+
+
+def _is_teacher(out: Path, run: str) -> bool:
+    return not (Ledger(out).read(run) or {})["started_from"]
+
+
+@pytest.mark.parametrize("name", ["table.html", "table.tex", "table.md", "table.csv", "table.json"])
+@pytest.mark.parametrize("change", [_flip, Path.unlink])
+def test_a_file_that_was_edited_or_removed_is_written_again(
+    name: str, change: Callable[[Path], object], again: Callable[..., Any], out: Path
+) -> None:
+    path = table(out, name)
+    whole = path.read_bytes()
+    change(path)
+    assert again()[1] == 1 and path.read_bytes() == whole
+    assert again()[1] == 0
+
+
+def test_whatever_else_a_table_rests_on(again: Callable[..., Any], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert again("--layout", "matrix")[1] == 1
+    assert again()[1] == 1
+    server_scores.keep(Ledger(out), {"run": {"sst2": {"accuracy": 90.0}}})
+    assert again()[1] == 1 and again()[1] == 0
+    monkeypatch.setattr(code_versions, "_distributions", lambda: ["matplotlib-0.dist-info"])
+    assert again()[1] == 1 and again()[1] == 0
+    shutil.rmtree(out / "cache")
+    assert again()[1] == 1 and again()[1] == 0
+    before = again()[0]
+    assert again("--columns", "parameters")[1] == 1
+    assert again()[0] == before, "columns of one request are not another's"
+
+
+def test_other_settings_are_trained(again: Callable[..., Any]) -> None:
+    with pytest.raises(Asked):
+        again("--set", "learning_rate=0.003")
+
+
+@pytest.mark.parametrize("name", ["teacher/model.safetensors", "glue/SST-2/train.tsv"])
+def test_another_teacher_or_other_data_are_trained(
+    name: str, asked: tuple[str, ...], again: Callable[..., Any]
+) -> None:
+    path = Path(asked[asked.index("--data") + 1]).parent / name
+    whole = path.read_bytes()
+    try:
+        if name.endswith("tsv"):
+            path.write_bytes(whole + b"a good one\t1\n")
+        else:
+            path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(Asked):
+            again()
+    finally:
+        path.write_bytes(whole)

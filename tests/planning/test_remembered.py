@@ -1,0 +1,132 @@
+"""A plan is not worked out twice, and whatever it rests on is looked at again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import code_versions
+from harness.planning import plan as planning
+from harness.planning.planned import Plan
+from harness.planning.request import Request
+
+OWN = "text,label\n" + "".join(f"word{n} here,{n % 2}\n" for n in range(40))
+
+
+@pytest.fixture
+def resolved(tmp_path: Path, checkpoint: Path, glue: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
+    """Plans of copies of a teacher and of data that a test may change, in tmp_path."""
+    shutil.copytree(checkpoint, tmp_path / "teacher")
+    shutil.copytree(glue, tmp_path / "glue")
+    (tmp_path / "own.csv").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+
+    def plan(**asked: object) -> Plan:
+        usual = {"teacher": "teacher", "data": "glue", "tasks": ["sst2"], "objectives": ["vanilla_kd"]}
+        given = {**usual, "inits": ["every"], "overrides": ["max_length=16"], **asked}
+        return planning.resolve(Request("objectives_vs_init", **given), cache=Path("cache"))  # type: ignore[arg-type]
+
+    return plan
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A note of every plan that was worked out."""
+    found: list[str] = []
+    work_out = planning._worked_out
+
+    def noting(request: Request, asked: object) -> Plan:
+        found.append(request.study)
+        return work_out(request, asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planning, "_worked_out", noting)
+    return found
+
+
+def test_a_plan_is_worked_out_once(resolved: Callable[..., Plan], made: list[str]) -> None:
+    first = resolved()
+    assert resolved().to_json() == first.to_json() and len(made) == 1
+    assert resolved(inits=["last"]).cells != first.cells and len(made) == 2
+
+
+def _add(path: str, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(text)
+
+
+def _flip(path: str) -> None:
+    """Another byte at the end, where only the content tells."""
+    raw = bytearray(Path(path).read_bytes())
+    raw[-1] ^= 1
+    Path(path).write_bytes(raw)
+
+
+CHANGES: dict[str, Callable[[], object]] = {
+    "weights of the teacher": lambda: _flip("teacher/model.safetensors"),
+    "its tokenizer": lambda: _add("teacher/vocab.txt", "\nmore"),
+    "a file more in its folder": lambda: Path("teacher/added.json").write_text("{}"),
+    "training data": lambda: _add("glue/SST-2/train.tsv", "a good one\t1\n"),
+    "dev data": lambda: _add("glue/SST-2/dev.tsv", "a good one\t1\n"),
+    "other data beside": lambda: Path("glue/SST-2-bin").mkdir(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_it_rests_on_is_looked_at(change: str, resolved: Callable[..., Plan], made: list[str]) -> None:
+    resolved()
+    CHANGES[change]()
+    resolved()
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize(("file", "asked"), [
+    ("own.csv", {"tasks": ["mine=own.csv"], "data": None}),
+    ("own.yaml", {"tasks": ["own=own.csv"], "data": None}),
+])  # fmt: skip
+def test_data_of_ones_own(file: str, asked: dict[str, object], resolved: Callable[..., Plan], made: list[str]) -> None:
+    resolved(**asked)
+    resolved(**asked)
+    assert len(made) == 1
+    _add(file, "more words,1\n" if file.endswith("csv") else "title: Mine\n")
+    assert resolved(**asked).declared and len(made) == 2
+
+
+def test_code(resolved: Callable[..., Plan], made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = tmp_path / "ours.py"
+    ours.write_text("one = 1\n")
+    found = [*code_versions._ours(), ours]
+    monkeypatch.setattr(code_versions, "_ours", lambda: found)
+    resolved()
+    code_versions._content.cache_clear()  # as another process has it
+    ours.write_text("one = 2\n")
+    resolved()
+    assert len(made) == 2
+    monkeypatch.setattr(code_versions, "_distributions", lambda: ["torch-0.dist-info"])
+    resolved()
+    assert len(made) == 3
+
+
+def test_a_lost_teacher_is_refused_as_ever(resolved: Callable[..., Plan]) -> None:
+    resolved()
+    shutil.rmtree("teacher")
+    with pytest.raises(Exception, match="teacher"):
+        resolved()
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "cut"])
+def test_a_damaged_memory_is_none(damage: str, resolved: Callable[..., Plan], made: list[str]) -> None:
+    first = resolved()
+    (file,) = Path("cache/plans").iterdir()
+    whole = file.read_text()
+    file.write_text(whole[: len(whole) // 2] if damage == "cut" else damage)
+    assert resolved().to_json() == first.to_json() and len(made) == 2
+    assert file.read_text() == whole
+
+
+def test_a_plan_alone_writes_nothing(resolved: Callable[..., Plan]) -> None:
+    asked = Request("objectives_vs_init", objectives=["vanilla_kd"])
+    planning.resolve(asked, lenient=True, cache=Path("cache"))
+    assert not Path("cache").exists()
