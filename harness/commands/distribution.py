@@ -67,7 +67,8 @@ def write(folder: Path, name: str, objective: str) -> None:
     """
     if folder.exists():
         raise UserError(f"{folder} exists already; choose another name or remove it")
-    texts = {"pyproject.toml": PYPROJECT, "README.md": README, f"{name}.py": objective, "tests/test_conformance.py": TESTS}
+    texts = {"pyproject.toml": PYPROJECT, "README.md": README, f"{name}.py": objective}
+    texts["tests/test_conformance.py"] = TESTS
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as made:
         for file, text in texts.items():
             path = Path(made) / name / file

@@ -1,4 +1,4 @@
-"""The command `new`: a plugin file of each kind, or a distribution, which runs as it is and is meant to be filled in."""
+"""The command `new`: a plugin file of each kind, or a distribution, which runs as it is, ready to be filled in."""
 
 from __future__ import annotations
 
