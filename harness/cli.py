@@ -235,7 +235,7 @@ def _add_others(commands: Any) -> None:
     listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(words.KINDS)}")
     listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
     plugin = command("new", "Write a plugin file, ready to fill in.")
-    plugin.add_argument("kind", choices=words.NEW)
+    plugin.add_argument("kind", choices=words.NEW, help="plugin: a distribution of one, with pyproject.toml and tests")
     plugin.add_argument("name", metavar="NAME")
 
 

@@ -177,6 +177,9 @@ def load_file(path: str | Path) -> None:
         raise UserError(f"plugin file {path} is not a Python file (its name must end in .py)")
     for registry in ALL.values():  # the project's own names first, so that a taken name is found out
         registry._search_folder()
+    load_installed()
+    if any(path == Path(origin).resolve() for each in ALL.values() for _, origin in each.known().values()):
+        return  # of an installed distribution
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:

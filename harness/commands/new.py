@@ -1,4 +1,4 @@
-"""The command `new`: a plugin file of each kind, which runs as it is and is meant to be filled in."""
+"""The command `new`: a plugin file of each kind, or a distribution, which runs as it is, ready to be filled in."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from keyword import iskeyword
 from pathlib import Path
 
 from harness import registry
-from harness.commands import declared
+from harness.commands import declared, distribution
 from harness.commands.view import tell
 from harness.errors import UserError
 from harness.files import atomic_write
 
 LONGEST = 100  # of a name, and of its file
+DISTRIBUTION = "plugin"  # of an objective
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,11 @@ TEMPLATES = {
 
 
 def new(options: Namespace) -> int:
-    """Write a plugin file into the current folder. Raises UserError rather than write over a file."""
-    kind, name, path = options.kind, options.name, Path(f"{options.name}.py")
-    template, what = TEMPLATES[kind], f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    """Write a plugin file, or the folder of a distribution, into the current one. Raises UserError if it is there."""
+    whole = options.kind == DISTRIBUTION
+    kind, name = "objective" if whole else options.kind, options.name
+    path = Path(name if whole else f"{name}.py")
+    template, what = TEMPLATES[kind], f"{'an' if options.kind[0] in 'aeiou' else 'a'} {options.kind}"
     if not name.isidentifier():
         raise UserError(f"{name!r} cannot name {what}: use letters, digits and underscores, not a digit first")
     if iskeyword(name):
@@ -69,6 +72,12 @@ def new(options: Namespace) -> int:
         if name in {line.name for line in declared.lines(plural)}:
             found = registry.ALL[plural]
             raise UserError(f"{found.kind} {name!r} exists already, in {found.origin(name)}")
+    if whole:
+        distribution.write(path, name, _filled(template.text, name))
+        tell(f"{path} written: a distribution with one objective, which pip installs. Fill in {path / name}.py, then:")
+        tell(f"  pip install --editable '{path}[test]' && pytest {path}")
+        tell(f"  harness run {_filled(template.run, name)}")
+        return 0
     atomic_write(path, _filled(template.text, name).encode())
     tell(f"{path} written. It works as it is; fill it in, then:")
     if template.tested:

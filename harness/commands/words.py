@@ -11,7 +11,7 @@ FIGURES = (  # of harness.reports.figures
 LAYOUTS = ("lines", "matrix")  # of harness.reports.tables.table
 WIDTHS = ("one", "two", "both")  # of harness.reports.figures.drawing
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
-NEW = ("objective", "student", "teacher", "task", "study", "procedure")  # of harness.commands.new
+NEW = ("objective", "student", "teacher", "task", "study", "procedure", "plugin")  # of harness.commands.new
 KINDS = (  # of harness.commands.declared
     "objectives",
     "students",

@@ -150,7 +150,7 @@ class _Training:
     history: History = field(default_factory=History)
     number: int = 0  # of the stage
     best_weights: dict[str, Tensor] | None = None  # of the stage
-    unseen: list[tuple[Tensor, dict[str, Tensor]]] = field(default_factory=list)  # each step's (loss, terms), on the device
+    unseen: list[tuple[Tensor, dict[str, Tensor]]] = field(default_factory=list)  # (loss, terms) of steps
     saved: Timer = field(default_factory=Timer)  # since the last checkpoint
 
     def run(self) -> History:

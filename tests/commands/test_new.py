@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,27 @@ def test_it_passes_the_conformance_tests(kind: str, forked: Harness, tmp_path: P
     words = [sys.executable, "-m", "harness.testing", "mine.py", "-x"]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout
+
+
+def test_a_distribution_is_installed_and_passes_its_tests(forked: Harness, tmp_path: Path) -> None:
+    written = forked("new", "plugin", "my_loss", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("my_loss/**/*.*")) == [
+        "my_loss/README.md", "my_loss/my_loss.py", "my_loss/pyproject.toml", "my_loss/tests/test_conformance.py"
+    ]  # fmt: skip
+    site, pip = tmp_path / "site", [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    given = ["--no-deps", "--no-build-isolation", "--no-index", "--target", site, tmp_path / "my_loss"]
+    subprocess.run([*pip, *map(str, given)], check=True, timeout=120)
+    shutil.rmtree(tmp_path / "my_loss" / "build", ignore_errors=True)
+    given = {**environment(), "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
+    words = [sys.executable, "-m", "pytest", "-q", "-k", "finite_scalar or one_step", "-p", "no:cacheprovider"]
+    done = subprocess.run(words, cwd=tmp_path / "my_loss", env=given, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and " passed" in done.stdout and "my_loss" not in done.stderr, done.stdout + done.stderr
+    listed = [sys.executable, "-m", "harness", "list", "objectives"]
+    done = subprocess.run(listed, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=300)
+    assert "my_loss" in done.stdout, done.stderr
+    again = forked("new", "plugin", "my_loss", cwd=tmp_path)
+    assert again.returncode == 2 and "my_loss exists already" in again.stderr
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)

@@ -1,0 +1,77 @@
+"""What `harness new plugin NAME` writes: a distribution of an objective that pip installs, with its tests."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.files import atomic_write
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "DASHED"
+version = "0.1.0"
+description = "An objective for distill-harness."
+readme = "README.md"
+requires-python = ">=3.10"
+dependencies = ["distill-harness"]
+
+[project.optional-dependencies]
+test = ["distill-harness[test]"]
+
+# What `harness` loads wherever this is installed. A package with several modules names the one that imports the others.
+[project.entry-points."harness.plugins"]
+NAME = "NAME"
+
+[tool.setuptools]
+py-modules = ["NAME"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+"""
+TESTS = """\
+\"\"\"The conformance tests of the harness, over what NAME.py registers; tests of its own formula go beside them.\"\"\"
+
+import os
+
+import NAME
+
+os.environ["HARNESS_TEST_PLUGINS"] = NAME.__file__  # read when the next lines are imported
+
+from harness.testing.test_objectives import *  # noqa: E402, F403
+from harness.testing.test_pairs import *  # noqa: E402, F403
+
+# Of a student: harness.testing.test_students; of a task: harness.testing.test_tasks.
+"""
+README = """\
+# DASHED
+
+An objective for [distill-harness](https://pypi.org/project/distill-harness/).
+
+    pip install --editable '.[test]'
+    pytest                            # the conformance tests
+    harness run --study objectives_vs_init --objectives vanilla_kd_equal_epochs NAME
+"""
+
+
+def write(folder: Path, name: str, objective: str) -> None:
+    """Write the distribution of the module `name` with this text into a new folder, whole or not at all.
+
+    Raises UserError rather than write into one that is there.
+    """
+    if folder.exists():
+        raise UserError(f"{folder} exists already; choose another name or remove it")
+    texts = {"pyproject.toml": PYPROJECT, "README.md": README, f"{name}.py": objective}
+    texts["tests/test_conformance.py"] = TESTS
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as made:
+        for file, text in texts.items():
+            path = Path(made) / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, text.replace("DASHED", name.replace("_", "-")).replace("NAME", name).encode())
+        os.rename(Path(made) / name, folder)
