@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test quick bits lint bench pages embedded-teacher fairseq mpnet constraints clean
+.PHONY: run test quick bits lint bench bench-gpu pages embedded-teacher fairseq mpnet constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -41,6 +41,13 @@ bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.ledger 100000
 	$(BIN)/python -m benchmarks.executors
 	$(BIN)/python -m benchmarks.statistics speed
+
+# What a GPU does, in under 20 minutes on one: `harness distil-corpus` against the device's own best rate, encoding,
+# and runs that share it.
+bench-gpu: $(VENV)/installed-for-tests
+	$(BIN)/python -m benchmarks.corpus --pieces 1024
+	$(BIN)/python -m benchmarks.time_shares speed
+	$(BIN)/python -m benchmarks.sharing
 
 # What is generated of the documentation, where a plugin changed; a test compares it.
 pages: $(VENV)/installed

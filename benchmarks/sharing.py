@@ -1,0 +1,50 @@
+"""How many small runs an hour one machine makes with 1, 2, 4, ... workers: on GPUs they share them. Asserts nothing.
+
+python -m benchmarks.sharing [MOST] [RUNS]   up to MOST workers (8), RUNS runs each (16)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import torch
+
+from harness.cli import main
+from harness.executors import gpus
+
+STUDY = (
+    "run", "--study", "objectives_vs_init", "--tasks", "sentiment", "--inits", "every", "--trials", "1",
+    "--objectives", "att_kl+hid_seq", "--set", "epochs=2",
+)  # fmt: skip
+
+
+def seconds(workers: int, runs: int, folder: Path) -> float:
+    """Of so many runs by so many workers; one more is made before, with what all start from."""
+    out = ("--out", str(folder / str(workers)), "--workers", str(workers))
+    with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+        main([*STUDY, *out, "--seeds", "1"])
+        began = time.time()
+        status = main([*STUDY, *out, "--seeds", str(runs + 1)])
+    if status:
+        raise SystemExit(f"the runs of {workers} workers ended with status {status}")
+    return time.time() - began
+
+
+def compare(most: int, runs: int) -> None:
+    """Print the runs an hour of each number of workers, and how many times those of one."""
+    names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] or ["no GPU"]
+    print(f"{', '.join(names)}; {os.cpu_count()} cores; {len(gpus.visible())} GPUs are shared; {runs} runs each time")
+    numbers = [2**n for n in range(most.bit_length()) if 2**n <= most]
+    with tempfile.TemporaryDirectory(prefix="bench_sharing_") as folder:
+        found = {workers: seconds(workers, runs, Path(folder)) for workers in numbers}
+    for workers, spent in found.items():
+        print(f"{workers:3} workers {3600 * runs / spent:10,.0f} runs/hour {found[1] / spent:6.2f} x one worker")
+
+
+if __name__ == "__main__":
+    compare(*(int(word) for word in (*sys.argv[1:], *("8", "16")[len(sys.argv) - 1 :])))
