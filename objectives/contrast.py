@@ -44,7 +44,12 @@ def draw_others(order: Tensor, block: Tensor, number: int) -> Tensor:
     },
 )
 class HiddenCLSContrast(Objective):
-    """Noise-contrastive loss: each side's view of an example against the other side's memory of it and of K others.
+    r"""Noise-contrastive loss: each side's view of an example against the other side's memory of it and of K others.
+
+    $$
+    -\frac{1}{B} \sum_{\text{sides}} \sum_{b} \left(\log h(u_b, m_b) + \sum_{k=1}^{K} \log (1 - h(u_b, m_{b k}))\right),
+    \quad h(u, m) = \sigma\left(\frac{u \cdot m}{\tau} - \log Z - \log K\right)
+    $$
 
     u = normalised projection of the first token's states in all layers, the embedding layer included;
     h(u, m) = sigmoid(u.m / temperature - log Z - log K); loss = -log h(u, m_own) - sum of log(1 - h(u, m_other)),
