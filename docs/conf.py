@@ -23,5 +23,3 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 highlight_language = "text"
 nitpicky = True
-# Pages that come with results and measurements are taken where they are; other work writes them.
-suppress_warnings = ["toc.empty_glob"]

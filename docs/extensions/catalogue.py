@@ -264,7 +264,7 @@ def studies():
             section(
                 "Sizes",
                 table(["profile", "teacher", "tasks", "initialisations", "trials", "seeds", "searched"], sizes),
-                f"Procedure: `{study.procedure}`. Students: {', '.join(f'[{s}](../students/{s}.md)' for s in study.students)}."
+                f"Procedure: `{study.procedure}`. Students: {', '.join(f'[{s}](../students/{s.partition(chr(58))[0]}.md)' for s in study.students)}."
                 if study.students
                 else f"Procedure: `{study.procedure}`.",
             ),

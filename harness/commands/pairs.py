@@ -39,7 +39,7 @@ A number in brackets tells, below the table, why not on others: beside an object
 Students have the settings that they have where nobody gives others; some reasons, as a width, go away with a setting.
 The same is said of the cells of a study by its plan:
 
-```
+```sh
 harness plan --study objectives_vs_students
 ```
 """
