@@ -1,13 +1,14 @@
 """What README and the site show of the quick study, written anew from its results: python docs/shown.py RESULTS.
 
-A part of the table goes between README's two comments, the quickstart's table between those of docs/quickstart.md, and the
-figures to docs/static, each for light and for dark pages. What is missing in RESULTS is trained first. `make readme`.
+A part of the table goes between README's two comments, a smaller study's table between those of docs/quickstart.md and
+docs/reading_a_table.md, and the figures to docs/static, each for light and for dark pages. What is missing in RESULTS is trained first. `make readme`.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import harness
@@ -30,7 +31,7 @@ LABEL = re.compile(r"^\| ([^|]*?)([†‡§¶‖]*) +\|(.*)$")
 def part(markdown: str) -> str:
     """The lines of a table in Markdown that README has: the teacher, ROWS of INITS, and notes on what stands in them."""
     lines = markdown[markdown.index("\n|") + 1 :].splitlines()
-    header, rule, teacher, *body = [line for line in lines[: lines.index("")]]
+    header, rule, teacher, *body = lines[: lines.index("")]
     kept, init = [header, rule, teacher], ""
     for line in body:
         found = LABEL.match(line)
@@ -43,8 +44,8 @@ def part(markdown: str) -> str:
     notes = [line[2:] for line in lines if any(line.startswith(f"- {mark}") for mark in marks)]
     fields = [[field.strip() for field in line.strip("|").split("|")] for line in kept]
     widths = [max(len(field) for field in column) for column in zip(*fields[:1], *fields[2:], strict=True)]
-    made = ["| " + " | ".join(f.ljust(w) if i == 0 else f.rjust(w) for i, (f, w) in enumerate(zip(line, widths, strict=True))) + " |" for line in fields]
-    made[1] = "| " + " | ".join("-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)) + " |"
+    fields[1] = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    made = [f"| {label:<{widths[0]}} | {' | '.join(map(str.rjust, rest, widths[1:]))} |" for label, *rest in fields]
     return "\n".join([*made, *(f"\n{note}" for note in notes)])
 
 
@@ -66,8 +67,10 @@ def main(out: str) -> None:
     between(ROOT / "README.md", part(reports.render(whole, "markdown")))
     draw(whole, "quick")
     few = harness.run(STUDY, out=out, **QUICKSTART)
-    text = re.split(r"\n\n(?=† )", few.table[few.table.index(" " * 10) :])[0].rstrip()
-    between(ROOT / "docs" / "quickstart.md", f"```text\n{text}\n```")
+    head, _, notes = few.table[few.table.index(" " * 10) :].partition("\n\n† ")
+    between(ROOT / "docs" / "quickstart.md", f"```text\n{head.rstrip()}\n```")
+    notes = "\n".join(textwrap.fill(line, 120) for line in f"† {notes}".rstrip().splitlines())
+    between(ROOT / "docs" / "reading_a_table.md", f"```text\n{head.rstrip()}\n\n{notes}\n```")
     draw(few.whole, "quickstart")
 
 
