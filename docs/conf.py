@@ -22,4 +22,5 @@ html_copy_source = html_show_sourcelink = False
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 highlight_language = "text"
+smartquotes = False  # --flags are two hyphens
 nitpicky = True

@@ -1,7 +1,8 @@
 """What README and the site show of the quick study, written anew from its results: python docs/shown.py RESULTS.
 
 A part of the table goes between README's two comments, a smaller study's table between those of docs/quickstart.md and
-docs/reading_a_table.md, and the figures to docs/static, each for light and for dark pages. What is missing in RESULTS is trained first. `make readme`.
+docs/reading_a_table.md, and the figures to docs/static, each for light and for dark pages. What is missing in RESULTS
+is trained first. `make readme`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LABEL = re.compile(r"^\| ([^|]*?)([†‡§¶‖]*) +\|(.*)$")
 
 
 def part(markdown: str) -> str:
-    """The lines of a table in Markdown that README has: the teacher, ROWS of INITS, and notes on what stands in them."""
+    """The lines of a table in Markdown that README has: the teacher, ROWS of INITS, and notes on their numbers."""
     lines = markdown[markdown.index("\n|") + 1 :].splitlines()
     header, rule, teacher, *body = lines[: lines.index("")]
     kept, init = [header, rule, teacher], ""
@@ -69,7 +70,7 @@ def main(out: str) -> None:
     few = harness.run(STUDY, out=out, **QUICKSTART)
     head, _, notes = few.table[few.table.index(" " * 10) :].partition("\n\n† ")
     between(ROOT / "docs" / "quickstart.md", f"```text\n{head.rstrip()}\n```")
-    notes = "\n".join(textwrap.fill(line, 120) for line in f"† {notes}".rstrip().splitlines())
+    notes = "\n".join(textwrap.fill(line, 96) for line in f"† {notes}".rstrip().splitlines())
     between(ROOT / "docs" / "reading_a_table.md", f"```text\n{head.rstrip()}\n\n{notes}\n```")
     draw(few.whole, "quickstart")
 

@@ -6,16 +6,15 @@ An objective's formula, source and notes are its docstring; settings, signals an
 import inspect
 import re
 import shutil
+import sys
 import textwrap
 from pathlib import Path
 
 import harness
-from harness import registry
 from harness.commands import declared, pairs
 from harness.contracts import Task
 from harness.data import embedded
-from harness.errors import UserError
-from harness.registry import OBJECTIVES, PROCEDURES, SOURCES, STUDENTS, STUDIES, TASKS, TEACHERS
+from harness.registry import OBJECTIVES, SOURCES, STUDENTS, STUDIES, TASKS, TEACHERS
 from harness.reports.references import key_of, references
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,6 +27,19 @@ HEADS = {
     "teachers": "What is imitated. `--teacher` takes a name, a hub name or a folder: [teachers](../teachers.md).",
     "tasks": "What students are asked. `--tasks` takes a name, or data of yours: [your own data](../own_data.md).",
     "studies": "What is compared. Every study answers a question; most answer a published table or figure.",
+}
+ASKED = {
+    "cola": "Is an English sentence acceptable?",
+    "sst2": "Is a phrase of a film review positive or negative?",
+    "mrpc": "Do two sentences of the news say the same?",
+    "qqp": "Do two questions ask the same?",
+    "stsb": "How alike are two sentences, from 0 to 5?",
+    "stsb_classes": "How alike are two sentences, as one of 21 classes in steps of 0.2 (galke2022).",
+    "mnli": "Does a premise entail a hypothesis, contradict it, or neither?",
+    "qnli": "Does a sentence answer a question?",
+    "qnli_ranking": "Which sentence of a paragraph answers a question? Each gets one score (liu2020, 4.1.1).",
+    "rte": "Does a text entail a hypothesis?",
+    "wnli": "Is a sentence still true once its pronoun is replaced?",
 }
 
 
@@ -55,8 +67,11 @@ def code(text):
 
 
 def table(header, rows):
+    """In Markdown, without the columns that have nothing."""
     rows = [list(map(str, row)) for row in rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows]) if rows else ""
+    kept = [place for place in range(len(header)) if any(row[place].strip() for row in rows)]
+    lines = [[row[place] for place in kept] for row in [header, ["---"] * len(header), *rows]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines) if rows else ""
 
 
 def works(text):
@@ -75,7 +90,8 @@ def cited(entry):
         for name, value in re.findall(r"^  (\w+)\s*= \{(.*?)\},\n(?=  \w+\s*=|\})", entry.text, re.M | re.S)
     }
     names = field.get("author", "").split(" and ")
-    who = names[0].split(",")[0] + (" et al." if len(names) > 2 else f" and {names[1].split(',')[0]}" if names[1:] else "")
+    families = [name.split(",")[0] for name in names]
+    who = f"{families[0]} et al." if families[2:] else " and ".join(families)
     where = f"https://doi.org/{field['doi']}" if "doi" in field else field.get("url", "")
     where = where or (f"https://arxiv.org/abs/{field['eprint']}" if "eprint" in field else "")
     title = f"[{line(field['title'])}]({where})" if where.startswith("https://") else f"*{line(field['title'])}*"
@@ -110,6 +126,7 @@ def section(title, text, before=""):
 
 def objectives():
     reasons = pairs.reasons_of(pairs.bert)
+    alike = {"intermediate": "as other examples", "prediction": "no"}
     used = {}
     for study in map(STUDIES.get, STUDIES.names()):
         for row in study.rows:
@@ -125,11 +142,12 @@ def objectives():
             ["stage", plugin.stage],
             ["compares token by token", "yes" if plugin.token_level else "no"],
             ["labels", labels or "are not read"],
-            ["candidates that are ranked", "yes" if plugin.ranks else "as other examples" if plugin.stage == "intermediate" else "no"],
+            ["candidates that are ranked", "yes" if plugin.ranks else alike[plugin.stage]],
         ]
         whom = [
-            [f"[{student}](../students/{student}.md)", pairs.letters(found), line("; ".join(dict.fromkeys(filter(None, found.values()))))]
+            [f"[{student}](../students/{student}.md)", pairs.letters(found), line("; ".join(dict.fromkeys(why)))]
             for student, found in reasons.get(name, {}).items()
+            for why in [filter(None, found.values())]
         ]
         module = inspect.getmodule(plugin.defined_by).__doc__ or ""
         yield name, joined(
@@ -140,8 +158,8 @@ def objectives():
             section(
                 "Who can be trained",
                 table(["student", "on", "why not on others"], whom),
-                "From a teacher of BERT-base's shape. S: single sentences with classes; P: pairs with classes; V: pairs "
-                "with values; R: candidates that are ranked; C: a corpus without labels.",
+                "From a teacher of BERT-base's shape. S: single sentences with classes; P: pairs with classes; V: "
+                "pairs with values; R: candidates that are ranked; C: a corpus without labels.",
             ),
             section("Studies with a row of it", ", ".join(f"[{s}](../studies/{s}.md)" for s in used.get(name, ()))),
             section("From", works(plugin.__doc__ or "") or works(module)),
@@ -218,9 +236,11 @@ def tasks():
         known = [entry for entry in references().values() if any(n in (f"task:{name}",) for n in entry.names)]
         examples = ""
         if name in embedded.TWINS:
-            drawn = embedded.generate(name, 4, 0)[0]
-            said = [(*(text for text in texts if text), task.labels[int(y)] if task.labels else f"{y:.2f}") for *texts, y in drawn]
-            examples = table(["text"] + ["second text"] * task.pair + ["label"], [[line(x) for x in one] for one in said])
+            rows = [
+                [*(line(text) for text in texts if text), line(task.labels[int(y)]) if task.labels else f"{y:.2f}"]
+                for *texts, y in embedded.generate(name, 4, 0)[0]
+            ]
+            examples = table(["text"] + ["second text"] * task.pair + ["label"], rows)
         profiles = [
             f"[{study.name}](../studies/{study.name}.md)"
             for study in map(STUDIES.get, STUDIES.names())
@@ -228,13 +248,20 @@ def tasks():
         ]
         yield name, joined(
             f"# {name}",
-            f"{task.label}.",
+            asked(task),
             table(["", ""], [fact for fact in facts if fact[1]]),
             section("Examples", examples),
-            section("Where its examples come from", "\n".join(f"* `{s.name}`: {line(inspect.cleandoc(s.__doc__))}" for s in sources)),
+            section("Where its examples come from", "\n".join(f"* `{s.name}`: {line(s.__doc__)}" for s in sources)),
             section("Studies that have it", ", ".join(profiles)),
             section("From", "\n".join(f"* {cited(entry)}" for entry in known)),
         )
+
+
+def asked(task):
+    """What a task asks, in a sentence."""
+    if task.name in embedded.TWINS:
+        return f"{task.label}, of the embedded grammar. {plain(inspect.getdoc(embedded.TWINS[task.name]))}"
+    return f"{task.label}. {ASKED[task.name]}"
 
 
 def studies():
@@ -247,14 +274,15 @@ def studies():
             ]
             for size, p in study.profiles.items()
         ]
-        rows = [[code(row.name), line(row.label), code(row.objective), code(row.student), line(row.mark)] for row in study.rows]
+        rows = [[code(r.name), line(r.label), code(r.objective), code(r.student), line(r.mark)] for r in study.rows]
+        learners = [f"[{student}](../students/{student.partition(':')[0]}.md)" for student in study.students]
         published = study.published and joined(
             f"{line(study.published.source)}. The numbers: "
             + ", ".join(f"`reports/published/{file}`" for file in study.published.files)
             + ".",
             "\n".join(f"* {line(note)}" for note in study.published.notes),
         )
-        module = inspect.getdoc(__import__("sys").modules.get(f"harness.studies.{name}"))
+        module = inspect.getdoc(sys.modules.get(f"harness.studies.{name}"))
         yield name, joined(
             f"# {name}",
             f"**{line(study.title)}.** {line(study.question)}",
@@ -264,9 +292,7 @@ def studies():
             section(
                 "Sizes",
                 table(["profile", "teacher", "tasks", "initialisations", "trials", "seeds", "searched"], sizes),
-                f"Procedure: `{study.procedure}`. Students: {', '.join(f'[{s}](../students/{s.partition(chr(58))[0]}.md)' for s in study.students)}."
-                if study.students
-                else f"Procedure: `{study.procedure}`.",
+                f"Procedure: `{study.procedure}`." + f" Students: {', '.join(learners)}." * bool(learners),
             ),
             section("What was published", published or "", "`--compare published` puts these beside ours."),
         )
@@ -318,11 +344,13 @@ def shown(function, name, bare=False):
     else:
         told = ""
     *prose, last = text.split("\n\n")
-    example = f"\n\n```python\n{last}\n```" if prose and re.search(r"\w\(", last) and not last.rstrip().endswith(".") else ""
+    called = prose and re.search(r"\w\(", last) and not last.endswith(".")
+    example = f"\n\n```python\n{last}\n```" if called else ""
     prose = prose if example else [*prose, last]
     signature = f"{name}{inspect.signature(function)}" if not bare and not inspect.isclass(function) else ""
     signature = re.sub(r"<.*?>|'", "", signature)
-    return joined(f"```text\n{signature}\n```" if signature and not told else "", plain("\n\n".join(prose))) + told + example + "\n"
+    signature = f"```text\n{signature}\n```" if signature and not told else ""
+    return joined(signature, plain("\n\n".join(prose))) + told + example + "\n"
 
 
 def write(folder):

@@ -1,7 +1,7 @@
 """Whether a built site leads anywhere: python docs/extensions/links.py build/site.
 
-Every relative address of a page exists, with its anchor; what lies elsewhere is https and only ever a link; and nothing that a
-browser fetches by itself (scripts, styles, images, fonts) is remote.
+Every relative address of a page exists, with its anchor; what lies elsewhere is https and only ever a link; and nothing
+that a browser fetches by itself (scripts, styles, images, fonts) is remote.
 """
 
 import re

@@ -128,7 +128,7 @@ def _reason(objective: str, student: Any, teacher: ModelInfo, task: Task) -> str
         reason = str(error)
     for name, who in ((student.name, "student"), (teacher.name, "teacher"), (task.name, "task")):
         reason = re.sub(rf"(?:\b(?:the )?(?:student|teacher|task) )?(?<!\w){re.escape(name)}\b", f"the {who}", reason)
-    reason = re.sub(rf"\b{objective}\b", "it", reason)
+    reason = re.sub(rf"\b{objective}\b", "it", reason).replace("--set the student.", "--set student.")
     return reason[:1].upper() + reason[1:]
 
 
