@@ -123,17 +123,17 @@ def _add_report(commands: Any) -> None:
         help="by how much each row is better or worse than this one, or than the best (default: the study's own row)",
     )
     report.add_argument(
-        "--analysis",
-        choices=words.ANALYSES,
-        help="instead of the table: scores by the number of trials, or by the settings that were tried",
+        "--with",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="additions",
+        choices=words.ADDITIONS,
+        help="also, below the table (as csv in its place, one at a time): over_tasks, what five tasks or more say "
+        "together; selection, what choosing on dev would have added; tuning, scores by the number of trials; "
+        "sensitivity, scores by the settings that were tried",
     )
     report.add_argument("--compare", choices=("published",), help="put the published numbers beside ours")
-    report.add_argument(
-        "--over-tasks",
-        action="store_true",
-        help="also what five tasks or more say together: ranks, who wins on a new task, the interquartile mean",
-    )
-    report.add_argument("--selection", action="store_true", help="also what a selection on dev would have added")
     flags.add_columns(report)
 
 

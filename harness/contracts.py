@@ -265,7 +265,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Published:
-    """The published tables a study answers: CSVs in `reports/published`, read as one, and how their lines are ours.
+    """The published tables a study answers: CSVs in `reports/papers/published`, read as one, their lines as ours.
 
     axes maps a CSV column to the axis of ours that it must equal: "student" or "init" (an initialisation without what
     follows its colon). init, where it is no column, is the initialisation all the numbers were made with. quotients

@@ -7,22 +7,22 @@ print(render(with_published(table, study), "markdown"))
 from __future__ import annotations
 
 from harness.errors import unknown
-from harness.reports import latex, page, writers
-from harness.reports.added import TEACHER, with_columns
-from harness.reports.compare import with_published
+from harness.reports.additions import ADDITIONS, with_additions
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import WIDTHS, WRITERS, png
-from harness.reports.over_tasks import with_over_tasks
-from harness.reports.page import fragment
-from harness.reports.selection import with_selection
-from harness.reports.shapes import Entry, Provenance, Table
+from harness.reports.formats import latex, page, writers
+from harness.reports.formats.page import fragment
+from harness.reports.formats.writers import rows_as_csv
+from harness.reports.papers.compare import with_published
 from harness.reports.statistics.summaries import mean_std
-from harness.reports.table import LAYOUTS, build
-from harness.reports.writers import rows_as_csv
+from harness.reports.tables.columns import TEACHER, with_columns
+from harness.reports.tables.shapes import Entry, Provenance, Table
+from harness.reports.tables.table import LAYOUTS, build
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
 
 __all__ = [
+    "ADDITIONS",
     "FIGURES",
     "FORMATS",
     "LAYOUTS",
@@ -38,17 +38,16 @@ __all__ = [
     "png",
     "render",
     "rows_as_csv",
+    "with_additions",
     "with_columns",
-    "with_over_tasks",
     "with_published",
-    "with_selection",
 ]
 
 
 def render(table: Table, format: str) -> str:
     """The table in one of FORMATS. The same table gives the same text, except on a terminal, whose width decides.
 
-    Raises UserError for an unknown format.
+    Raises UserError for an unknown format, and where an addition has nothing to tell.
     """
     formats = {
         "terminal": writers.terminal,

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -54,26 +55,54 @@ def _harness(*words: str) -> int:
     return main(words)
 
 
-def _alone(words: Sequence[str], folder: Path, cwd: Path) -> None:
+def conformance(*words: str) -> int:
+    """`python -m harness.testing` with these words."""
+    from harness.testing.__main__ import main
+
+    return main(list(words))
+
+
+def _alone(
+    work: Callable[..., int], words: Sequence[str], folder: Path, cwd: Path, server: str | None, more: dict[str, str]
+) -> None:
     for number, name in ((1, "out"), (2, "error")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.environ.update(environment())
+    os.environ.update(environment() | more)
     os.chdir(cwd)
-    sys.exit(_harness(*words))
+    if server is not None:
+        forkserver._forkserver._forkserver_address = server
+        forkserver._forkserver.ensure_running = lambda: None
+    sys.exit(work(*words))
 
 
-def begun(*words: object, folder: Path, cwd: Path = ROOT) -> Any:
-    """The process of `harness` with these words. It writes folder/out and folder/error, and has its own fork server."""
+def begun(
+    *words: object,
+    folder: Path,
+    cwd: Path = ROOT,
+    work: Callable[..., int] = _harness,
+    server: str | None = None,
+    more: dict[str, str] | None = None,
+) -> Any:
+    """The process of `work` (`harness`) with these words, which writes folder/out and folder/error.
+
+    server: the address of the fork server of its runs; it begins one of its own without. more: its environment's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     of_workers.prepare()
-    process = CONTEXT.Process(target=_alone, args=([str(word) for word in words], folder, cwd))
+    given = work, [str(word) for word in words], folder, cwd, server, more or {}
+    process = CONTEXT.Process(target=_alone, args=given)
     process.start()
     return process
 
 
-def forked(*words: object, folder: Path, cwd: Path = ROOT, seconds: float = 300) -> subprocess.CompletedProcess[str]:
-    """`harness` with these words, from its beginning to its end, in a process that shares nothing with this one."""
-    process = begun(*words, folder=folder, cwd=cwd)
+def forked(*words: object, folder: Path, seconds: float = 300, **more: Any) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, from its beginning to its end, in a process that has its imports done.
+
+    It shares nothing with this one, but for the fork server of its runs, which is ours: another takes 5 seconds. more:
+    as `begun` takes it.
+    """
+    forkserver.ensure_running()
+    process = begun(*words, folder=folder, server=forkserver._forkserver._forkserver_address, **more)
     process.join(seconds)
     if process.is_alive():
         process.kill()

@@ -1,4 +1,4 @@
-"""Where every number of reports/published stands in `--compare published` of all studies, in the paper's size.
+"""Where every number of reports/papers/published stands in `--compare published` of all studies, in the paper's size.
 
 python -m tests.published    counts them by file
 """
@@ -24,7 +24,7 @@ from harness.registry import STUDIES
 from harness.reports import with_published
 from tests.conftest import ROOT
 
-FOLDER = ROOT / "reports" / "published"
+FOLDER = ROOT / "reports" / "papers" / "published"
 # The columns that hold what is printed; "printed" and "parameters_printed" hold the same in the paper's own spelling.
 COLUMNS = (
     "value", "std", "parameters", "parameters_millions", "parameters_factor", "factor", "examples", "learning_rate",

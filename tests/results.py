@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from harness.reports.page import MEASURED
+from harness.reports.formats.page import MEASURED
 
 TABLES = tuple(f"table.{form}" for form in ("md", "tex", "csv", "json", "html"))
 

@@ -2,10 +2,14 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.conftest import environment
+from tests import launching
+
+
+def conformance(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return launching.forked(*words, work=launching.conformance, folder=cwd / "said", cwd=cwd)
+
 
 PLUGINS = """
 from torch import nn
@@ -97,10 +101,7 @@ EXPECTED = {
 def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wrong(tmp_path: Path) -> None:
     plugin = tmp_path / "outside.py"
     plugin.write_text(PLUGINS)
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.testing", "outside.py", "-rfp", "--tb=no", "-k", "not test_one_step"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = conformance("outside.py", "-rfp", "--tb=no", "-k", "not test_one_step", cwd=tmp_path)
     failed, passed = (
         set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
         for outcome in ("FAILED", "PASSED")
@@ -186,10 +187,7 @@ WRONG = {
 
 def test_tasks_of_a_plugin_are_tested_and_each_wrong_one_fails(tmp_path: Path) -> None:
     (tmp_path / "sources.py").write_text(SOURCES)
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.testing", "sources.py", "-rfp", "--tb=no"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = conformance("sources.py", "-rfp", "--tb=no", cwd=tmp_path)
     failed, passed = (
         set(re.findall(outcome + r" \S+::(\w+)\[(\w+)\]", done.stdout)) for outcome in ("FAILED", "PASSED")
     )
@@ -202,8 +200,5 @@ def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("")
     told = {"": "takes plugin files", "empty.py": "no objective, no student and no task", "gone.py": "does not exist"}
     for given, sentence in told.items():
-        done = subprocess.run(
-            [sys.executable, "-m", "harness.testing", *given.split()],
-            cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        )  # fmt: skip
+        done = conformance(*given.split(), cwd=tmp_path)
         assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1

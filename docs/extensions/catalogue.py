@@ -15,7 +15,7 @@ from harness.commands import declared, pairs
 from harness.contracts import Task
 from harness.data import embedded
 from harness.registry import OBJECTIVES, SOURCES, STUDENTS, STUDIES, TASKS, TEACHERS
-from harness.reports.references import key_of, references
+from harness.reports.papers.references import key_of, references
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = re.compile(r"(\$\$.*?\$\$|`[^`]*`)", re.DOTALL)  # formulas and code: written as they are
@@ -278,7 +278,7 @@ def studies():
         learners = [f"[{student}](../students/{student.partition(':')[0]}.md)" for student in study.students]
         published = study.published and joined(
             f"{line(study.published.source)}. The numbers: "
-            + ", ".join(f"`reports/published/{file}`" for file in study.published.files)
+            + ", ".join(f"`reports/papers/published/{file}`" for file in study.published.files)
             + ".",
             "\n".join(f"* {line(note)}" for note in study.published.notes),
         )

@@ -13,8 +13,8 @@ from harness.contracts import Study, TableRow
 from harness.planning.planned import Plan, distinct
 from harness.planning.recipe import as_known
 from harness.reports import Table
-from harness.reports.layout import counts_of, notes, units
-from harness.reports.references import Citations
+from harness.reports.papers.references import Citations
+from harness.reports.tables.layout import counts_of, notes, units
 from harness.runs.told import Record
 from harness.search.estimate import words
 

@@ -42,9 +42,8 @@ def report(options: Namespace) -> int:
         raise unknown("report format", options.format, formats)
     if (options.format in exchange.FORMATS) != (options.to is not None):
         raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
-    if options.analysis and (options.format not in reports.FORMATS or options.compare or options.columns):
-        known = ", ".join(reports.FORMATS)
-        raise UserError(f"--analysis goes with --format {known} alone: it stands in the table's place")
+    if options.additions and options.format not in reports.FORMATS:
+        raise UserError(f"--with goes with --format {', '.join(reports.FORMATS)}: what it adds stands below a table")
     study = _study(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
     if options.format in long_form.FORMATS:
@@ -57,13 +56,9 @@ def report(options: Namespace) -> int:
     table = table_of(plan, ledger, options.layout, options.against)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
-    if options.over_tasks:
-        table = reports.with_over_tasks(table)
-    if options.selection:
-        table = reports.with_selection(table)
     if options.columns:
         table = columns.added(plan, ledger, table, options.columns, say)
-    table = replace(table, analysis=options.analysis or "")
+    table = reports.with_additions(table, options.additions)
     for damage in ledger.damaged.values():
         say(damage)
     if isinstance(ledger, Ledger):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-ANALYSES = ("tuning", "sensitivity")  # of harness.reports.analyses
+ADDITIONS = ("over_tasks", "selection", "tuning", "sensitivity")  # of harness.reports.additions
 COLUMNS = ("parameters", "megabytes", "speed")  # of harness.commands.columns
 FIGURES = (  # of harness.reports.figures
     *("heatmap", "points", "pareto", "curves", "tuning", "sensitivity"),
     *("critical_differences", "verdicts", "masked_words"),
 )
-LAYOUTS = ("lines", "matrix")  # of harness.reports.table
+LAYOUTS = ("lines", "matrix")  # of harness.reports.tables.table
 WIDTHS = ("one", "two", "both")  # of harness.reports.figures.drawing
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
 NEW = ("objective", "student", "teacher", "task", "study", "procedure")  # of harness.commands.new

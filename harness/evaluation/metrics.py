@@ -67,14 +67,6 @@ def score(task: Task, predictions: Any, labels: Any) -> dict[str, float]:
     return {name: found[name] for name in task.metrics}
 
 
-def majority_score(task: Task, labels: Any) -> float:
-    """task.metric of always predicting the commonest class; of a constant score for regression: 0."""
-    labels = np.asarray(labels)
-    if task.bins or not task.classification:
-        return 0.0
-    return score(task, np.full_like(labels, np.bincount(labels).argmax()), labels)[task.metric]
-
-
 def _accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float((predictions == labels).mean())
 

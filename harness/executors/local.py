@@ -6,7 +6,7 @@ from collections import deque
 from multiprocessing.connection import wait
 from typing import Any
 
-from harness.executors import environment, temporary
+from harness.executors import environment, gpus, temporary
 from harness.executors.process import Attempt
 from harness.executors.worker import DEATHS
 from harness.runs.messages import Began, Died, Failed, Message, Told
@@ -17,6 +17,7 @@ Job = tuple[str, Any, Any]  # run, specification, workspace
 class LocalExecutor:
     """At most `workers` runs at a time, each in a process of its own. One whose process dies is begun again.
 
+    Where there are several GPUs, each run is given the one that the fewest others are on; several runs may share one.
     limit: seconds after which an attempt at a run is given up.
     """
 
@@ -24,6 +25,7 @@ class LocalExecutor:
         self.most, self._limit = workers, limit
         self._queue: deque[Job] = deque()
         self._going: list[tuple[Attempt, Job]] = []
+        self._gpus = gpus.visible()
         self._told: deque[Message] = deque()
         self._deaths: dict[str, int] = {}
         environment.prepare()  # the driver computes a little itself
@@ -75,5 +77,7 @@ class LocalExecutor:
     def _begin_waiting(self) -> None:
         while self._queue and len(self._going) < self.most:
             job = self._queue.popleft()
-            self._going.append((Attempt(*job, self._limit), job))
+            used = [attempt.environment.get(gpus.VISIBLE, "") for attempt, _ in self._going]
+            attempt = Attempt(*job, self._limit, gpus.least_used(self._gpus, used))
+            self._going.append((attempt, job))
             self._told.append(Began(job[0]))

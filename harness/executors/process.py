@@ -46,6 +46,7 @@ class Attempt:
         environment: Mapping[str, str] | None = None,
     ):
         _prepare()
+        self.environment = dict(environment or {})
         self.run, self._exchange, self._limit, self._began = run, workspace.exchange, limit, time.monotonic()
         with suppress(OSError):  # where it cannot be written there is none, and the record cannot be, which is told
             remove(workspace.run / LOG)  # of an attempt before
@@ -53,7 +54,7 @@ class Attempt:
         said, saying = CONTEXT.Pipe(duplex=False)
         if self._exchange is not None:
             workspace = replace(workspace, exchange=Asking(theirs, run))
-        work = theirs, saying, dict(environment or {}), run, specification, workspace
+        work = theirs, saying, self.environment, run, specification, workspace
         self._process = CONTEXT.Process(target=serve, args=work, daemon=True)
         self._log = threading.Thread(target=keep, args=(said, workspace.run / LOG), daemon=True)
         self._log.start()

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Outputs, Task, Want
+from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded
+from harness.data.tasks import as_asked, get_task
 from harness.jobs.examples import Examples
 from harness.jobs.scoring import selector
 from harness.runs import TaskRun
@@ -20,18 +21,23 @@ from harness.training.checkpoints import Checkpoint
 from harness.training.loop import History, Stage, TeacherOutputs, Tell, train
 from harness.training.work import Work
 
-Stages = Callable[[Encoded], list[Stage]]  # those of a training on these examples
+
+@dataclass(frozen=True)
+class Training:
+    """How a run trains. stages: those of a training on given examples; teacher: what it says of all of the run's."""
+
+    run: TaskRun
+    work: Work
+    stages: Callable[[Encoded], list[Stage]]
+    teacher: TeacherOutputs
+
+    def select(self, examples: Examples) -> Callable[[nn.Module], float]:
+        """What epochs are chosen by, on the selection examples."""
+        task = as_asked(get_task(self.run.task), self.run.settings)
+        return selector(task, self.run, examples, self.work.clock)
 
 
-def trained(
-    model: nn.Module,
-    stages: Stages,
-    examples: Examples,
-    teacher: TeacherOutputs,
-    task: Task,
-    run: TaskRun,
-    work: Work,
-) -> History:
+def trained(model: nn.Module, examples: Examples, by: Training) -> History:
     """Train `model` in place, and leave it with the weights of the epoch that is chosen.
 
     Without folds that is the best on the selection examples. With folds the model is trained from its beginning on all
@@ -39,9 +45,9 @@ def trained(
     Cross-Validatory Choice and Assessment of Statistical Predictions (1974).
     """
     if examples.folds:
-        return _by_folds(model, stages, examples, teacher, task, run, work)
-    select = selector(task, run, examples, work.clock)
-    return train(model, stages(examples.train), examples.train, teacher, select, work.regime(run))
+        return _by_folds(model, examples, by)
+    data = examples.train
+    return train(model, by.stages(data), data, by.teacher, by.select(examples), by.work.regime(by.run))
 
 
 def told(history: History) -> Record:
@@ -65,16 +71,8 @@ class _Part(Checkpoint):
         return state if state and state["part"] == self.part else None
 
 
-def _by_folds(
-    model: nn.Module,
-    stages: Stages,
-    examples: Examples,
-    teacher: TeacherOutputs,
-    task: Task,
-    run: TaskRun,
-    work: Work,
-) -> History:
-    regime = work.regime(run)
+def _by_folds(model: nn.Module, examples: Examples, by: Training) -> History:
+    regime = by.work.regime(by.run)
     whole, size = examples.train, len(examples.train)
     begun: dict[str, Any] = regime.checkpoint.read(regime.tell) or {"part": 0, "curves": []}
     curves: list[list[float]] = begun["curves"]
@@ -83,12 +81,12 @@ def _by_folds(
     def once(data: Encoded, made: list[Stage], part: int, chosen_on: Encoded, index: Tensor) -> History:
         model.load_state_dict(beginning)
         checkpoint = _Part(regime.checkpoint.path, regime.checkpoint.code, part, curves)
-        select = selector(task, run, replace(examples, selection=chosen_on), work.clock)
-        return train(model, made, data, _of_these(teacher, index), select, replace(regime, checkpoint=checkpoint))
+        select = by.select(replace(examples, selection=chosen_on))
+        return train(model, made, data, _of_these(by.teacher, index), select, replace(regime, checkpoint=checkpoint))
 
     def fresh(data: Encoded) -> list[Stage]:
-        torch.manual_seed(derive_seed("objective", run.seed))  # what an objective learns begins alike
-        return stages(data)
+        torch.manual_seed(derive_seed("objective", by.run.seed))  # what an objective learns begins alike
+        return by.stages(data)
 
     for part, held in enumerate(examples.folds):
         if part < begun["part"]:

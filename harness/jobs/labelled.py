@@ -16,7 +16,7 @@ from harness.data.encoding import Encoded
 from harness.data.tasks import as_asked, get_task
 from harness.evaluation.parameters import count
 from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
-from harness.jobs.folds import told, trained
+from harness.jobs.folds import Training, told, trained
 from harness.jobs.scoring import evaluate, further
 from harness.jobs.starting import start
 from harness.jobs.unlabelled import answered
@@ -54,7 +54,8 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
         info = source.info(task)
         objective = Sum(combine.parse(LABELS), info, info, LayerMap(()), {})
         stage = Stage("fine_tuning", objective, (Want(logits=True), Want()), settings["epochs"], selects=True)
-        history = trained(encoder, lambda data: [stage], examples, lambda batch, want: Outputs(), task, run, work)
+        training = Training(run, work, lambda data: [stage], lambda batch, want: Outputs())
+        history = trained(encoder, examples, training)
         record = told(history)
     scores, predictions = evaluate(encoder, task, settings, examples, work.clock)
     more, others = further(run, workspace, encoder, reader, task, work.clock)
@@ -114,7 +115,7 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
         wanted = functools.reduce(operator.or_, (stage.wants[1] for stage in made))
         return made
 
-    history = trained(student, stages, examples, answers, task, run, work)
+    history = trained(student, examples, Training(run, work, stages, answers))
     if keep or workspace.keep:
         own = None if reader is teacher_tokenizer(workspace) else reader
         save(student, workspace.run / "weights", own, durable=keep)

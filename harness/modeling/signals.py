@@ -97,13 +97,17 @@ def _attention(
 
 
 def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The scores, with `OUT_OF_SIGHT` where a window ends. Padding is masked by those who get them.
+    """The scores, with `OUT_OF_SIGHT` where a window ends: of a key that others see. Padding is masked by those who get
+    them.
 
     mask: (B, 1, L, L), bool or to be added, or None.
     """
-    if mask is None or torch.equal(mask, mask[:, :, :1].expand_as(mask)):
+    if mask is None:
         return scores
-    return scores.masked_fill(~mask if mask.dtype == torch.bool else mask < 0, OUT_OF_SIGHT)
+    if mask.device.type == "cpu" and torch.equal(mask, mask[:, :, :1].expand_as(mask)):
+        return scores  # no window, as below; elsewhere to look would wait for the device in each layer
+    seen = mask if mask.dtype == torch.bool else mask >= 0
+    return scores.masked_fill(~seen & seen.any(-2, keepdim=True), OUT_OF_SIGHT)
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)

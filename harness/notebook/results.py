@@ -14,7 +14,7 @@ from harness.errors import UserError, unknown
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
 from harness.planning.planned import Plan
-from harness.reports.pairs import differences
+from harness.reports.tables.pairs import differences
 from harness.search import frame
 
 if TYPE_CHECKING:

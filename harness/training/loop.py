@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +23,7 @@ from harness.training.sums import Told, shares
 
 CHECKPOINT_SECONDS = 30.0  # between checkpoints; when one is written changes no number
 TELL_SECONDS = 2.0  # between reports of progress within an epoch
+LOOK_STEPS = 20  # between looks at the losses, each of which waits for the device; when one is taken changes no number
 
 
 class TrainingFailure(Exception):
@@ -148,6 +150,7 @@ class _Training:
     history: History = field(default_factory=History)
     number: int = 0  # of the stage
     best_weights: dict[str, Tensor] | None = None  # of the stage
+    unseen: list[tuple[Tensor, dict[str, Tensor]]] = field(default_factory=list)  # each step's (loss, terms), on the device
     saved: Timer = field(default_factory=Timer)  # since the last checkpoint
 
     def run(self) -> History:
@@ -199,21 +202,25 @@ class _Training:
         batches = self.data.batches(regime.settings["batch_size"], order, epoch)
         told, seen = time.perf_counter(), list[Tensor]()
         for index in batches[within.step :]:
-            within.total += self._step(stage, epoch, index, within)
+            self._step(stage, epoch, index, within)
             within.step += 1
             seen.append(index)
             where: Entry = {"stage": stage.name, "epoch": epoch + 1}
-            if (now := time.perf_counter()) - told > TELL_SECONDS:
+            tells = (now := time.perf_counter()) - told > TELL_SECONDS
+            saves = within.step < len(batches) and self.saved.due(CHECKPOINT_SECONDS)
+            if tells or saves or len(self.unseen) == LOOK_STEPS or within.step == len(batches):
+                self._look(stage, epoch, within)
+            if tells:
                 tokens = int(self.data.lengths[torch.cat(seen)].sum())
                 speed: Entry = {"loss": self.loss, "tokens_per_second": tokens / (now - told)}
                 regime.tell({**where, "step": within.step, "steps": len(batches), **speed})
                 told, seen = now, []
-            if within.step < len(batches) and self.saved.due(CHECKPOINT_SECONDS):
+            if saves:
                 self._save(stage, epoch, within)
                 regime.tell({**where, "loss": within.total / within.step, "saved": True})
 
-    def _step(self, stage: Stage, epoch: int, index: Tensor, within: EpochState) -> float:
-        """One update by the examples at `index`, (B,), of which `within` is told. Returns the loss before it."""
+    def _step(self, stage: Stage, epoch: int, index: Tensor, within: EpochState) -> None:
+        """One update by the examples at `index`, (B,). Its loss is among the unseen: nothing waits for the device."""
         regime = self.regime
         batch = self.data.batch(index, regime.device, epoch)
         imitated = self.teacher(batch, stage.wants[1])
@@ -221,21 +228,33 @@ class _Training:
         with precision(regime.settings, regime.device):
             outputs = self.model(batch, stage.wants[0])
         loss, terms = stage.objective(in_float32(outputs), imitated, batch)
-        self.loss = float(loss.item())
-        if not torch.isfinite(loss):
-            bad = [name for name, term in terms.items() if not torch.isfinite(torch.as_tensor(term))]
-            raise TrainingFailure(
-                f"the loss became {self.loss} at step {epoch * self.per_epoch + within.step + 1} of stage {stage.name} "
-                f"in term {' and '.join(bad or terms)}"
-            )
+        self.unseen.append((loss.detach(), {name: term.detach() for name, term in terms.items()}))
         regime.clock.add(began)
-        within.told.add({name: float(term.item()) for name, term in terms.items()})
         if not terms.keys() <= within.told.shares.keys():
             within.told.shares |= shares(terms, self.model.parameters())
         began = time.perf_counter()
         self.optimisation.step(loss)
         regime.clock.add(began)
-        return self.loss
+
+    def _look(self, stage: Stage, epoch: int, within: EpochState) -> None:
+        """Tell `within` of the steps since the last look. Raises TrainingFailure where a loss is not finite."""
+        began = time.perf_counter()
+        every = [value.float().reshape(()) for loss, terms in self.unseen for value in (loss, *terms.values())]
+        values = iter(torch.stack(every).tolist())
+        self.regime.clock.add(began)  # what the device has still to compute
+        first = epoch * self.per_epoch + within.step - len(self.unseen) + 1
+        for number, (_, terms) in enumerate(self.unseen, first):
+            self.loss = next(values)
+            told = {name: next(values) for name in terms}
+            if not math.isfinite(self.loss):
+                bad = [name for name, value in told.items() if not math.isfinite(value)]
+                raise TrainingFailure(
+                    f"the loss became {self.loss} at step {number} of stage {stage.name} "
+                    f"in term {' and '.join(bad or told)}"
+                )
+            within.total += self.loss
+            within.told.add(told)
+        self.unseen.clear()
 
     def _ended(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """Note how an epoch ended, and write the checkpoint if it is time."""

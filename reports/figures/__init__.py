@@ -24,7 +24,7 @@ from harness.reports.figures import (
     verdicts,
 )
 from harness.reports.figures.drawing import styled
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.reports.additions.over_tasks import letters, over_tasks
 from harness.reports.figures.drawing import new_figure, plain, title
-from harness.reports.over_tasks import letters, over_tasks
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
     Raises UserError where there are too few tasks or rows.
     """
-    found = table.over_tasks or over_tasks(table)
+    found = over_tasks(table)
     return [
         {"row": row.label, "mean_rank": round(row.rank, 6), "groups": letter, "tasks": len(found.tasks)}
         for row, letter in zip(found.rows, letters(found), strict=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import legend, style, title
 from harness.reports.figures.multiples import behind, small_panels
-from harness.reports.layout import heading
-from harness.reports.shapes import Block, Entry, Table
+from harness.reports.tables.layout import heading
+from harness.reports.tables.shapes import Block, Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

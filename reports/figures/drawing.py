@@ -160,14 +160,6 @@ def marker(place: int) -> str:
     return MARKS[place % len(MARKS)]
 
 
-def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """(label, heading of its block) -> the label, with the heading where other blocks have the same label."""
-    among: dict[str, set[str]] = {}
-    for label, made in names:
-        among.setdefault(label, set()).add(made)
-    return {(n, made): f"{n} ({made})" if made and len(among[n]) > 1 else n for n, made in names}
-
-
 def plain(text: str) -> str:
     """Text that matplotlib neither reads as mathematics nor leaves out of a legend, nor has no glyphs for."""
     text = shown(" ".join(text.split())).replace("$", r"\$")

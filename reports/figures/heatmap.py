@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import new_figure, on_paper, plain
-from harness.reports.layout import entry_text
-from harness.reports.quantities import is_score
-from harness.reports.shapes import Entry, Table
+from harness.reports.tables.layout import entry_text
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.shapes import Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from harness.reports.figures.drawing import new_figure, plain, told_apart
-from harness.reports.layout import heading
-from harness.reports.shapes import Table
+from harness.reports.figures.drawing import new_figure, plain
+from harness.reports.tables.layout import heading, told_apart
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

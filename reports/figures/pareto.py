@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, title
-from harness.reports.quantities import is_score
-from harness.reports.shapes import Entry, Table
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.shapes import Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

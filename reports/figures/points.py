@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.reports.figures.drawing import legend, marker, panels, plain, style, title, told_apart
-from harness.reports.layout import heading
-from harness.reports.quantities import is_score, scaled
-from harness.reports.shapes import Table
+from harness.reports.figures.drawing import legend, marker, panels, plain, style, title
+from harness.reports.tables.layout import heading, told_apart
+from harness.reports.tables.quantities import is_score, scaled
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

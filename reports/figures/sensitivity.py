@@ -5,42 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.reports import sensitivity
+from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import PALETTE, legend, marker, plain, title
 from harness.reports.figures.multiples import small_panels
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def rows(table: Table) -> list[dict[str, Any]]:
-    """Every setting of every trial: its value, the trial's scores × 100, and the setting's importance where it has one.
-
-    A table without searches has none.
-    """
-    made = []
-    for one in sensitivity.found(table):
-        best, shares = sensitivity.chosen(one), sensitivity.shares(one)
-        for setting, values in one.space.items():
-            for trial in sensitivity.trials(one):
-                made.append(
-                    {
-                        "block": one.block,
-                        "task": one.column.task,
-                        "metric": one.column.metric,
-                        "row": one.label,
-                        "setting": sensitivity.short(one, setting),
-                        "value": trial.settings[setting],
-                        "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
-                        "trial": trial.number,
-                        "dev": round(100 * trial.score, 6),
-                        "chosen_by": round(100 * trial.selection, 6),
-                        "chosen": int(trial is best),
-                        "importance": round(shares[setting], 6) if setting in shares else None,
-                    }
-                )
-    return made
+rows = sensitivity.rows
 
 
 def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
-from harness.reports import tuning
+from harness.reports.additions import tuning
 from harness.reports.figures.drawing import PALETTE, ink, legend, style, title
 from harness.reports.figures.multiples import behind, small_panels
-from harness.reports.shapes import Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AVERAGE = "average"
-
-
-def rows(table: Table) -> list[dict[str, Any]]:
-    """Every curve, point by point; scores × 100, nothing where n trials bound nothing.
-
-    Raises UserError where there is no curve.
-    """
-    if reason := tuning.refused(table):
-        raise UserError(reason)
-    return [
-        {
-            "block": curves.block,
-            "task": curves.task or AVERAGE,
-            "metric": curves.metric,
-            "row": curve.label,
-            "trials": k,
-            "dev": round(100 * curve.expected[k - 1], 6),
-            **{
-                name: None if value is None or math.isinf(value) else round(100 * value, 6)
-                for name, value in zip(("chosen_by", "lower", "upper"), curve.band[k - 1], strict=True)
-            },
-        }
-        for curves in tuning.found(table)
-        for curve in curves.curves
-        for k in range(1, curves.trials + 1)
-    ]
+rows = tuning.rows
 
 
 def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
@@ -51,7 +23,7 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     """
     block = rows[0]["block"]
     tasks = [row["task"] for row in rows if row["block"] == block]
-    task = AVERAGE if AVERAGE in tasks else tasks[0]
+    task = tuning.AVERAGE if tuning.AVERAGE in tasks else tasks[0]
     curves: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if (row["block"], row["task"]) == (block, task):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import new_figure, plain, title
-from harness.reports.layout import heading
-from harness.reports.quantities import number
-from harness.reports.shapes import Table
 from harness.reports.statistics.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
+from harness.reports.tables.layout import heading
+from harness.reports.tables.quantities import number
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

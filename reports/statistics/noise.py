@@ -103,16 +103,16 @@ class Noise:
 
         return np.minimum(2 * self.tail(np.abs(self.values[a] - self.values[b]), a, b), 1.0)
 
-    def compare(self, a: Sequence[int], b: Sequence[int], together: int = 0) -> Differences:
+    def compare(self, a: Sequence[int], b: Sequence[int]) -> Differences:
         """values[a] - values[b], comparisons that were planned: named before their scores were seen.
 
-        together: how many comparisons the intervals hold for at once (Bonferroni), their number where not given.
+        The intervals hold for all of them at once (Bonferroni).
         """
         import numpy as np
 
         first, other = np.asarray(a, int), np.asarray(b, int)
         difference, p = self.values[first] - self.values[other], self.p_value(first, other)
-        half = self.reach(LEVEL / 2 / max(together or len(p), 1), first, other)
+        half = self.reach(LEVEL / 2 / max(len(p), 1), first, other)
         return Differences(difference, difference - half, difference + half, p, holm(p))
 
     def to_best(self) -> Differences:
@@ -165,10 +165,10 @@ class Noise:
         only = {name: getattr(self, name)[kept] for name in ("values", "seeds", "weights")}
         return replace(self, **only, examples=self.examples[np.ix_(kept, kept)])
 
-    def detectable(self, together: int = 1) -> float:
+    def detectable(self) -> float:
         """The least difference between two rows that the two-sided test finds in 80% of tables, with its noise.
 
-        Of the median pair of at least two rows; together: how many comparisons it is one of.
+        Of the median pair of at least two rows, compared alone.
         """
         import numpy as np
         from scipy.special import ndtri
@@ -177,7 +177,7 @@ class Noise:
         own = 0.0 if np.isnan(self.spread) else 2 * self.spread / self.count
         about = np.full(len(a), 2 * np.sqrt(self.shared() + own))
         middle = np.argsort(self.tail(about, a, b), kind="stable")[len(a) // 2, None]
-        found = self.reach(LEVEL / 2 / together, a[middle], b[middle])
+        found = self.reach(LEVEL / 2, a[middle], b[middle])
         return float((found + ndtri(POWER) * np.sqrt(self.variance(a[middle], b[middle]) + own))[0])
 
 

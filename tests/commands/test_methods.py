@@ -13,8 +13,8 @@ from harness import registry
 from harness.commands import declared, methods, view
 from harness.planning.planned import Plan, distinct
 from harness.registry import STUDIES
-from harness.reports.quantities import MEASURED, WHOLE
-from harness.reports.references import Citations, key_of, references
+from harness.reports.papers.references import Citations, key_of, references
+from harness.reports.tables.quantities import MEASURED, WHOLE
 from tests.conftest import Harness
 from tests.studies import builders
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.data import metric_names
 from harness.data.tasks import get_task
 from harness.evaluation import metrics
-from harness.evaluation.metrics import graded, majority_score, predictions_of, score
+from harness.evaluation.metrics import graded, predictions_of, score
 from harness.registry import TASKS
 
 
@@ -122,16 +122,6 @@ def test_wrong_shapes_are_refused(predictions, labels):
 def test_predictions_that_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match="not finite"):
         score(get_task("stsb"), [1.0, math.nan], [1.0, 2.0])
-
-
-def test_majority_is_the_level_of_chance():
-    labels = [1, 1, 1, 0]
-    assert majority_score(get_task("rte"), labels) == 0.75
-    assert majority_score(get_task("cola"), labels) == 0.0
-    assert majority_score(get_task("mrpc"), labels) == pytest.approx((0.75 + 6 / 7) / 2)
-    assert majority_score(dataclasses.replace(get_task("mrpc"), metric="f1"), labels) == pytest.approx(6 / 7)
-    assert majority_score(get_task("stsb"), [0.5, 1.0, 1.0]) == 0.0
-    assert majority_score(get_task("stsb_classes"), [3, 3, 4]) == 0.0
 
 
 def test_every_metric_of_every_task_exists():

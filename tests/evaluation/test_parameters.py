@@ -23,7 +23,7 @@ from harness.teachers.architectures import KNOWN
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import THREE, small_config
 
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "galke2022_table05_speed.csv"
+PUBLISHED = Path(__file__).parents[2] / "reports" / "papers" / "published" / "galke2022_table05_speed.csv"
 ROWS = {
     "BERT-base": "bert-base-uncased",
     "DistilBERT-base": "distilbert-base-uncased",

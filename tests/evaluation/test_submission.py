@@ -21,7 +21,7 @@ from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
 from harness.planning.filed import read
 from harness.registry import TASKS
-from harness.reports import printed
+from harness.reports.papers import printed
 from harness.runs import JointTeacherRun
 from harness.search.progress import Finished, progress
 from tests.conftest import BAD, Harness
@@ -191,7 +191,7 @@ def test_what_the_server_said_is_kept_and_compared(
     def of_test(*asked: Any) -> Any:
         return [{**line, "split": "test"} for line in printed.read(*asked)]
 
-    monkeypatch.setattr("harness.reports.compare.read", of_test)
+    monkeypatch.setattr("harness.reports.papers.compare.read", of_test)
     report = ("report", "--study", "objectives_vs_init", "--out", out, "--compare", "published", "--format", "json")
     beside = [entry["test"] for entry in json.loads(call(*report).stdout)["entries"] if entry["test"]]
     assert beside == [71.5]

@@ -30,10 +30,10 @@ STUDY = "objectives_vs_init"
 
 
 @pytest.fixture(scope="module")
-def results(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two cells of a study, one on single sentences and one on pairs."""
     out = tmp_path_factory.mktemp("study") / "out"
-    done = harness(
+    done = call(
         "run", "--study", STUDY, "--objectives", "vanilla_kd", "--inits", "every", "--tasks", "sentiment", "entailment",
         "--trials", "1", "--seeds", "2", "--set", "train_examples=64", "epochs=1", "--out", out,
     )  # fmt: skip

@@ -17,7 +17,6 @@ from torch import nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded, folds
-from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.jobs import folds as nested
 from harness.jobs.examples import Examples
@@ -74,7 +73,7 @@ def by_folds(folder: Path, teacher: Any = taught) -> tuple[Bag, History]:
     given = Examples(whole, whole, whole.subset(torch.arange(0)), (examples(20, 9),), folds=parts)
     run = a_run(StudentRun, settings=settings(protocol="nested"))
     work: Any = SimpleNamespace(regime=lambda run: regime(folder, run.settings), clock=Clock())
-    return model, nested.trained(model, lambda data: stages(), given, teacher, get_task("sst2"), run, work)
+    return model, nested.trained(model, given, nested.Training(run, work, lambda data: stages(), teacher))
 
 
 def stages(stops: int | None = None) -> list[Stage]:

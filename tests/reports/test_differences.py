@@ -11,8 +11,8 @@ import pytest
 from harness.contracts import RunResult
 from harness.errors import UserError
 from harness.reports import FORMATS, build, render
-from harness.reports.pairs import differences
-from harness.reports.ranking import key_of
+from harness.reports.tables.pairs import differences
+from harness.reports.tables.ranking import key_of
 from tests.reports.synthetic import LABELS, PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, score, table
 
 VANILLA, HID, ATT, VAL = ROWS
@@ -101,14 +101,6 @@ def test_pairs_have_the_tables_noise():
     a, b = (np.array([tested.keys.index(key)]) for key in keys)
     assert one.p == pytest.approx(tested.noise.p_value(a, b)[0]) and one.difference == pytest.approx(0.26)
     assert one.low < 0.26 < one.high and one.high - one.low < own["every", "att_kl"].entries[0].to_reference.high * 2
-
-
-def test_resamples_of_a_column_are_paired_and_average_to_the_scores():
-    tested = table(mixed()).tested[0]
-    draws = tested.resamples()
-    assert [d.shape for d in draws] == [(2, 10_000)] * len(tested.keys)
-    for found, scores in zip(draws, tested.scores, strict=True):
-        assert found.mean(axis=1) == pytest.approx(scores, abs=0.003)
 
 
 def test_a_teacher_for_each_seed_is_no_hindrance_to_testing_agreement():

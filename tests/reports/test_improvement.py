@@ -11,7 +11,7 @@ import pytest
 from harness.contracts import GainRow, Published, Row
 from harness.errors import UserError
 from harness.reports import FORMATS, render, with_published
-from harness.reports.layout import entry_text, heading
+from harness.reports.tables.layout import entry_text, heading
 from tests.reports.synthetic import STUDY, cell, run, table
 
 PLAIN = Row("plain", "labels_only", "BiLSTM", {"row_id": "3"}, student="bilstm", init="random")

@@ -15,7 +15,8 @@ from scipy import stats
 
 from harness.contracts import Profile, TeacherRow
 from harness.errors import UserError
-from harness.reports import render, with_over_tasks
+from harness.reports import render, with_additions
+from harness.reports.additions.over_tasks import over_tasks
 from harness.reports.figures import critical_differences
 from harness.reports.statistics.noise import holm
 from harness.reports.statistics.over_tasks import (
@@ -139,7 +140,7 @@ def cells(rows=ROWS[:2], seeds=3):
 
 
 def test_two_rows_by_hand(six):
-    made = with_over_tasks(table(cells(), six)).over_tasks
+    made = over_tasks(table(cells(), six))
     assert [(row.label, row.rank) for row in made.rows] == [("Hid-Seq", 1.0), ("Vanilla KD", 2.0)]
     assert made.rows[0].p[1] == 2 / 2**6 and made.groups == () and made.rows[1].wins == (0.0, 3.0)
     # scores 70..77 of 18 runs, 4 cut from each end: 2 x 72, 3 x 73, 3 x 74, 2 x 75 remain
@@ -150,30 +151,30 @@ def test_rows_without_a_finished_score_are_left_out_by_name_and_others_that_do_n
     rows = (*ROWS[:3], TeacherRow("teacher", "Teacher"))
     study = replace(six, rows=rows)
     some = [replace(c, seeds=c.seeds[:1]) if (c.row, c.task) == (ROWS[2], "task4") else c for c in cells(rows)]
-    made = with_over_tasks(table(some, study)).over_tasks
+    made = over_tasks(table(some, study))
     assert [row.label for row in made.rows] == ["Hid-Seq", "Vanilla KD"]
     assert made.notes[-1] == "Left out, for want of a finished score on the tasks named: Att-KL (Task4)."
 
 
 def test_too_little_is_refused_with_the_reason(six):
     with pytest.raises(UserError, match="need 5 tasks or more, .* has 2: SST-2, RTE"):
-        with_over_tasks(table([cell(r, t, (60, 61)) for r in ROWS for t in ("sst2", "rte")]))
+        over_tasks(table([cell(r, t, (60, 61)) for r in ROWS for t in ("sst2", "rte")]))
     with pytest.raises(UserError, match="finished on all 6 tasks, and this table has 1"):
-        with_over_tasks(table(cells(ROWS[:1]), six))
-    two = with_over_tasks(table(cells(seeds=2), six)).over_tasks
+        over_tasks(table(cells(ROWS[:1]), six))
+    two = over_tasks(table(cells(seeds=2), six))
     assert two.rows[0].middle is None and any("needs 3 seeds or more" in note for note in two.notes)
 
 
 @pytest.mark.parametrize("format", ["terminal", "markdown", "latex", "html"])
 def test_it_stands_below_the_table_in_every_format(six, format):
     alone = table(cells(), six)
-    text = render(with_over_tasks(alone), format)
+    text = render(with_additions(alone, ["over_tasks"]), format)
     assert "Over tasks" in text and "0.07 (0.00 to 0.33)" in text and "Benavoli" in text
     assert "Over tasks" not in render(alone, format)
 
 
 def test_csv_holds_its_rows_and_json_its_pairs(six):
-    made = with_over_tasks(table(cells(), six))
+    made = with_additions(table(cells(), six), ["over_tasks"])
     first, second = csv.DictReader(io.StringIO(render(made, "csv")))
     assert (first["row"], first["mean_rank"], first["groups"], second["groups"]) == ("hid_seq", "1.0", "a", "b")
     found = json.loads(render(made, "json"))["over_tasks"]

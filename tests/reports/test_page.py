@@ -16,7 +16,7 @@ import pytest
 
 from harness.contracts import Profile, Row
 from harness.reports import Table, fragment, render, with_published
-from harness.reports.page import MEASURED
+from harness.reports.formats.page import MEASURED
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, run, table
 from tests.reports.test_writers import HOSTILE, hostile
 from tests.results import unmeasured

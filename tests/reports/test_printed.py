@@ -41,7 +41,7 @@ def printed(tmp_path, monkeypatch):
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "a.csv").write_text(PRINTED, encoding="utf-8")
     (tmp_path / "published" / "b.csv").write_text(AGAIN, encoding="utf-8")
-    monkeypatch.setattr("harness.reports.printed.files", lambda package: tmp_path)
+    monkeypatch.setattr("harness.reports.papers.printed.files", lambda package: tmp_path)
     monkeypatch.setitem(TASKS, "mnli", replace(TASKS["sst2"], name="mnli", label="MNLI"))
     monkeypatch.setitem(TASKS, "mrpc", replace(TASKS["sst2"], name="mrpc", label="MRPC"))
     return tmp_path / "published"
@@ -261,12 +261,11 @@ def test_every_study_finds_its_rows_in_its_published_tables(name):
 
 
 def test_every_published_table_is_installed_and_reads_as_numbers():
-    tables = sorted(p.name for p in (files("harness.reports") / "published").iterdir() if p.name.endswith(".csv"))
+    folder = files("harness.reports.papers") / "published"
+    tables = sorted(p.name for p in folder.iterdir() if p.name.endswith(".csv"))
     assert len(tables) == 28
     for name in tables:
-        lines = list(
-            csv.DictReader((files("harness.reports") / "published" / name).read_text(encoding="utf-8").splitlines())
-        )
+        lines = list(csv.DictReader((folder / name).read_text(encoding="utf-8").splitlines()))
         assert lines and all(None not in line and None not in line.values() for line in lines), name
         if "std" in lines[0]:
             assert all(math.isfinite(float(line[c])) for line in lines for c in ("value", "std") if line[c]), name

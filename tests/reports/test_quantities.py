@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.reports.quantities import difference, is_score, number, printed, scaled, written
+from harness.reports.tables.quantities import difference, is_score, number, printed, scaled, written
 
 
 @pytest.mark.parametrize(

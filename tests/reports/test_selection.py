@@ -3,13 +3,15 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 
 import pandas
 import pytest
 
 from harness.errors import UserError
-from harness.reports import render, with_selection
+from harness.reports import render, with_additions
+from harness.reports.additions.selection import gaps
 from tests.reports.synthetic import ROWS, cell, table
 
 
@@ -31,14 +33,15 @@ TRIALS = (
     ("vanilla_kd", 0.70, 0.99, {"pruned": True}),
     ("vanilla_kd", None, None, {"status": "failed"}),
     ("vanilla_kd", 0.99, 0.99, {"part": "seed"}),
+    ("vanilla_kd", math.nan, math.nan, {}),  # a correlation of constant predictions
     ("hid_seq", 0.90, 0.85, {}),
     ("hid_seq", 0.80, 0.85, {}),  # dev is indifferent, so both choose alike
 )
 
 
 def test_the_gap_is_that_between_the_trial_chosen_and_the_best_on_dev():
-    made = with_selection(of_trials(*TRIALS))
-    assert [(gap.row, gap.trials, gap.chosen, gap.dev) for gap in made.selection] == [
+    made = with_additions(of_trials(*TRIALS), ["selection"])
+    assert [(gap.row, gap.trials, gap.chosen, gap.dev) for gap in gaps(made)] == [
         ("vanilla_kd", 2, 0.70, 0.75), ("hid_seq", 2, 0.85, 0.85),
     ]  # fmt: skip
     text = render(made, "markdown")
@@ -48,8 +51,8 @@ def test_the_gap_is_that_between_the_trial_chosen_and_the_best_on_dev():
 
 
 def test_json_and_csv_hold_it_cell_by_cell_and_only_where_it_was_asked_for():
-    made = with_selection(of_trials(*TRIALS))
-    first = json.loads(render(made, "json"))["selection"][0]
+    made = with_additions(of_trials(*TRIALS), ["selection"])
+    first = json.loads(render(made, "json"))["selection"]["rows"][0]
     assert (first["row"], first["dev_of_chosen"], first["dev_of_best_on_dev"]) == ("vanilla_kd", 70.0, 75.0)
     (line, _) = csv.DictReader(io.StringIO(render(made, "csv")))
     assert (line["row"], line["trials"], line["dev_of_best_on_dev"]) == ("vanilla_kd", "2", "75.0")
@@ -58,6 +61,6 @@ def test_json_and_csv_hold_it_cell_by_cell_and_only_where_it_was_asked_for():
 
 def test_without_two_trials_or_two_scores_it_is_refused():
     with pytest.raises(UserError, match="no cell of this table has tried two settings"):
-        with_selection(of_trials(TRIALS[0], TRIALS[-1]))
+        gaps(of_trials(TRIALS[0], TRIALS[-1]))
     with pytest.raises(UserError, match="chosen on dev alone"):
-        with_selection(of_trials(*TRIALS, protocol="published"))
+        gaps(of_trials(*TRIALS, protocol="published"))

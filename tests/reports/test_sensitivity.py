@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.reports import FIGURES, FORMATS, render, sensitivity
+from harness.reports import FIGURES, FORMATS, render, with_additions
+from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.importance import FEWEST, importance
 from tests.reports.drawn import RATE, searched
@@ -77,7 +77,7 @@ def test_of_one_setting_there_is_no_importance() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_has_it(format: str) -> None:
-    assert "Hid-Seq" in render(replace(table(8), analysis="sensitivity"), format)
+    assert "Hid-Seq" in render(with_additions(table(8), ["sensitivity"]), format)
 
 
 def test_without_two_trials_it_is_refused_and_not_drawn() -> None:

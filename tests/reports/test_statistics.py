@@ -1,7 +1,6 @@
 """Spread, influences of examples and rank correlation against other ways to get them."""
 
 import math
-import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from harness.contracts import Task
 from harness.evaluation.metrics import score as score_all
 from harness.reports.statistics.influence import influence
-from harness.reports.statistics.resampling import RESAMPLES, resampled
 from harness.reports.statistics.summaries import mean_std, rank_correlation
 from tests.reports.synthetic import TASKS, score
 
@@ -106,19 +104,6 @@ def test_constant_scores_have_a_correlation_of_nothing_that_no_example_moves():
     task = Task("made", "Made", "spearman", ("spearman",))
     value, moved = influence(task, np.ones(5), np.arange(5.0), score)
     assert value == 0 and (moved == 0).all()
-
-
-def test_resamples_are_the_same_for_all_rows_and_exact_for_accuracy():
-    labels, rng = np.arange(50) % 2, np.random.default_rng(0)
-    rows = [np.where(rng.random(50) < 0.8, labels, 1 - labels) for _ in range(2)]
-    values, moved = zip(*(influence(TASKS["sst2"], row, labels, score) for row in rows), strict=True)
-    found = resampled(np.array(values), np.array(moved), "sst2")
-    assert found.shape == (2, RESAMPLES) and (found == resampled(np.array(values), np.array(moved), "sst2")).all()
-    counts = np.random.default_rng(zlib.crc32(b"sst2")).integers(0, 50, 50)  # the first resample
-    assert found[:, 0] == pytest.approx([(row == labels)[counts].mean() for row in rows], abs=1e-6)
-    right = [(row == labels).astype(float) for row in rows]
-    assert found.std(axis=1) == pytest.approx([r.std() / math.sqrt(50) for r in right], rel=0.03)
-    assert np.cov(found)[0, 1] == pytest.approx(np.cov(right, ddof=0)[0, 1] / 50, abs=2e-4)
 
 
 def test_rank_correlation_by_hand():

@@ -12,7 +12,7 @@ import pytest
 from harness.contracts import CheckpointRow, Profile, Row, RunResult, TeacherRow
 from harness.errors import UserError
 from harness.reports import FORMATS, render, with_published
-from harness.reports.layout import entry_text, heading
+from harness.reports.tables.layout import entry_text, heading
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 VANILLA, HID, ATT, VAL = ROWS

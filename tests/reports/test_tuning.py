@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from harness.contracts import Row
 from harness.errors import UserError
-from harness.reports import FIGURES, FORMATS, render, tuning
+from harness.reports import FIGURES, FORMATS, render, with_additions
+from harness.reports.additions import tuning
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.tuning import band, expected, fewest_trials, most_rows, p_values
 from tests.reports.drawn import searched
@@ -114,7 +115,7 @@ def test_too_few_trials_for_so_many_rows_are_told_with_what_to_type() -> None:
 
 
 def leading_of(n: int) -> Any:
-    return replace(leading(n), analysis="tuning")
+    return with_additions(leading(n), ["tuning"])
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -122,7 +123,7 @@ def test_every_format_holds_the_curves(format: str) -> None:
     text = render(leading_of(8), format)
     assert "Att-KL" in text and "Hid-Seq" in text
     if format == "json":
-        rows = json.loads(text)["rows"]
+        rows = json.loads(text)["tuning"]["rows"]
         assert len(rows) == 24 and rows[0]["trials"] == 1 and rows[0]["upper"] is not None
         assert rows[7]["upper"] is None and rows[7]["dev"] == pytest.approx(57.0)
 
@@ -187,5 +188,13 @@ def test_other_points_are_said() -> None:
     table = leading()
     frame = table.runs.copy()
     frame["hyperparameters"] = [{"learning_rate": 0.001 * i} for i in range(len(frame))]
-    text = render(replace(table, runs=frame, analysis="tuning"), "markdown")
+    text = render(with_additions(replace(table, runs=frame), ["tuning"]), "markdown")
     assert "(which share no setting that is searched)" in text
+
+
+@pytest.mark.parametrize("name", ["tuning", "sensitivity", "selection"])
+def test_what_trials_are_chosen_on_is_said(name: str) -> None:
+    nested = leading()
+    nested = replace(nested, provenance=replace(nested.provenance, protocol="nested"))
+    said = "folds of the training data"
+    assert said in render(with_additions(nested, [name]), "markdown").partition(name.capitalize())[2]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from benchmarks.verdicts import Scenario, simulate
 from harness.contracts import TeacherRow
 from harness.reports import render, with_published
-from harness.reports.beside import verdict
 from harness.reports.figures import verdicts as figure
+from harness.reports.papers.beside import verdict
 from harness.reports.statistics.verdicts import counts, ordered, tau_interval, verdicts
 from tests.reports.synthetic import ROWS, STUDY, cell, compared, table
 

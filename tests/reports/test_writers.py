@@ -14,7 +14,7 @@ import pytest
 from harness.contracts import Profile, Row, RunResult
 from harness.errors import UserError, plain
 from harness.reports import FORMATS, render, with_published
-from harness.reports.latex import escape
+from harness.reports.formats.latex import escape
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, table
 
 GOLDEN = """\

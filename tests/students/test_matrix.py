@@ -22,7 +22,7 @@ PAD = 1
 SOURCE = {"vocab_size": 30, "pad_token_id": PAD}
 TEACHER = ModelInfo("t", 4, 32, 4, 30, 3, frozenset(Signal), "fingerprint")
 CORPUS = Task("text", "Text", "perplexity", ("perplexity",), corpus=True)
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+PUBLISHED = Path(__file__).parents[2] / "reports" / "papers" / "published"
 STATES = Want(hidden_states=frozenset({0, 1}))
 FORMS = ("sequential", "logarithmic")
 

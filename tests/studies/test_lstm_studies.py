@@ -179,7 +179,7 @@ def millions(name: str, row: str, task: str) -> float:
 )
 def test_counts_that_equal_the_printed_ones(name: str, row: str, task: str, printed: str) -> None:
     (file,) = FILES[name]
-    lines = csv.DictReader((ROOT / "reports" / "published" / file).read_text(encoding="utf-8").splitlines())
+    lines = csv.DictReader((ROOT / "reports" / "papers" / "published" / file).read_text(encoding="utf-8").splitlines())
     number = next(line["parameters_millions"] for line in lines if line["row"] == printed)
     assert f"{millions(name, row, task):.{len(number.partition('.')[2])}f}" == number
 

@@ -49,7 +49,7 @@ def paper() -> Plan:
 
 def test_its_rows_are_those_of_the_published_table() -> None:
     study = STUDIES.get(NAME)
-    path = ROOT / "reports" / "published" / "wang2023_table2_task_agnostic.csv"
+    path = ROOT / "reports" / "papers" / "published" / "wang2023_table2_task_agnostic.csv"
     lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     rows = {row.name: row for row in study.rows}
     assert list(rows) == [*CHECKPOINTS, *OBJECTIVES]

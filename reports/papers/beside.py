@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from harness.reports import quantities
-from harness.reports.layout import Cell, Grid, Group, _header, _sentence, entry_text, heading, label_of
-from harness.reports.quantities import MACHINE, WHOLE, is_score
-from harness.reports.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
 from harness.reports.statistics.noise import LEVEL
 from harness.reports.statistics.verdicts import CONTRADICTED, counts, tau_interval
+from harness.reports.tables import quantities
+from harness.reports.tables.layout import Cell, Grid, Group, entry_text, full_stop, header_of, heading, label_of
+from harness.reports.tables.quantities import MACHINE, WHOLE, is_score
+from harness.reports.tables.shapes import Column, ComparedBlock, ComparedLine, Comparison, Pair
 
 NAMED = 12  # contradicted orderings that are named under a table
 
@@ -51,10 +51,10 @@ def compared(comparison: Comparison) -> Grid:
     notes = [(str(i), note) for i, note in enumerate(comparison.notes, 1)]
     return Grid(
         "Beside the published numbers",
-        " ".join(_sentence(s) for s in about if s),
-        (("",), *_header(columns)),
+        " ".join(full_stop(s) for s in about if s),
+        (("",), *header_of(columns)),
         tuple(groups),
-        (*notes, *(("", _sentence(s)) for s in (*sentences, *comparison.remarks))),
+        (*notes, *(("", full_stop(s)) for s in (*sentences, *comparison.remarks))),
     )
 
 

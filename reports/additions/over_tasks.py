@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Any
 
 from harness.errors import UserError
-from harness.reports.figures.drawing import told_apart
-from harness.reports.layout import Cell, Grid, Group, heading
-from harness.reports.quantities import is_score, scaled
-from harness.reports.shapes import Entry, Line, OverTasks, RankedRow, Table
 from harness.reports.statistics import over_tasks as statistics
 from harness.reports.statistics.noise import LEVEL
+from harness.reports.tables.layout import Cell, Grid, Group, heading, told_apart
+from harness.reports.tables.quantities import is_score, scaled
+from harness.reports.tables.shapes import Entry, Line, Table
 
 CLEAR = 12  # rows left out that are named one by one
 
 
-def with_over_tasks(table: Table) -> Table:
-    """The table with what it says over its tasks. Raises UserError where it has too few tasks or rows."""
-    return replace(table, over_tasks=over_tasks(table))
+@dataclass(frozen=True)
+class RankedRow:
+    """A line of the table over its tasks. label tells it from all others.
+
+    rank: its rank in a task, 1 for the best, averaged over tasks. middle: the interquartile mean of its seeds' scores,
+    as a fraction, with its 95% interval; None where there is none. wins, p: against each of the rows, itself among
+    them, on how many tasks it is better, equal scores counting half, and how surely they differ, corrected.
+    """
+
+    label: str
+    student: str
+    init: str
+    row: str
+    rank: float
+    middle: tuple[float, float, float] | None
+    wins: tuple[float, ...]
+    p: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OverTasks:
+    """What the table says of rows on tasks like its own. rows: best rank first. groups: which do not differ.
+
+    notes are sentences, that on the rows left out among them.
+    """
+
+    tasks: tuple[str, ...]
+    rows: tuple[RankedRow, ...]
+    groups: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...]
 
 
 def over_tasks(table: Table) -> OverTasks:
@@ -131,8 +157,9 @@ def letters(found: OverTasks) -> list[str]:
     ]
 
 
-def ranked(found: OverTasks) -> Grid:
-    """As text: a line a row, best mean rank first."""
+def grids(table: Table) -> list[Grid]:
+    """A line a row, best mean rank first. Raises UserError where the table has too few tasks or rows."""
+    found = over_tasks(table)
     middles = any(row.middle for row in found.rows)
     header: list[tuple[str, ...]] = [("Mean rank",), ("Group",)]
     header += [("Interquartile mean", "95% interval")] if middles else []
@@ -147,7 +174,7 @@ def ranked(found: OverTasks) -> Grid:
         lines.append(tuple(cells))
     caption = f"{len(found.tasks)} tasks: {', '.join(found.tasks)}. {len(found.rows)} rows, best mean rank first."
     notes = tuple(("", sentence) for sentence in found.notes)
-    return Grid("Over tasks", caption, tuple(header), (Group("", tuple(lines)),), notes)
+    return [Grid("Over tasks", caption, tuple(header), (Group("", tuple(lines)),), notes)]
 
 
 def _interval(value: Sequence[float], places: int) -> str:
@@ -155,8 +182,9 @@ def _interval(value: Sequence[float], places: int) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def records(found: OverTasks) -> dict[str, Any]:
-    """What JSON holds: the rows, and every ordered pair of them. Scores in points."""
+def records(table: Table) -> dict[str, Any]:
+    """The rows, and every ordered pair of them. Scores in points."""
+    found = over_tasks(table)
     pairs = []
     for row in found.rows:
         for k, other in enumerate(found.rows):
@@ -171,10 +199,10 @@ def records(found: OverTasks) -> dict[str, Any]:
                         "p_holm": round(row.p[k], 6),
                     }
                 )
-    return {"tasks": list(found.tasks), "rows": row_records(found), "pairs": pairs, "notes": list(found.notes)}
+    return {"rows": _rows(found), "tasks": list(found.tasks), "pairs": pairs}
 
 
-def row_records(found: OverTasks) -> list[dict[str, Any]]:
+def _rows(found: OverTasks) -> list[dict[str, Any]]:
     return [
         {
             "label": row.label,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness.reports.improvement import improvements
-from harness.reports.shapes import Block, Column, Entry, Line, Table
+from harness.reports.tables.improvement import improvements
+from harness.reports.tables.shapes import Block, Column, Entry, Line, Table
 
 
 def on_test(table: Table) -> Table:

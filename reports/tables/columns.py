@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.reports.shapes import Column, Entry, Line, Table
+from harness.reports.tables.shapes import Column, Entry, Line, Table
 
 LABELS = {"parameters": "Size", "megabytes": "Size"}  # everything else is a speed
 TEACHER = ""  # in place of a cell

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import unknown
-from harness.reports.quantities import is_score
-from harness.reports.ranking import key_of
-from harness.reports.shapes import Interval, Line, Table
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.ranking import key_of
+from harness.reports.tables.shapes import Interval, Line, Table
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def _of_lines(table: Table, ours: Line, theirs: Line) -> list[Difference]:
             continue
         low = high = p = None
         tested = table.tested.get(j)
-        if tested and {key_of(ours), key_of(theirs)} <= {*tested.keys}:
-            first, second = (tested.keys.index(key_of(line)) for line in (ours, theirs))
+        first, second = (tested.place(key_of(line)) if tested else None for line in (ours, theirs))
+        if tested and first is not None and second is not None:
             (one,) = Interval.each(tested.noise.compare([first], [second]))
             low, high, p = one.low, one.high, one.p
         values = (a.value, b.value, a.value - b.value, low, high, p, a.n, b.n)

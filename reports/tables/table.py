@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import unknown
-from harness.reports.improvement import STATUSES, by_seed, improvements
-from harness.reports.layout import BEST
-from harness.reports.quantities import RELATIVE, is_score
-from harness.reports.ranking import Key, Tested, collapsed, standings, tests, to_reference
-from harness.reports.shapes import Block, Column, Entry, Line, Place, Provenance, Table
 from harness.reports.statistics.influence import Score
 from harness.reports.statistics.summaries import mean_std
+from harness.reports.tables.improvement import STATUSES, by_seed, improvements
+from harness.reports.tables.layout import BEST
+from harness.reports.tables.quantities import RELATIVE, is_score
+from harness.reports.tables.ranking import Key, Tested, collapsed, standings, tests, to_reference
+from harness.reports.tables.shapes import Block, Column, Entry, Line, Place, Provenance, Table
 
 SYMBOLS = "†‡§¶‖"
 LAYOUTS = ("lines", "matrix")

@@ -6,16 +6,16 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.reports import quantities
-from harness.reports.quantities import COUNTED, is_score, scaled, written
-from harness.reports.shapes import (
+from harness.reports.statistics.noise import LEVEL, POWER
+from harness.reports.tables import quantities
+from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
+from harness.reports.tables.shapes import (
     Column,
     Entry,
     Interval,
     Line,
     Table,
 )
-from harness.reports.statistics.noise import LEVEL, POWER
 
 BEST = "best"  # in place of a row that others are compared with
 
@@ -65,6 +65,14 @@ def heading(student: str, init: str, improvement: bool = False) -> str:
     return ", ".join(filter(None, ("Improvement" if improvement else "", student, f"init {init}" if init else "")))
 
 
+def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(label, heading of its block) -> the label, with the heading where other blocks have the same label."""
+    among: dict[str, set[str]] = {}
+    for label, made in names:
+        among.setdefault(label, set()).add(made)
+    return {(n, made): f"{n} ({made})" if made and len(among[n]) > 1 else n for n, made in names}
+
+
 def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
     """What stands in the cell: "85.3 ± 0.4", "+5.5", "47,861,634", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
     if entry.value is None:
@@ -106,7 +114,7 @@ def lines(table: Table) -> Grid:
         groups.append(Group(heading(block.student, block.init, block.improvement), tuple(made)))
     caption = f"{table.question} Profile {table.profile}. {units(table, table.columns, counts)}".strip()
     bold = any(e.best for e in table.entries())
-    return Grid(f"{table.title} ({table.study})", caption, _header(table.columns), tuple(groups), notes(table, bold))
+    return Grid(f"{table.title} ({table.study})", caption, header_of(table.columns), tuple(groups), notes(table, bold))
 
 
 def label_of(line: Line, init: str) -> str:
@@ -147,7 +155,8 @@ def _tip(entry: Entry) -> str:
     return "; ".join(parts + ([entry.reason] if entry.reason else []))
 
 
-def _header(columns: tuple[Column, ...]) -> tuple[tuple[str, ...], ...]:
+def header_of(columns: tuple[Column, ...]) -> tuple[tuple[str, ...], ...]:
+    """A grid's header: each column's label, then its metric in lines that are no wider than numbers."""
     return tuple((c.label, *textwrap.wrap(c.metric.replace("_", " "), 13, break_long_words=False)) for c in columns)
 
 
@@ -198,7 +207,7 @@ def notes(
     numbered = [(str(i), reason) for i, reason in enumerate(table.reasons, 1)]
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]
     said = (*sentences, *more, *made.older_code, *made.notes)
-    return (*marks, *marked, *numbered, *(("", _sentence(s)) for s in said))
+    return (*marks, *marked, *numbered, *(("", full_stop(s)) for s in said))
 
 
 def _over(table: Table) -> str:
@@ -259,8 +268,8 @@ def differences(table: Table) -> Grid | None:
             "intervals",
         )
     chosen = tuple(table.columns[j] for j in shown)
-    notes = tuple(("", _sentence(sentence)) for sentence in said)
-    return Grid(title, "In points.", _header(chosen), tuple(groups), notes)
+    notes = tuple(("", full_stop(sentence)) for sentence in said)
+    return Grid(title, "In points.", header_of(chosen), tuple(groups), notes)
 
 
 def _compared(line: Line, j: int, best: bool) -> Interval | None:
@@ -274,5 +283,6 @@ def _interval(found: Interval | None) -> Cell:
     return Cell(f"{value} [{low}, {high}]", bold=found.corrected < LEVEL)
 
 
-def _sentence(text: str) -> str:
+def full_stop(text: str) -> str:
+    """The sentence with its full stop, whether it has one or not."""
     return text.rstrip(". ") + "."

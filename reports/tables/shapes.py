@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from harness.contracts import RunResult, TableRow
 
 if TYPE_CHECKING:
-    from harness.reports.ranking import Tested
     from harness.reports.statistics.noise import Differences
+    from harness.reports.tables.ranking import Tested
 
 Place = tuple[str, str]  # student and initialisation; ("", "") for rows of neither, or of some that no other row has
 
@@ -238,56 +238,6 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class RankedRow:
-    """A line of the table over its tasks. label tells it from all others.
-
-    rank: its rank in a task, 1 for the best, averaged over tasks. middle: the interquartile mean of its seeds' scores,
-    as a fraction, with its 95% interval; None where there is none. wins, p: against each of the rows, itself among
-    them, on how many tasks it is better, equal scores counting half, and how surely they differ, corrected.
-    """
-
-    label: str
-    student: str
-    init: str
-    row: str
-    rank: float
-    middle: tuple[float, float, float] | None
-    wins: tuple[float, ...]
-    p: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class OverTasks:
-    """What the table says of rows on tasks like its own. rows: best rank first. groups: which do not differ.
-
-    notes are sentences, that on the rows left out among them.
-    """
-
-    tasks: tuple[str, ...]
-    rows: tuple[RankedRow, ...]
-    groups: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A search of several trials: the dev score of the one chosen, and of the one that dev would have chosen.
-
-    Both are fractions, of the cell's first seed.
-    """
-
-    row: str
-    task: str
-    metric: str
-    student: str
-    init: str
-    cell: str
-    trials: int
-    chosen: float
-    dev: float
-
-
-@dataclass(frozen=True)
 class Table:
     """A study's results. marks maps a sentence to its symbol; reasons are numbered from 1.
 
@@ -296,9 +246,9 @@ class Table:
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
     them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
     frame that it was made from, a row a run; before: the records of the runs that cells start from, as teachers.
-    analysis: what of it is written in its place, one of `reports.ANALYSES`. over_tasks, selection: where they were
-    asked for. against: the name of the row that others are compared with, "best" or "". tested: what can be compared of
-    each column, by the column's number; detectable: the least difference it would find.
+    additions: what is told below it, names of `reports.ADDITIONS`. against: the name of the row that others are
+    compared with, "best" or "". tested: what can be compared of each column, by the column's number; detectable: the
+    least difference it would find.
     """
 
     study: str
@@ -318,14 +268,12 @@ class Table:
     layout: str = "lines"
     order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    over_tasks: OverTasks | None = None
-    selection: tuple[Gap, ...] = ()
+    additions: tuple[str, ...] = ()
     runs: Any = field(default=None, compare=False, repr=False)
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     against: str = ""
     detectable: Mapping[int, float] = field(default_factory=dict)
     tested: Mapping[int, Tested] = field(default_factory=dict, compare=False, repr=False)
-    analysis: str = ""
 
     def entries(self) -> Iterable[Entry]:
         """Every entry that cells give, in reading order: all but the differences of two rows."""

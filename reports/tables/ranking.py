@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import AGREEMENT, RunResult, Task
-from harness.reports.quantities import is_score
-from harness.reports.shapes import Column, Entry, Interval, Line, Place
 from harness.reports.statistics import noise as noises
 from harness.reports.statistics.influence import Score, influence
 from harness.reports.statistics.noise import LEVEL, Noise
-from harness.reports.statistics.resampling import resampled
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.shapes import Column, Entry, Interval, Line, Place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,26 +24,14 @@ Standing = dict[str, Any]  # best, tied, in_place, best_of_row and to_best of an
 class Tested:
     """The finished rows of a column that can be compared: k of them, aligned by their place.
 
-    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places. scores: of
-    each row (S,), by seed. influences: of each (S, N), of the same dev examples in the same order, see
-    `statistics.influence`; none of an average. name: the task's.
+    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places.
     """
 
     keys: tuple[Key, ...]
     noise: Noise
-    scores: tuple[np.ndarray, ...] = ()
-    influences: tuple[np.ndarray, ...] = ()
-    name: str = ""
 
     def place(self, key: Key) -> int | None:
         return self.keys.index(key) if key in self.keys else None
-
-    def resamples(self) -> tuple[np.ndarray, ...]:
-        """(S, R) of each row: its seeds' scores on R resamples of the examples, the same for all rows and seeds."""
-        import numpy as np
-
-        found = resampled(np.concatenate(self.scores), np.concatenate(self.influences), self.name)
-        return tuple(np.split(found, np.cumsum([len(of_row) for of_row in self.scores])[:-1]))
 
 
 def key_of(line: Line) -> Key:
@@ -213,8 +200,7 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | 
             scores[key], influences[key] = np.array(values), np.array(moved)
     if not scores:
         return None
-    made = noises.of_runs([*scores.values()], [*influences.values()])
-    return Tested(tuple(scores), made, tuple(scores.values()), tuple(influences.values()), task.name)
+    return Tested(tuple(scores), noises.of_runs([*scores.values()], [*influences.values()]))
 
 
 def _predictions(run: RunResult, metric: str) -> tuple[np.ndarray, ...] | None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.reports.layout import heading
-from harness.reports.shapes import Column, Line, Table
+from harness.reports.tables.layout import heading
+from harness.reports.tables.shapes import Column, Line, Table
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,12 @@ class Search:
     def values(self, setting: str) -> list[Any]:
         """What its trials had there."""
         return [trial.settings[setting] for trial in self.trials]
+
+
+def chosen_on(table: Table) -> str:
+    """The data by which the table's settings were chosen."""
+    of = {"held_out": "held-out training data", "nested": "folds of the training data", "published": "dev"}
+    return of[table.provenance.protocol]
 
 
 def searches(table: Table) -> list[Search]:

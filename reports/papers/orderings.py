@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.reports.quantities import is_score, scaled
-from harness.reports.ranking import key_of
-from harness.reports.shapes import Column, ComparedBlock, Comparison, Ordering, Table
 from harness.reports.statistics.verdicts import verdicts
+from harness.reports.tables.quantities import is_score, scaled
+from harness.reports.tables.ranking import key_of
+from harness.reports.tables.shapes import Column, ComparedBlock, Comparison, Ordering, Table
 
 FEWEST_SEEDS = 2  # of a row: of one seed alone nobody knows how far others lie
 

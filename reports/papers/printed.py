@@ -8,8 +8,8 @@ from importlib.resources import files
 
 from harness.contracts import Published, TableRow
 from harness.errors import UserError, unknown
-from harness.reports.quantities import is_score, number
-from harness.reports.shapes import Column, Entry, Line
+from harness.reports.tables.quantities import is_score, number
+from harness.reports.tables.shapes import Column, Entry, Line
 
 METRICS = {  # ours -> the CSVs'
     "accuracy": "acc",
@@ -66,7 +66,7 @@ def read(published: Published, rows: Sequence[TableRow]) -> list[Printed]:
 
 
 def _read(published: Published) -> list[Printed]:
-    folder = files("harness.reports") / "published"
+    folder = files("harness.reports.papers") / "published"
     names = [p.name for p in folder.iterdir() if p.name.endswith(".csv")]
     lines: list[Printed] = []
     for file in published.files:

@@ -13,18 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.errors import CONTROL, plain
-from harness.reports import over_tasks
-from harness.reports.analyses import ANALYSES
-from harness.reports.arranged import grids
-from harness.reports.beside import verdict
+from harness.errors import CONTROL, UserError, plain
+from harness.reports.additions import ADDITIONS
 from harness.reports.figures import verdicts
-from harness.reports.layout import Cell, Grid, differences
-from harness.reports.matrix import matrices
-from harness.reports.quantities import number
-from harness.reports.records import RECORD, finite, matrix_records, records
-from harness.reports.selection import selection_records
-from harness.reports.shapes import Table
+from harness.reports.formats.arranged import grids
+from harness.reports.formats.records import RECORD, finite, matrix_records, records
+from harness.reports.papers.beside import verdict
+from harness.reports.tables.layout import Cell, Grid, differences
+from harness.reports.tables.matrix import matrices
+from harness.reports.tables.quantities import number
+from harness.reports.tables.shapes import Table
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -156,15 +154,18 @@ def _md_cell(cell: Cell) -> str:
 def csv(table: Table) -> str:
     """One line per entry, averages and teacher included; scores in percent, quantities as they are.
 
-    As a matrix one per row and column of the table, see `matrix_records`. Where statistics over tasks or the
-    gaps of selection were asked for, these in its place.
+    As a matrix one per row and column of the table, see `matrix_records`. Of a table with an addition that one's rows,
+    because a CSV holds one kind of line. Raises UserError where there are several.
     """
+    if len(table.additions) > 1:
+        raise UserError(
+            f"a CSV holds one kind of line: ask for each of {', '.join(table.additions)} by itself, or for --format "
+            "json, which holds the table and all that is added"
+        )
+    if table.additions:
+        return rows_as_csv(_added(table, table.additions[0])["rows"])
     made = matrices(table) if table.layout == "matrix" else []
-    found = matrix_records(table, made) if made else records(table)
-    asked = analysed(table) if table.analysis else selection_records(table)
-    asked = over_tasks.row_records(table.over_tasks) if table.over_tasks else asked
-    found = asked or found
-    return rows_as_csv(found, list(found[0]) if made or asked else list(RECORD))
+    return rows_as_csv(matrix_records(table, made)) if made else rows_as_csv(records(table), RECORD)
 
 
 def rows_as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
@@ -177,11 +178,14 @@ def rows_as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) ->
     return written.getvalue()
 
 
-def analysed(table: Table) -> list[dict[str, Any]]:
-    """The rows of the table's analysis. Raises UserError where there are none."""
-    found = ANALYSES[table.analysis]
-    found.grids(table)  # says why there is nothing
-    return found.rows(table)
+def _added(table: Table, name: str) -> dict[str, Any]:
+    """What is told below the table by this name: its notes, and its records."""
+    notes = _notes(*ADDITIONS[name].grids(table))  # which says why there is nothing
+    return {"notes": notes, **ADDITIONS[name].records(table)}
+
+
+def _notes(*grids: Grid) -> list[str]:
+    return [f"{mark} {sentence}".strip() for grid in grids for mark, sentence in grid.notes]
 
 
 def _csv_cell(value: Any) -> Any:
@@ -192,12 +196,11 @@ def _csv_cell(value: Any) -> Any:
 
 
 def json(table: Table) -> str:
-    """The entries as in the CSV with each one's runs, and what the table says about itself. Scores in percent."""
-    if table.analysis:
-        told = [f"{mark} {sentence}".strip() for grid in grids(table) for mark, sentence in grid.notes]
-        heading = {"study": table.study, "profile": table.profile, "analysis": table.analysis, "notes": told}
-        return _written(heading | {"rows": analysed(table)})
-    alone = replace(table, layout="lines", over_tasks=None, selection=())  # of the same entries in either layout
+    """The entries as in the CSV with each one's runs, what the table says about itself and what is added to it.
+
+    Scores in percent.
+    """
+    alone = replace(table, layout="lines", additions=())  # of the same entries in either layout
     grid, *others = grids(alone)
     content: dict[str, Any] = {
         "study": table.study,
@@ -206,7 +209,7 @@ def json(table: Table) -> str:
         "question": table.question,
         "teacher": table.provenance.teacher,
         "protocol": table.provenance.protocol,
-        "notes": [f"{mark} {sentence}".strip() for mark, sentence in grid.notes],
+        "notes": _notes(grid),
         "detectable": [
             {"task": table.columns[j].about, "metric": table.columns[j].metric, "points": finite(100 * found)}
             for j, found in sorted(table.detectable.items())
@@ -243,13 +246,9 @@ def json(table: Table) -> str:
                 for c, pair in zip(table.comparison.columns, line.pairs, strict=True)
                 if pair.printed
             ],
-            "notes": [f"{mark} {sentence}".strip() for mark, sentence in others[-1].notes],
+            "notes": _notes(others[-1]),
         }
-    if table.selection:
-        content["selection"] = selection_records(table)
-    if table.over_tasks:
-        content["over_tasks"] = over_tasks.records(table.over_tasks)
-    return _written(content)
+    return _written(content | {name: _added(table, name) for name in table.additions})
 
 
 def _written(content: dict[str, Any]) -> str:

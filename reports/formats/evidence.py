@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.reports.layout import Cell, Group
-from harness.reports.quantities import scaled, written
-from harness.reports.shapes import Table
+from harness.reports.tables.layout import Cell, Group
+from harness.reports.tables.quantities import scaled, written
+from harness.reports.tables.shapes import Table
 
 POINTS = 40  # of a learning curve that is drawn as small as a line of text
 

@@ -6,19 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.reports.layout import Cell, Grid, Group
-from harness.reports.quantities import written
-from harness.reports.searched import Search, searches
-from harness.reports.shapes import Table
+from harness.reports.additions.searched import Search, chosen_on, searches
 from harness.reports.statistics import tuning
 from harness.reports.statistics.noise import LEVEL
+from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.quantities import written
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     import numpy as np
 
+AVERAGE = "average"  # in place of a task
 FEWEST = 3  # trials of a curve
 NAMED = 3  # of so many rows and more a sentence tells the number, not the names
 
@@ -220,14 +221,44 @@ def grids(table: Table) -> list[Grid]:
     if reason := refused(table):
         raise UserError(reason)
     made = found(table)
-    tables = [_grid(table, [one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
-    notes = [*tables[-1].notes, *_rules(made, table.provenance.protocol)]
+    tables = [_grid([one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
+    notes = [*tables[-1].notes, *_rules(made, chosen_on(table))]
     told = [f"{one.label} ({one.block}, {one.column.name}): {why}" for one in searches(table) if (why := problem(one))]
     notes += [("", f"Left out: {'; '.join(told)}.")] if told else []
     return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
 
 
-def _grid(table: Table, some: Sequence[Curves]) -> Grid:
+def rows(table: Table) -> list[dict[str, Any]]:
+    """Every curve, point by point; scores × 100, nothing where n trials bound nothing.
+
+    Raises UserError where there is no curve.
+    """
+    if reason := refused(table):
+        raise UserError(reason)
+    return [
+        {
+            "block": curves.block,
+            "task": curves.task or AVERAGE,
+            "metric": curves.metric,
+            "row": curve.label,
+            "trials": k,
+            "dev": round(100 * curve.expected[k - 1], 6),
+            **{
+                name: None if value is None or math.isinf(value) else round(100 * value, 6)
+                for name, value in zip(("chosen_by", "lower", "upper"), curve.band[k - 1], strict=True)
+            },
+        }
+        for curves in found(table)
+        for curve in curves.curves
+        for k in range(1, curves.trials + 1)
+    ]
+
+
+def records(table: Table) -> dict[str, Any]:
+    return {"rows": rows(table)}
+
+
+def _grid(some: Sequence[Curves]) -> Grid:
     trials = sorted({k for curves in some for k in shown_trials(curves.trials)})
     groups, notes = [], []
     for curves in some:
@@ -252,8 +283,8 @@ def _grid(table: Table, some: Sequence[Curves]) -> Grid:
     title = some[0].title
     metric = f", {some[0].metric.replace('_', ' ')}" if some[0].metric else ""
     return Grid(
-        f"Tuning curves: {title} ({table.study})",
-        f"Scores × 100 by the number of trials{metric}. Profile {table.profile}.",
+        f"Tuning curves: {title}",
+        f"Scores × 100 by the number of trials{metric}.",
         (("",), *((str(k), "trials" if k > 1 else "trial") for k in trials)),
         tuple(groups),
         tuple(notes),
@@ -265,9 +296,8 @@ def _bounds(bounds: Bounds) -> str:
     return f"{median} [{lower}, {upper}]"
 
 
-def _rules(made: Sequence[Curves], protocol: str) -> list[tuple[str, str]]:
+def _rules(made: Sequence[Curves], chosen_on: str) -> list[tuple[str, str]]:
     """What the numbers are and how rows are compared."""
-    chosen = "dev" if protocol == "published" else "held-out training data"
     most = max(made, key=lambda curves: sum(curve.competes for curve in curves.curves))
     rows, trials = sum(curve.competes for curve in most.curves), most.trials
     pairs, enough = math.comb(rows, 2), tuning.most_rows(trials)
@@ -275,8 +305,8 @@ def _rules(made: Sequence[Curves], protocol: str) -> list[tuple[str, str]]:
     notes = [
         "Dev: the expected score, on dev, of the setting that is chosen among so many trials, over all choices of that "
         "many of the trials made (Tang et al., 2020)",
-        f"Chosen by: the median score on {chosen} of the best of so many trials, in brackets bounds that hold for all "
-        "numbers of trials together with probability 95% (order statistics, Lourie et al., 2024); a dash: so few "
+        f"Chosen by: the median score on {chosen_on} of the best of so many trials, in brackets bounds that hold for "
+        "all numbers of trials together with probability 95% (order statistics, Lourie et al., 2024); a dash: so few "
         "trials bound it by nothing. On the average both are means over tasks, whose bounds hold together",
         "Every trial is one training with one seed: the bounds hold for settings and seeds drawn anew",
     ]

@@ -8,9 +8,8 @@ from itertools import product
 
 from harness.contracts import Published, Study, TableRow
 from harness.errors import UserError
-from harness.reports.layout import heading
-from harness.reports.orderings import with_verdicts
-from harness.reports.printed import (
+from harness.reports.papers.orderings import with_verdicts
+from harness.reports.papers.printed import (
     DELTA,
     METRICS,
     Place,
@@ -29,10 +28,21 @@ from harness.reports.printed import (
     read,
     tasks_of,
 )
-from harness.reports.quantities import MACHINE, WHOLE, number, scaled
-from harness.reports.shapes import Agreement, Block, Column, ComparedBlock, ComparedLine, Comparison, Entry, Pair, Table
+from harness.reports.papers.submitted import on_test
 from harness.reports.statistics.summaries import rank_correlation
-from harness.reports.submitted import on_test
+from harness.reports.tables.layout import heading
+from harness.reports.tables.quantities import MACHINE, WHOLE, number, scaled
+from harness.reports.tables.shapes import (
+    Agreement,
+    Block,
+    Column,
+    ComparedBlock,
+    ComparedLine,
+    Comparison,
+    Entry,
+    Pair,
+    Table,
+)
 
 OWN = {"held_out": "on a part held out of the training data", "nested": "by folds of the training data"}
 

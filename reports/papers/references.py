@@ -21,7 +21,7 @@ class Reference:
 @functools.cache
 def references() -> dict[str, Reference]:
     """Every entry, by its key."""
-    text = (files("harness.reports") / "references.bib").read_text(encoding="utf-8")
+    text = (files("harness.reports.papers") / "references.bib").read_text(encoding="utf-8")
     found = {}
     for entry in re.findall(r"^@\w+\{.*?^\}$", text, re.MULTILINE | re.DOTALL):
         key = re.match(r"@\w+\{([^,]+),", entry)[1]  # type: ignore[index]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.reports.layout import Cell, Grid, Group, cell_of, counts_of, entry_text, label_of, notes, units
-from harness.reports.shapes import Column, Entry, Line, Place, Table
+from harness.reports.tables.layout import Cell, Grid, Group, cell_of, counts_of, entry_text, label_of, notes, units
+from harness.reports.tables.shapes import Column, Entry, Line, Place, Table
 
 OWN = "own"  # heads what stands in no student's column
 STAR = "★"

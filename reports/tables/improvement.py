@@ -8,8 +8,8 @@ from itertools import product
 
 from harness.contracts import TableRow
 from harness.errors import unknown
-from harness.reports.shapes import Block, Column, Entry, Line
 from harness.reports.statistics.summaries import mean_std
+from harness.reports.tables.shapes import Block, Column, Entry, Line
 
 STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded", "impossible", "absent")  # worst last
 

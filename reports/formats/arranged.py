@@ -6,30 +6,25 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import plain
-from harness.reports import matrix
-from harness.reports.analyses import ANALYSES
-from harness.reports.beside import compared
-from harness.reports.layout import Cell, Grid, Group, differences, lines
-from harness.reports.over_tasks import ranked
-from harness.reports.selection import selection
-from harness.reports.shapes import Table
+from harness.reports.additions import ADDITIONS
+from harness.reports.papers.beside import compared
+from harness.reports.tables import matrix
+from harness.reports.tables.layout import Cell, Grid, Group, differences, lines
+from harness.reports.tables.shapes import Table
 
 
 def grids(table: Table) -> list[Grid]:
-    """The table, then its differences, published numbers and statistics over tasks, as there are. All is `plain`.
+    """The table, then its differences, published numbers and additions, as there are. All is `plain`.
 
-    Of a table with an analysis that alone. In the layout "matrix" there is one for each of the table's columns; a table
-    without a second axis stays as it is.
+    In the layout "matrix" there is one for each of the table's columns; a table without a second axis stays as it is.
+    Raises UserError where an addition has nothing to tell.
     """
-    if table.analysis:
-        return [_plain(grid) for grid in ANALYSES[table.analysis].grids(table)]
     made = matrix.matrices(table) if table.layout == "matrix" else []
     found = matrix.grids(table, made) if made else [lines(table)]
     between = differences(table)
     found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
-    found += [ranked(table.over_tasks)] if table.over_tasks else []
-    found += [selection(table)] if table.selection else []
+    found += [grid for name in table.additions for grid in ADDITIONS[name].grids(table)]
     return [_plain(grid) for grid in found]
 
 

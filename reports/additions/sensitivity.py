@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from harness.errors import UserError
-from harness.reports.layout import Cell, Grid, Group
-from harness.reports.quantities import written
-from harness.reports.searched import Search, Trial, searches
-from harness.reports.shapes import Table
+from harness.reports.additions.searched import Search, Trial, chosen_on, searches
 from harness.reports.statistics.importance import FEWEST, importance
+from harness.reports.tables.layout import Cell, Grid, Group
+from harness.reports.tables.quantities import written
+from harness.reports.tables.shapes import Table
 
 
 def found(table: Table) -> list[Search]:
@@ -85,11 +85,10 @@ def grids(table: Table) -> list[Grid]:
     header: list[tuple[str, ...]] = [("trials",), ("spread",)]
     for name in settings:
         header += [(name, "chosen"), (name, "importance")] if some else [(name, "chosen")]
-    chosen_on = "dev" if table.provenance.protocol == "published" else "held-out training data"
     told = reasons or {reason: "" for reason in lacking if reason}  # without a mark where it is so of all
     notes = [(str(number), f"No importance: {reason}.") for reason, number in told.items()]
     notes += [("", "Spread: the best less the worst score on dev of the trials, in points, one seed each.")]
-    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on}.")]
+    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}.")]
     if some:
         notes.append(
             (
@@ -98,9 +97,42 @@ def grids(table: Table) -> list[Grid]:
                 "where no setting matters it is chance.",
             )
         )
-    caption = f"What was tried and what came of it. Profile {table.profile}."
+    caption = "What was tried and what came of it."
     made = tuple(Group(heading, tuple(lines)) for heading, lines in groups.items())
-    return [Grid(f"Sensitivity to settings ({table.study})", caption, tuple(header), made, tuple(notes))]
+    return [Grid("Sensitivity to settings", caption, tuple(header), made, tuple(notes))]
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """Every setting of every trial: its value, the trial's scores × 100, and the setting's importance where it has one.
+
+    A table without searches has none.
+    """
+    made = []
+    for one in found(table):
+        best, mattered = chosen(one), shares(one)
+        for setting, values in one.space.items():
+            for trial in trials(one):
+                made.append(
+                    {
+                        "block": one.block,
+                        "task": one.column.task,
+                        "metric": one.column.metric,
+                        "row": one.label,
+                        "setting": short(one, setting),
+                        "value": trial.settings[setting],
+                        "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
+                        "trial": trial.number,
+                        "dev": round(100 * trial.score, 6),
+                        "chosen_by": round(100 * trial.selection, 6),
+                        "chosen": int(trial is best),
+                        "importance": round(mattered[setting], 6) if setting in mattered else None,
+                    }
+                )
+    return made
+
+
+def records(table: Table) -> dict[str, Any]:
+    return {"rows": rows(table)}
 
 
 def value(setting: Any) -> str:

@@ -6,10 +6,10 @@ import math
 import re
 import unicodedata
 
-from harness.reports.arranged import grids
-from harness.reports.layout import Cell, Grid, Group, entry_text
-from harness.reports.matrix import STAR
-from harness.reports.shapes import Entry, Table
+from harness.reports.formats.arranged import grids
+from harness.reports.tables.layout import Cell, Grid, Group, entry_text
+from harness.reports.tables.matrix import STAR
+from harness.reports.tables.shapes import Entry, Table
 
 HEAD = r"""% Needs \usepackage{booktabs,graphicx}. Compiles on its own; inside a document, \input it. An \input in the
 % preamble gives the macros alone, for text that comes before the table.

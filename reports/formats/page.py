@@ -9,12 +9,12 @@ from importlib.resources import files
 from typing import Any
 
 from harness.errors import plain
-from harness.reports import evidence
-from harness.reports.arranged import grids
 from harness.reports.figures import FIGURES, Kind
 from harness.reports.figures.drawing import INK, svg
-from harness.reports.layout import Grid
-from harness.reports.shapes import Table
+from harness.reports.formats import evidence
+from harness.reports.formats.arranged import grids
+from harness.reports.tables.layout import Grid
+from harness.reports.tables.shapes import Table
 
 # What was measured stands between these, because pages of the same results made twice differ in nothing else.
 MEASURED = ("<!-- measured -->", "<!-- end of measured -->")
@@ -135,7 +135,7 @@ def _json(content: Any) -> str:
 
 
 def _file(name: str) -> str:
-    return (files("harness.reports") / name).read_text(encoding="utf-8")
+    return (files("harness.reports.formats") / name).read_text(encoding="utf-8")
 
 
 def _environment() -> Any:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.reports.layout import entry_text
-from harness.reports.matrix import OWN, Matrix, Row
-from harness.reports.quantities import number, scaled
-from harness.reports.shapes import Column, Entry, Pair, Place, Table
+from harness.reports.tables.layout import entry_text
+from harness.reports.tables.matrix import OWN, Matrix, Row
+from harness.reports.tables.quantities import number, scaled
+from harness.reports.tables.shapes import Column, Entry, Pair, Place, Table
 
 RECORD = (
     "study",
