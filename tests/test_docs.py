@@ -85,7 +85,8 @@ def shrunk(words: list[str]) -> list[str]:
     """SMALL, without what the words say themselves."""
     said = {word.partition("=")[0] for word in words}
     settings = [word for word in SMALL[5:] if word.partition("=")[0] not in said]
-    return [*SMALL[:4], *(["--set", *settings] if settings else [])]
+    counts = [word for name, number in (SMALL[:2], SMALL[2:4]) if name not in words for word in (name, number)]
+    return [*counts, *(["--set", *settings] if settings else [])]
 
 
 STANDS_FOR: dict[str, Any] = {}  # placeholder of a page -> what there is
