@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness import registry
 from harness.cli import parser
@@ -154,6 +155,12 @@ def test_readme_has_a_part_of_a_table() -> None:
         "Teacher: t", "*transformer, init every*", "Labels only", "Hid-CLS",
     ]  # fmt: skip
     assert part.endswith("<sup>1</sup> collapsed") and "8.0" not in part and "**9.0**" in part
+
+
+def test_the_citation_is_of_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys() and cited["cff-version"] == "1.2.0"
+    assert f'version = "{cited["version"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_readme_and_quickstart_show_what_the_script_writes() -> None:
