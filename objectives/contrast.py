@@ -55,7 +55,8 @@ class HiddenCLSContrast(Objective):
     h(u, m) = sigmoid(u.m / temperature - log Z - log K); loss = -log h(u, m_own) - sum of log(1 - h(u, m_other)),
     summed over both sides, mean over the batch. m_other are K examples of other labels, drawn with replacement; Z is
     the mean of exp(u.m / temperature) over the first batch (Wu et al. 2018). m <- normalised (momentum m +
-    (1 - momentum) u) after each training step. Tian et al. (2020); Sun et al. (2020); wang2023, section 3.
+    (1 - momentum) u) after each training step. Temperature 0.07, momentum 0.5. Tian et al. (2020); Sun et al. (2020);
+    wang2023, section 3.
     """
 
     memory: Tensor
