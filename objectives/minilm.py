@@ -19,7 +19,16 @@ def last_layers(student: ModelInfo, teacher: ModelInfo) -> LayerMap:
 
 @objective("minilm", needs={Signal.ATTENTION_SCORES, Signal.VALUES}, token_level=True)
 class MiniLM(AttentionKL):
-    """att_kl plus val_kl of the last layers: Wang et al. (2020), MiniLM, sections 3.1 and 3.2."""
+    r"""att_kl plus val_kl of the last layers: Wang et al. (2020), MiniLM, sections 3.1 and 3.2.
+
+    $$
+    \frac{1}{H n} \sum_{h, i} \left(\operatorname{KL}(a^T_{h i} \,\|\, a^S_{h i}) + \operatorname{KL}(r^T_{h i} \,\|\,
+    r^S_{h i})\right), \quad a = \operatorname{softmax}(A), \quad r = \operatorname{softmax}(R), \quad R = \frac{V
+    V^\top}{\sqrt{d}}
+    $$
+
+    A: scores before softmax, V: values of width d, of the last layers; n real tokens, H heads.
+    """
 
     def __init__(self, student: ModelInfo, teacher: ModelInfo, layers: LayerMap):
         super().__init__(student, teacher, last_layers(student, teacher))
@@ -45,7 +54,12 @@ class MiniLM(AttentionKL):
     },
 )
 class MiniLMv2(Objective):
-    """KL(R_T || R_S), R = softmax(X X^T / sqrt(d)) over the real tokens; X queries, keys, values in turn, and summed.
+    r"""KL(R_T || R_S), R = softmax(X X^T / sqrt(d)) over the real tokens; X queries, keys, values in turn, and summed.
+
+    $$
+    \sum_{X \in \{Q, K, V\}} \frac{1}{H_r n} \sum_{h, i} \operatorname{KL}\left(R^T_{X h i} \,\|\, R^S_{X h i}\right),
+    \quad R_X = \operatorname{softmax}\left(\frac{X X^\top}{\sqrt{d}}\right)
+    $$
 
     Wang et al. (2021), MiniLMv2, section 3.1. Of the last layers the heads are put side by side and cut into relation
     heads of width d, as many on both sides, so that student and teacher may have different numbers of heads. Mean over

@@ -60,7 +60,15 @@ class _LogitMatching(Objective):
 
 @objective("labels_only", needs={Signal.LOGITS}, stage="prediction", ranks=True, labels=True)
 class LabelsOnly(Objective):
-    """No distillation: the task's own loss. The teacher is asked for nothing."""
+    r"""No distillation: the task's own loss. The teacher is asked for nothing.
+
+    $$
+    -\frac{1}{B} \sum_{b} \log \operatorname{softmax}(z^S_b)_{y_b} \quad \text{or, of scores,} \quad \frac{1}{B}
+    \sum_{b} (z^S_b - y_b)^2
+    $$
+
+    Candidates that are ranked: the negative log likelihood of the right one among those of its question.
+    """
 
     @classmethod
     def wants(cls, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
@@ -84,7 +92,13 @@ class LabelsOnly(Objective):
     },
 )
 class VanillaKD(_LogitMatching):
-    """w T^2 CE(softmax(z_T / T), softmax(z_S / T)) + (1 - w) label loss, w the soft weight, means over the batch.
+    r"""w T^2 CE(softmax(z_T / T), softmax(z_S / T)) + (1 - w) label loss, w the soft weight, means over the batch.
+
+    $$
+    w \, T^2 \, \frac{1}{B} \sum_{b} \operatorname{CE}\left(\operatorname{softmax}(z^T_b / T),
+    \operatorname{softmax}(z^S_b / T)\right) + (1 - w) \, \frac{1}{B} \sum_{b} \operatorname{CE}\left(y_b,
+    \operatorname{softmax}(z^S_b)\right)
+    $$
 
     Hinton et al. (2015), section 2; wang2023, section 3, whose alpha is w. T^2 keeps the soft gradient's size whatever
     T. A score has no softmax: where C = 1 the soft loss is the squared distance of the scores, and the temperature
@@ -126,7 +140,9 @@ class VanillaKD(_LogitMatching):
 
 @objective("logit_mse", needs={Signal.LOGITS}, stage="prediction", ranks=True)
 class LogitMSE(_LogitMatching):
-    """Mean of (z_S - z_T)^2 over batch and classes: liu2020, Eq. 3.4, as a mean; Tang et al. (2019).
+    r"""Mean of (z_S - z_T)^2 over batch and classes: liu2020, Eq. 3.4, as a mean; Tang et al. (2019).
+
+    $$ \frac{1}{B C} \sum_{b, c} \left(z^S_{b c} - z^T_{b c}\right)^2 $$
 
     Of candidates that are ranked the one score: liu2020, Eq. 4.14, has the same loss for every kind of task.
     """

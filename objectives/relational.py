@@ -21,7 +21,12 @@ def directions(vectors: Tensor, dim: int = -1) -> Tensor:
 
 @objective("rkd_distance", needs={Signal.SENTENCE})
 def rkd_distance(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    """Huber(|s_i - s_j| / mu_S - |t_i - t_j| / mu_T), mean over pairs i != j; mu the mean distance in the batch.
+    r"""Huber(|s_i - s_j| / mu_S - |t_i - t_j| / mu_T), mean over pairs i != j; mu the mean distance in the batch.
+
+    $$
+    \frac{1}{B (B - 1)} \sum_{i \neq j} \ell\left(\frac{\|s_i - s_j\|}{\mu_S} - \frac{\|t_i - t_j\|}{\mu_T}\right),
+    \quad \ell(x) = \begin{cases} x^2 / 2 & |x| \leq 1 \\ |x| - 1 / 2 & |x| > 1 \end{cases}
+    $$
 
     Park et al. (2019), Relational Knowledge Distillation, section 3.2.1. Huber is x^2 / 2 up to |x| = 1, |x| - 1/2
     beyond. Their RKD-DA is rkd_distance+2*rkd_angle. A batch of one has no pair, and a loss of 0.
@@ -31,7 +36,12 @@ def rkd_distance(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
 
 @objective("rkd_angle", needs={Signal.SENTENCE})
 def rkd_angle(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    """Huber(cos s_i s_j s_k - cos t_i t_j t_k), the angle at j, mean over triples of different examples.
+    r"""Huber(cos s_i s_j s_k - cos t_i t_j t_k), the angle at j, mean over triples of different examples.
+
+    $$
+    \frac{1}{B (B - 1) (B - 2)} \sum_{i, j, k} \ell\left(\cos \angle s_i s_j s_k - \cos \angle t_i t_j t_k\right), \quad
+    \ell(x) = \begin{cases} x^2 / 2 & |x| \leq 1 \\ |x| - 1 / 2 & |x| > 1 \end{cases}
+    $$
 
     Park et al. (2019), section 3.2.2. A batch of two has no triple, and a loss of 0.
     """
@@ -40,7 +50,12 @@ def rkd_angle(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
 
 @objective("similarity_preserving", needs={Signal.SENTENCE})
 def similarity_preserving(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    """|G_S - G_T|^2 / b^2, G = X X^T with each row made of length 1, X the b sentence vectors.
+    r"""|G_S - G_T|^2 / b^2, G = X X^T with each row made of length 1, X the b sentence vectors.
+
+    $$
+    \frac{1}{b^2} \left\| \tilde{G}^S - \tilde{G}^T \right\|_F^2, \quad G = X X^\top, \quad \tilde{G}_{i} =
+    \frac{G_{i}}{\|G_{i}\|}
+    $$
 
     Tung and Mori (2019), Similarity-Preserving Knowledge Distillation, section 3. A batch of one teaches nothing.
     """

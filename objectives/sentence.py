@@ -18,7 +18,9 @@ PROJECTION = Hyperparameter(
 
 @objective("cosine", needs={Signal.SENTENCE}, hyperparameters={"projection": PROJECTION})
 class Cosine(Objective):
-    """1/2 (1 - cos(T_x, W S_x)) of the sentence vectors, mean over the batch. Between 0 and 1.
+    r"""1/2 (1 - cos(T_x, W S_x)) of the sentence vectors, mean over the batch. Between 0 and 1.
+
+    $$ \frac{1}{B} \sum_{b} \frac{1 - \cos(t_b, W s_b)}{2} $$
 
     wu2020, Eq. 1, which has no W: nor is there one here where the widths agree, unless `projection` asks for it.
     Otherwise it is learned, orthogonal at first.
@@ -39,7 +41,9 @@ class Cosine(Objective):
 
 @objective("pair_cosine", needs={Signal.SENTENCE})
 class PairCosine(Objective):
-    """(cos(S_u, S_v) - cos(T_u, T_v))^2 of the two sentences u, v of a pair, mean over the batch: wu2020, section 5.5.
+    r"""(cos(S_u, S_v) - cos(T_u, T_v))^2 of the two sentences u, v of a pair, mean over the batch: wu2020, section 5.5.
+
+    $$ \frac{1}{B} \sum_{b} \left(\cos(s_{b u}, s_{b v}) - \cos(t_{b u}, t_{b v})\right)^2 $$
 
     The sentence vectors of pairs are (B, 2, D) on each side; the widths may differ.
     """

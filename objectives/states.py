@@ -23,7 +23,14 @@ def aligned(student: int, teacher: int) -> nn.Module:
 
 @objective("pkd", needs={Signal.HIDDEN_STATES})
 class PatientKD(Objective):
-    """|h_S / |h_S| - h_T / |h_T||^2 of the first token, mean over the batch, summed over mapped layers but the last.
+    r"""|h_S / |h_S| - h_T / |h_T||^2 of the first token, mean over the batch, summed over mapped layers but the last.
+
+    $$
+    \sum_{(l, m)} \frac{1}{B} \sum_{b} \left\| \frac{h^S_{l b 1}}{\|h^S_{l b 1}\|} - \frac{h^T_{m b 1}}{\|h^T_{m b 1}\|}
+    \right\|^2
+    $$
+
+    (l, m): the mapped layers; 1 the first token. States of another width go through a learned map first.
 
     Sun et al. (2019), Patient Knowledge Distillation, Eq. 7, there a sum over examples. The student's last layer is
     left out, as there, for the logits teach it; where no other is mapped, it is what learns. The published loss is
@@ -59,7 +66,11 @@ class PatientKD(Objective):
 
 @objective("hid_cosine", needs={Signal.HIDDEN_STATES}, token_level=True)
 class HiddenCosine(Objective):
-    """1 - cos(h_S, h_T) of each real token, mean over tokens, summed over the mapped layers.
+    r"""1 - cos(h_S, h_T) of each real token, mean over tokens, summed over the mapped layers.
+
+    $$ \sum_{(l, m)} \frac{1}{n} \sum_{i} \left(1 - \cos(h^S_{l i}, h^T_{m i})\right) $$
+
+    (l, m): the mapped layers; n real tokens. States of another width go through a learned map first.
 
     Sanh et al. (2019), DistilBERT, section 2, where the last layer alone learns so (on a corpus the setting
     general.transferred_layers=last), beside what mlm_kd has of theirs.
@@ -84,7 +95,9 @@ class HiddenCosine(Objective):
 
 @objective("embedding_mse", needs={Signal.EMBEDDINGS}, token_level=True)
 class EmbeddingMSE(Objective):
-    """MSE(E_S W_e, E_T) of what the first layers read, mean over real tokens and width.
+    r"""MSE(E_S W_e, E_T) of what the first layers read, mean over real tokens and width.
+
+    $$ \frac{1}{n d'} \sum_{i} \left\| e^S_i W_e - e^T_i \right\|^2 $$
 
     Jiao et al. (2020), TinyBERT, Eq. 9. W_e is learned: the identity at first where the widths agree, otherwise
     orthogonal. Their sum over the layers, Eq. 6, is embedding_mse+hid_seq+att_mse.

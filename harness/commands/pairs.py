@@ -39,7 +39,7 @@ A number in brackets tells, below the table, why not on others: beside an object
 Students have the settings that they have where nobody gives others; some reasons, as a width, go away with a setting.
 The same is said of the cells of a study by its plan:
 
-```
+```sh
 harness plan --study objectives_vs_students
 ```
 """
@@ -49,17 +49,17 @@ Reasons = dict[str, dict[str, dict[str, str]]]  # objective -> student -> letter
 def page(teachers: Sequence[str]) -> str:
     """The page in Markdown: of a teacher of BERT-base's shape, and in what these are otherwise."""
     told = HEAD.format(kinds="\n".join(f"* {letter}: {what}" for letter, (what, _) in KINDS.items()))
-    first = _reasons(_bert)
+    first = reasons_of(bert)
     parts = [told, f"## {_shape(BERT.name, BERT)}", "", *_table(first)]
     for name in teachers:
         teacher = registry.TEACHERS.get(name)()
-        other = _reasons(teacher.info)
+        other = reasons_of(teacher.info)
         parts += ["", f"## {_shape(f'Teacher {name}', teacher.info(_CLASSES))}", ""]
         pairs = [(objective, student) for objective, students in other.items() for student in students]
         changed = [
-            f"* {objective}, {student}: {_letters(other[objective][student])} where it was {_letters(was)}"
+            f"* {objective}, {student}: {letters(other[objective][student])} where it was {letters(was)}"
             for objective, student in pairs
-            if _letters(was := first[objective][student]) != _letters(other[objective][student])
+            if letters(was := first[objective][student]) != letters(other[objective][student])
         ]
         parts += changed or ["The same objectives train the same students."]
     return "\n".join(parts)
@@ -69,11 +69,11 @@ def _shape(title: str, info: ModelInfo) -> str:
     return f"{title}: {info.layers} layers of width {info.width}, {info.heads} heads"
 
 
-def _bert(task: Task) -> ModelInfo:
+def bert(task: Task) -> ModelInfo:
     return replace(BERT, labels=task.outputs)
 
 
-def _reasons(teacher: Callable[[Task], ModelInfo]) -> Reasons:
+def reasons_of(teacher: Callable[[Task], ModelInfo]) -> Reasons:
     return {
         objective: {
             name: {letter: _reason(objective, student, teacher(task), task) for letter, (_, task) in KINDS.items()}
@@ -98,7 +98,7 @@ def _table(reasons: Reasons) -> list[str]:
             alike = {letter for letter in KINDS if len({found[student][letter] for student in students}) == 1}
             whole = _noted([found[students[0]][letter] for letter in KINDS if letter in alike], notes)
             cells = [
-                _letters(found[student])
+                letters(found[student])
                 + _noted([reason for letter, reason in found[student].items() if letter not in alike], notes)
                 for student in students
             ]
@@ -106,7 +106,7 @@ def _table(reasons: Reasons) -> list[str]:
     return [*lines, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1))]
 
 
-def _letters(reasons: dict[str, str]) -> str:
+def letters(reasons: dict[str, str]) -> str:
     """What the student is trained on."""
     return "".join(letter for letter, reason in reasons.items() if not reason) or "–"
 
@@ -128,7 +128,7 @@ def _reason(objective: str, student: Any, teacher: ModelInfo, task: Task) -> str
         reason = str(error)
     for name, who in ((student.name, "student"), (teacher.name, "teacher"), (task.name, "task")):
         reason = re.sub(rf"(?:\b(?:the )?(?:student|teacher|task) )?(?<!\w){re.escape(name)}\b", f"the {who}", reason)
-    reason = re.sub(rf"\b{objective}\b", "it", reason)
+    reason = re.sub(rf"\b{objective}\b", "it", reason).replace("--set the student.", "--set student.")
     return reason[:1].upper() + reason[1:]
 
 

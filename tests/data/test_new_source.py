@@ -1,4 +1,4 @@
-"""A data source that a plugin brings: what CONTRIBUTING.md says of one, done word by word."""
+"""A data source that a plugin brings: what docs/plugins/task.md says of one, done word by word."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from harness.planning.request import Request
 from tests.conftest import ROOT, Harness
 from tests.results import done, refused, table_folder
 
-SECTION = (
-    (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new data source\n")[2].partition("\n## ")[0]
-)
+SECTION = (ROOT / "docs/plugins/task.md").read_text(encoding="utf-8").partition("## A source of data\n")[2]
 PLUGIN = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)[0]
 LIST, RUN = (line.split()[1:] for line in re.findall(r"^(harness .*)$", SECTION, re.MULTILINE))
 QUICK = ("--inits", "random", "--trials", "1", "--seeds", "1", "--set", "epochs=1", "teacher.epochs=2")

@@ -102,10 +102,8 @@ def test_a_kill_changes_nothing(trained: tuple[Path, str], words: tuple[str, ...
     same_runs(out, trained[0])
 
 
-def test_the_section_on_them_is_followed_word_by_word(tmp_path: Path) -> None:
-    section = (
-        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A new procedure, or kind of run\n")[2]
-    )
+def test_the_page_on_them_is_followed_word_by_word(tmp_path: Path) -> None:
+    section = (ROOT / "docs/plugins/procedure.md").read_text(encoding="utf-8")
     (tmp_path / "labels_first.py").write_text(re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)[0])
     listed, run = (line.split()[1:] for line in re.findall(r"^(harness .*)$", section, re.M))
     said = forked(*listed, folder=tmp_path / "said", cwd=tmp_path)
