@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.conftest import ROOT, environment
 # The fork server is the one of the local executor: there is one in a process.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["harness.executors.preload"])
+FORKED = forkserver._forkserver
+REACHED = ("_forkserver_address", "_forkserver_authkey")  # how another process reaches a server; a key since 3.14
 # --cpu would start a single process
 ACCELERATE = (
     "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
@@ -54,26 +57,50 @@ def _harness(*words: str) -> int:
     return main(words)
 
 
-def _alone(words: Sequence[str], folder: Path, cwd: Path) -> None:
+def _alone(
+    work: Callable[..., Any], words: Sequence[str], folder: Path, cwd: Path, server: Mapping[str, Any]
+) -> None:
+    if server:
+        vars(FORKED).update(server, ensure_running=lambda: None)
     for number, name in ((1, "out"), (2, "error")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.environ.update(environment())
     os.chdir(cwd)
-    sys.exit(_harness(*words))
+    sys.exit(work(*words))
 
 
-def begun(*words: object, folder: Path, cwd: Path = ROOT) -> Any:
-    """The process of `harness` with these words. It writes folder/out and folder/error, and has its own fork server."""
+def _testing(*words: str) -> int:
+    from harness.testing.__main__ import main
+
+    return main([*words])
+
+
+def begun(
+    *words: object, folder: Path, cwd: Path = ROOT, shared: bool = False, work: Callable[..., Any] = _harness
+) -> Any:
+    """The process of `harness` (or of `work`) with these words. It writes folder/out and folder/error.
+
+    It has its own fork server, as a user's, which takes seconds to begin; or, with `shared`, that of this process.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     of_workers.prepare()
-    process = CONTEXT.Process(target=_alone, args=([str(word) for word in words], folder, cwd))
+    FORKED.ensure_running()
+    server = {name: vars(FORKED)[name] for name in REACHED if name in vars(FORKED)} if shared else {}
+    process = CONTEXT.Process(target=_alone, args=(work, [str(word) for word in words], folder, cwd, server))
     process.start()
     return process
 
 
-def forked(*words: object, folder: Path, cwd: Path = ROOT, seconds: float = 300) -> subprocess.CompletedProcess[str]:
-    """`harness` with these words, from its beginning to its end, in a process that shares nothing with this one."""
-    process = begun(*words, folder=folder, cwd=cwd)
+def tested(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`python -m harness.testing` with these words, in a fresh process."""
+    return forked(*words, folder=folder, cwd=cwd, work=_testing)
+
+
+def forked(
+    *words: object, folder: Path, cwd: Path = ROOT, seconds: float = 300, work: Callable[..., Any] = _harness
+) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, from its beginning to its end, in a fresh process; its runs come from our server."""
+    process = begun(*words, folder=folder, cwd=cwd, shared=True, work=work)
     process.join(seconds)
     if process.is_alive():
         process.kill()
