@@ -44,8 +44,9 @@ Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 LONGEST = (
     "test_embedded_default.py", "test_kills.py", "test_ray.py", "test_study.py", "test_new.py",
     "test_new_procedures.py", "test_distil_corpus.py", "test_bad_input.py",
-    "test_general_faults.py", "test_database.py", "test_run_processes.py",
-    "test_unreadable.py", "test_docs.py",
+    "test_general_faults.py", "test_database.py", "test_run_processes.py", "test_notebook.py", "test_controls.py",
+    "test_several_teachers.py", "test_pruning.py", "test_script.py", "test_methods.py", "test_unreadable.py",
+    "test_docs.py",
 )  # fmt: skip
 
 

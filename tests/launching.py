@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from pathlib import Path
@@ -20,6 +20,8 @@ from tests.conftest import ROOT, environment
 # The fork server is the one of the local executor: there is one in a process.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["harness.executors.preload"])
+FORKED = forkserver._forkserver
+REACHED = ("_forkserver_address", "_forkserver_authkey")  # how another process reaches a server; a key since 3.14
 # --cpu would start a single process
 ACCELERATE = (
     "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
@@ -55,54 +57,63 @@ def _harness(*words: str) -> int:
     return main(words)
 
 
-def conformance(*words: str) -> int:
-    """`python -m harness.testing` with these words."""
-    from harness.testing.__main__ import main
-
-    return main(list(words))
-
-
 def _alone(
-    work: Callable[..., int], words: Sequence[str], folder: Path, cwd: Path, server: str | None, more: dict[str, str]
+    work: Callable[..., Any],
+    words: Sequence[str],
+    folder: Path,
+    cwd: Path,
+    server: Mapping[str, Any],
+    more: Mapping[str, str],
 ) -> None:
+    if server:
+        vars(FORKED).update(server, ensure_running=lambda: None)
     for number, name in ((1, "out"), (2, "error")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.environ.update(environment() | more)
+    os.environ.update({**environment(), **more})
     os.chdir(cwd)
-    if server is not None:
-        forkserver._forkserver._forkserver_address = server
-        forkserver._forkserver.ensure_running = lambda: None
     sys.exit(work(*words))
+
+
+def _testing(*words: str) -> int:
+    from harness.testing.__main__ import main
+
+    return main([*words])
 
 
 def begun(
     *words: object,
     folder: Path,
     cwd: Path = ROOT,
-    work: Callable[..., int] = _harness,
-    server: str | None = None,
-    more: dict[str, str] | None = None,
+    shared: bool = False,
+    work: Callable[..., Any] = _harness,
+    more: Mapping[str, str] | None = None,
 ) -> Any:
-    """The process of `work` (`harness`) with these words, which writes folder/out and folder/error.
+    """The process of `harness` (or of `work`) with these words. It writes folder/out and folder/error.
 
-    server: the address of the fork server of its runs; it begins one of its own without. more: its environment's.
+    It has its own fork server, as a user's, which takes seconds to begin; or, with `shared`, that of this process. more:
+    its environment's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     of_workers.prepare()
+    FORKED.ensure_running()
+    server = {name: vars(FORKED)[name] for name in REACHED if name in vars(FORKED)} if shared else {}
     given = work, [str(word) for word in words], folder, cwd, server, more or {}
     process = CONTEXT.Process(target=_alone, args=given)
     process.start()
     return process
 
 
-def forked(*words: object, folder: Path, seconds: float = 300, **more: Any) -> subprocess.CompletedProcess[str]:
-    """`harness` with these words, from its beginning to its end, in a process that has its imports done.
+def tested(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`python -m harness.testing` with these words, in a fresh process."""
+    return forked(*words, folder=folder, cwd=cwd, work=_testing)
 
-    It shares nothing with this one, but for the fork server of its runs, which is ours: another takes 5 seconds. more:
-    as `begun` takes it.
+
+def forked(*words: object, folder: Path, seconds: float = 300, **more: Any) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, from its beginning to its end, in a fresh process; its runs come from our server.
+
+    more: as `begun` takes it.
     """
-    forkserver.ensure_running()
-    process = begun(*words, folder=folder, server=forkserver._forkserver._forkserver_address, **more)
+    process = begun(*words, folder=folder, shared=True, **more)
     process.join(seconds)
     if process.is_alive():
         process.kill()

@@ -23,6 +23,7 @@ FILES = [p for room in ("harness", *BESIDE) for p in sorted((ROOT / room).rglob(
 HEAVY = {"numpy", "pandas", "matplotlib", "torch", "transformers", "ray", "optuna", "scipy", "sklearn", "datasets"}
 
 
+@functools.cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 

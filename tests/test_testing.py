@@ -8,7 +8,7 @@ from tests import launching
 
 
 def conformance(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return launching.forked(*words, work=launching.conformance, folder=cwd / "said", cwd=cwd)
+    return launching.tested(*words, folder=cwd / "said", cwd=cwd)
 
 
 PLUGINS = """

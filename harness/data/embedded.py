@@ -16,7 +16,7 @@ same text. Words are separated by spaces, punctuation too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from random import Random
 
 Example = tuple[str, str | None, float]  # first text, second text of a pair, class index or score
@@ -88,6 +88,7 @@ def truth(name: str, train: int = TRAIN_SIZE, dev: int = DEV_SIZE) -> tuple[list
     return [known for _, known in first], [known for _, known in second]
 
 
+@cache  # planning asks for the same examples time and again
 def _drawn(name: str, train: int, dev: int) -> tuple[list[tuple[Example, float]], list[tuple[Example, float]]]:
     seen: set[tuple[str, str | None]] = set()
     dev_examples = _draw(name, "dev", dev, seen)
@@ -128,6 +129,11 @@ def corpus(size: int) -> list[tuple[str, ...]]:
     In turn: a sentence; a review and its verdict; a sentence and its paraphrase; a premise and what follows from it;
     the same scene twice, told of somebody old and young, say. No dev example of any task is among them.
     """
+    return list(_corpus(size))
+
+
+@cache
+def _corpus(size: int) -> list[tuple[str, ...]]:
     rng = Random("corpus")
     dev = {(first, second) for name in TWINS for first, second, _ in generate(name, train=0)[1]}
     texts: list[tuple[str, ...]] = []

@@ -12,7 +12,8 @@ import pytest
 
 from harness import registry
 from harness.commands.new import TEMPLATES
-from tests.conftest import ROOT, Harness, environment
+from tests.conftest import ROOT, Harness
+from tests.launching import tested
 
 SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1", "train_examples=32")
 
@@ -32,8 +33,7 @@ def test_it_is_listed_and_runs_as_it_is(
     if kind == "teacher":  # its model is on the hub
         words = [*words, "--teacher", f"first_try:{checkpoint}", "--data", str(glue), "--set", "precision=float32"]
         words += ["teacher.precision=float32", "teacher.epochs=1", "--objectives", "vanilla_kd"]
-    if kind in ("objective", "student", "teacher", "task"):
-        words += ["--inits", "random"]
+    words += ["--inits", "random"]
     if kind in ("objective", "student"):
         words += ["--tasks", "sentiment"]
     done = forked("run", *words, *SMALL, "--out", "out", cwd=tmp_path)
@@ -46,8 +46,7 @@ def test_it_is_listed_and_runs_as_it_is(
 @pytest.mark.parametrize("kind", [kind for kind, template in TEMPLATES.items() if template.tested])
 def test_it_passes_the_conformance_tests(kind: str, forked: Harness, tmp_path: Path) -> None:
     assert "python -m harness.testing mine.py" in forked("new", kind, "mine", cwd=tmp_path).stdout
-    words = [sys.executable, "-m", "harness.testing", "mine.py", "-x"]
-    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300)
+    done = tested("mine.py", "-x", folder=tmp_path / "said", cwd=tmp_path)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout
 
 

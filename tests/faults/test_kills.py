@@ -23,7 +23,7 @@ from tests.results import done, same_runs, same_tables, written
 
 # A new driver takes its time to begin; a new worker does not. With KILLS=50 there are more, at other moments.
 VICTIMS = ("driver", "server", "driver", *("worker",) * 7) * max(1, int(os.environ.get("KILLS", "10")) // 10)
-LOSSES = ("worker", "node", "driver", "node")
+LOSSES = ("worker", "node", "driver")
 LONGER = ("epochs=18", "train_examples=100", "batch_size=16")  # long enough to be hit in the middle
 
 

@@ -7,6 +7,8 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 from harness.registry import ALL
 from tests.conftest import environment
 
@@ -53,18 +55,13 @@ print(len(result.to_pandas()), set(result.to_pandas().status), set(result.to_pan
 """
 
 
-def test_a_script_runs_is_interrupted_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "study.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "study.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    interrupted, whole = done.stdout.splitlines()
+def test_a_script_runs_is_interrupted_and_goes_on(done: subprocess.CompletedProcess[str], place: Path) -> None:
+    interrupted, whole, *_ = done.stdout.splitlines()
     assert interrupted.startswith("interrupted "), done.stderr
     assert whole == "4 {'finished'} {'of_a_script'}"  # two trials, and two more seeds of the better
     assert 0 < int(interrupted.split()[1]) < 5  # the teacher's scores, too, are those of a run
     assert "stopped; finished runs are kept, and the same call goes on from here" in done.stderr
-    assert len(list((tmp_path / "results" / "plugins").iterdir())) == 1
+    assert len(list((place / "results" / "plugins").iterdir())) == 1
 
 
 def template(kind: str, name: str) -> str:
@@ -74,7 +71,6 @@ def template(kind: str, name: str) -> str:
 
 
 OBJECTS = f"""
-import harness
 {template("students", "averaged")}
 {template("tasks", "good_or_bad")}
 from harness.contracts import Profile, Row, Study
@@ -93,13 +89,23 @@ for result in (one, other):
 """
 
 
-def test_students_tasks_and_studies_are_given_as_objects(tmp_path: Path) -> None:
-    (tmp_path / "study.py").write_text(OBJECTS)
-    done = subprocess.run(
-        [sys.executable, "study.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
-    )
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("script")
+
+
+@pytest.fixture(scope="module")
+def done(place: Path) -> subprocess.CompletedProcess[str]:
+    """The script, to its end: one process for both tests."""
+    (place / "study.py").write_text(SCRIPT + OBJECTS)
+    command = [sys.executable, "study.py"]
+    done = subprocess.run(command, cwd=place, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_students_tasks_and_studies_are_given_as_objects(done: subprocess.CompletedProcess[str], place: Path) -> None:
     told = "{'averaged'} {'good_or_bad'} {'finished'} label probabilities"
-    assert done.stdout.splitlines()[1::2] == [told, told]  # after where the student of each is written
-    names = sorted(path.name.rpartition("_")[0] for path in (tmp_path / "other" / "plugins").iterdir())
+    assert done.stdout.splitlines()[3::2] == [told, told]  # after where the student of each is written
+    names = sorted(path.name.rpartition("_")[0] for path in (place / "other" / "plugins").iterdir())
     assert names == ["averaged", "good_or_bad", "mine"]

@@ -39,7 +39,9 @@ study(
                 inits=("every", "random"),
                 trials=4,
                 seeds=1,
-                settings={"transformer.layers": 1, "epochs": 4, "max_length": 16, "teacher.epochs": 1, "batch_size": 8},
+                settings={
+                    "transformer.layers": 1, "epochs": 4, "max_length": 16, "teacher.epochs": 1, "batch_size": 16
+                },
                 search={"learning_rate": (3e-3, 2e-3, 2e-7, 1e-7)},
             )
         },

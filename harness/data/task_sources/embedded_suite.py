@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 
 from harness.contracts import Task
 from harness.data import embedded
@@ -31,4 +32,9 @@ class EmbeddedSuite(TaskSource):
             yield f"{split} {number}", texts[: 1 + task.pair], task.labels[int(label)] if task.labels else label
 
     def content(self, task: Task) -> str:
-        return hashlib.sha256(repr(embedded.generate(task.name)).encode()).hexdigest()
+        return _content(task.name)
+
+
+@cache
+def _content(name: str) -> str:
+    return hashlib.sha256(repr(embedded.generate(name)).encode()).hexdigest()
