@@ -90,8 +90,8 @@ def begun(
 ) -> Any:
     """The process of `harness` (or of `work`) with these words. It writes folder/out and folder/error.
 
-    It has its own fork server, as a user's, which takes seconds to begin; or, with `shared`, that of this process. more:
-    its environment's.
+    It has its own fork server, as a user's, which takes seconds to begin; or, with `shared`, that of this process.
+    more: what its environment has besides.
     """
     folder.mkdir(parents=True, exist_ok=True)
     of_workers.prepare()

@@ -12,7 +12,7 @@ import pytest
 
 from harness import registry
 from harness.commands.new import TEMPLATES
-from tests.conftest import ROOT, Harness
+from tests.conftest import ROOT, Harness, environment
 from tests.launching import tested
 
 SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1", "train_examples=32")
