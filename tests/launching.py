@@ -63,13 +63,13 @@ def _alone(
     folder: Path,
     cwd: Path,
     server: Mapping[str, Any],
-    more: Mapping[str, str],
+    given: Mapping[str, str],
 ) -> None:
     if server:
         vars(FORKED).update(server, ensure_running=lambda: None)
     for number, name in ((1, "out"), (2, "error")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.environ.update({**environment(), **more})
+    os.environ.update(given)
     os.chdir(cwd)
     sys.exit(work(*words))
 
@@ -97,13 +97,13 @@ def begun(
     of_workers.prepare()
     FORKED.ensure_running()
     server = {name: vars(FORKED)[name] for name in REACHED if name in vars(FORKED)} if shared else {}
-    given = work, [str(word) for word in words], folder, cwd, server, more or {}
-    process = CONTEXT.Process(target=_alone, args=given)
+    given = {**environment(), **(more or {})}
+    process = CONTEXT.Process(target=_alone, args=(work, [str(word) for word in words], folder, cwd, server, given))
     process.start()
     return process
 
 
-def tested(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def conformance(*words: object, folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """`python -m harness.testing` with these words, in a fresh process."""
     return forked(*words, folder=folder, cwd=cwd, work=_testing)
 

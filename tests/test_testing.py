@@ -8,7 +8,7 @@ from tests import launching
 
 
 def conformance(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return launching.tested(*words, folder=cwd / "said", cwd=cwd)
+    return launching.conformance(*words, folder=cwd / "said", cwd=cwd)
 
 
 PLUGINS = """

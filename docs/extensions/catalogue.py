@@ -124,15 +124,20 @@ def section(title, text, before=""):
 # ---------------------------------------------------------------- of each kind: a name -> its page
 
 
+def shipped(kind):
+    """The names that this distribution registers, whatever else this process has loaded."""
+    return [name for name in kind.names() if kind.ships(name)]
+
+
 def objectives():
     reasons = pairs.reasons_of(pairs.bert)
     alike = {"intermediate": "as other examples", "prediction": "no"}
     used = {}
-    for study in map(STUDIES.get, STUDIES.names()):
+    for study in map(STUDIES.get, shipped(STUDIES)):
         for row in study.rows:
             for name in re.findall(r"[a-z_]\w*", row.objective):
                 used.setdefault(name, {})[study.name] = None
-    for name in OBJECTIVES.names():
+    for name in shipped(OBJECTIVES):
         plugin = OBJECTIVES.get(name)
         labels = "are needed" if plugin.needs_labels else ""
         if plugin.without_labels:
@@ -169,7 +174,7 @@ def objectives():
 
 def students():
     reasons = pairs.reasons_of(pairs.bert)
-    for name in STUDENTS.names():
+    for name in shipped(STUDENTS):
         plugin = STUDENTS.get(name)
         recipe = plugin.recipe(pairs.BERT)
         usual = [["start", code(recipe.start)], *([code(k), code(v)] for k, v in recipe.settings.items())]
@@ -212,14 +217,14 @@ def told(values):
 
 
 def teachers():
-    for name in TEACHERS.names():
+    for name in shipped(TEACHERS):
         plugin = TEACHERS.get(name)
         module = inspect.getmodule(plugin).__doc__ or ""
         yield name, joined(f"# {name}", plain(module), doc(plugin), source(TEACHERS.origin(name)))
 
 
 def tasks():
-    for name in TASKS.names():
+    for name in shipped(TASKS):
         task = TASKS.get(name)
         if not isinstance(task, Task):
             continue
@@ -232,7 +237,7 @@ def tasks():
             ["training examples", f"about {task.examples:,}" if task.examples else ""],
             ["reported splits", ", ".join(f"`{split}`" for split in task.dev_splits)],
         ]
-        sources = [SOURCES.get(one) for one in SOURCES.names() if task in SOURCES.get(one).tasks]
+        sources = [SOURCES.get(one) for one in shipped(SOURCES) if task in SOURCES.get(one).tasks]
         known = [entry for entry in references().values() if any(n in (f"task:{name}",) for n in entry.names)]
         examples = ""
         if name in embedded.TWINS:
@@ -243,7 +248,7 @@ def tasks():
             examples = table(["text"] + ["second text"] * task.pair + ["label"], rows)
         profiles = [
             f"[{study.name}](../studies/{study.name}.md)"
-            for study in map(STUDIES.get, STUDIES.names())
+            for study in map(STUDIES.get, shipped(STUDIES))
             if any(name in profile.tasks for profile in study.profiles.values())
         ]
         yield name, joined(
@@ -265,7 +270,7 @@ def asked(task):
 
 
 def studies():
-    for name in STUDIES.names():
+    for name in shipped(STUDIES):
         study = STUDIES.get(name)
         sizes = [
             [

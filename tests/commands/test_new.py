@@ -13,7 +13,7 @@ import pytest
 from harness import registry
 from harness.commands.new import TEMPLATES
 from tests.conftest import ROOT, Harness, environment
-from tests.launching import tested
+from tests.launching import conformance
 
 SMALL = ("--trials", "1", "--seeds", "1", "--workers", "1", "--set", "epochs=1", "train_examples=32")
 
@@ -46,7 +46,7 @@ def test_it_is_listed_and_runs_as_it_is(
 @pytest.mark.parametrize("kind", [kind for kind, template in TEMPLATES.items() if template.tested])
 def test_it_passes_the_conformance_tests(kind: str, forked: Harness, tmp_path: Path) -> None:
     assert "python -m harness.testing mine.py" in forked("new", kind, "mine", cwd=tmp_path).stdout
-    done = tested("mine.py", "-x", folder=tmp_path / "said", cwd=tmp_path)
+    done = conformance("mine.py", "-x", folder=tmp_path / "said", cwd=tmp_path)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout
 
 

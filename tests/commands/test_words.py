@@ -16,7 +16,7 @@ def test_words_are_those_of_their_files() -> None:
     assert (tuple(columns.COLUMNS), tracking.LIBRARIES) == (words.COLUMNS, words.TRACKERS)
     assert words.LAYOUTS == reports.LAYOUTS and tuple(reports.ADDITIONS) == words.ADDITIONS
     assert tuple(reports.FIGURES) == words.FIGURES and (*reports.WIDTHS, "both") == words.WIDTHS
-    assert (tuple(new.TEMPLATES), tuple(declared.KINDS)) == (words.NEW, words.KINDS)
+    assert ((*new.TEMPLATES, new.DISTRIBUTION), tuple(declared.KINDS)) == (words.NEW, words.KINDS)
 
 
 def test_every_command_is_found() -> None:

@@ -35,6 +35,7 @@ def cluster() -> Iterator[Nodes]:
         yield found
 
 
+HERE = {"examined", "plans", "tables"}  # rooms of the cache that are of the machine which looked or planned
 TRAVELLED = '''
 from harness.contracts import Signal
 from harness.registry import objective
@@ -71,7 +72,7 @@ def test_data_teacher_and_plugins_travel_to_two_nodes(
     assert len(kept) == 4, "of two teachers and of each cell's best run"
     assert not any(Ledger(out).trouble_with_weights(run) for run in kept)
     stored = [(folder / "cache").glob("[!.]*/[!.]*") for folder in (local, out)]
-    here, there = ({path.name for path in paths if path.parent.name != "examined"} for paths in stored)
+    here, there = ({path.name for path in paths if path.parent.name not in HERE} for paths in stored)
     assert here == there and len(here) > 1, "the cache did not come back"
 
 
