@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.modeling.bases import StudentConfig
 from harness.registry import STUDENTS
+from harness.students import words
 from harness.testing.small_models import THREE, TWO
 from tests.students.test_word_embedding import read
 
@@ -161,3 +162,29 @@ def test_the_parameters_of_sentence_representation_approximation() -> None:
     sst2, qqp, mnli = counted(False, 2, **SRA), counted(True, 2, **SRA), counted(True, 3, **SRA)
     assert (sst2, qqp, mnli) == (4_317_954, 4_907_778, 4_908_035)
     assert round((sst2 + 2 * qqp + mnli) / 4e6, 1) == 4.8
+
+
+@pytest.mark.parametrize("width", [5, words.WIDEST + 1])
+def test_states_and_gradients_are_those_of_each_text_alone(width: int) -> None:
+    """Whichever way is chosen: in training, in inference, and where the input is wide."""
+    torch.manual_seed(0)
+    lstm, lengths = nn.LSTM(width, 4, batch_first=True, bidirectional=True), torch.tensor([3, 6, 1])
+    inputs = torch.randn(3, 8, width)
+    inputs[0, 3:] = inputs[2, 1:] = 1e4  # what is past the end is not read
+
+    def gradients(loss: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(loss, list(lstm.parameters())))
+
+    states, last = words.run(lstm, inputs, lengths)
+    assert states.shape == (3, 6, 8)
+    with torch.no_grad():
+        again = words.run(lstm, inputs, lengths)
+        assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip((states, last), again, strict=True))
+    every = [lstm(one[None, :length]) for one, length in zip(inputs, lengths, strict=True)]
+    for row, (alone, (ends, _)) in enumerate(every):
+        assert torch.allclose(states[row, : lengths[row]], alone[0], atol=1e-6)
+        assert torch.allclose(last[row], ends[:, 0].flatten(), atol=1e-6)
+        assert not states[row, lengths[row] :].any()
+    found = gradients(states.square().sum() + last.sum())
+    expected = gradients(sum(alone.square().sum() + ends.sum() for alone, (ends, _) in every))
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(found, expected, strict=True))
