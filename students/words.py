@@ -82,7 +82,8 @@ def run(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]
 
     Returns every state, (B, L, 2h), zero past the end, and the last state of each direction, (B, 2h).
     """
-    if inputs.device.type == "cpu" and torch.is_grad_enabled() and lstm.input_size <= WIDEST:
+    in_float32 = inputs.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")  # others need instructions
+    if inputs.device.type == "cpu" and in_float32 and torch.is_grad_enabled() and lstm.input_size <= WIDEST:
         return _in_one_piece(lstm, inputs, lengths)
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
     found, (last, _) = lstm(packed)
