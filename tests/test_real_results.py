@@ -109,6 +109,7 @@ def test_verdicts_are_summed(scripts: dict[str, ModuleType]) -> None:
 
     assert summed("supported", "supported") == "supported" and summed("undecided", "unfinished") == "undecided"
     assert summed("contradicted", "undecided") == "contradicted in part" and summed("unfinished") == "unfinished"
+    assert summed("collapsed") == "collapsed" and summed("collapsed", "unfinished") == "unfinished"
     assert summed("supported", "contradicted") == "mixed" and summed() == "unfinished"
 
 

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 
 from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
+from harness.reports.papers.printed import AVERAGES
 from harness.reports.statistics.noise import LEVEL, POWER
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.reports.tables.quantities import is_score
@@ -26,6 +27,7 @@ PUBLISHED = HERE.parent.parent / "reports" / "papers" / "published"
 METRICS = ("acc", "acc_f1_mean", "mcc", "pearson_spearman_mean", "pearson", "f1", "mean")
 FEWEST_ROWS = 4  # that know how far seeds lie apart
 SUPPORTED, CONTRADICTED, UNDECIDED, UNFINISHED = "supported", "contradicted", "undecided", "unfinished"
+COLLAPSED = "collapsed"  # a row of it answers every example alike in some run: of the objective that says nothing
 NOT_RUN = "not run"
 Known = Mapping[tuple[str, str], Expected]  # (study, task as printed) -> the noise of a difference there
 
@@ -65,6 +67,14 @@ def differences(claim: Told) -> dict[str, float]:
     return {task: value for task, value in found.items() if task in claim.get("tasks", (task,))}
 
 
+def as_claimed(claim: Told) -> str:
+    """On how many of the printed tasks the claim's own table is as claimed; "" where that is not the question."""
+    if "printed" in claim or "so" in claim:
+        return str(claim.get("so", ""))
+    own = [value for task, value in differences(claim).items() if task not in AVERAGES]
+    return f"{sum(value > 0 for value in own)} of {len(own)}"
+
+
 def in_print(claim: Told, examples: Mapping[str, int], known: Known) -> str:
     """What is printed, with what would decide whether it is so."""
     if "printed" in claim:
@@ -72,9 +82,9 @@ def in_print(claim: Told, examples: Mapping[str, int], known: Known) -> str:
     said = []
     for task, value in differences(claim).items():
         number = signed(value) if value else "0"
-        if value and task in examples and not claim.get("mixed"):
+        if value and task in examples:
             number += f" ({size(claim, task, value, examples[task], known)})"
-        said.append(f"{task if task in examples else 'average'} {number}")
+        said.append(f"{'average' if task in AVERAGES else task} {number}")
     return ", ".join(said)
 
 
@@ -133,9 +143,10 @@ def free(table: Table) -> list[Line]:
     return [line for block in table.blocks if not block.improvement for line in block.lines if line.row.competes]
 
 
-def countable(line: Line, j: int, tested: Any) -> bool:
+def countable(line: Line, j: int, tested: Any, collapsed: bool = False) -> bool:
+    """Whether a line can be compared. collapsed: it can though runs of it collapsed."""
     entry = line.entries[j]
-    whole = entry.status == "complete" and entry.n >= FEWEST_SEEDS and not entry.collapsed
+    whole = entry.status == "complete" and entry.n >= FEWEST_SEEDS and (collapsed or not entry.collapsed)
     return bool(whole and tested and tested.place(key_of(line)) is not None)
 
 
@@ -155,10 +166,12 @@ def _judged(ours: Told, table: Table, j: int) -> Iterator[Compared]:
     for sides in ours["pairs"]:
         above, below = (line_of(side, ours, table, j) for side in sides)
         what = f"{task}: " + " − ".join(named(*each) for each in zip(sides, (above, below), strict=True))
-        if above and below and countable(above, j, tested) and countable(below, j, tested):
+        if above and below and all(countable(x, j, tested, "collapsed" in ours) for x in (above, below)):
             pairs.append((what, above, below))
         else:
-            yield Compared(what, UNFINISHED, "; ".join(filter(None, (why_not(line, j) for line in (above, below)))))
+            whole = above and below and all(x.entries[j].status == "complete" for x in (above, below))
+            reasons = filter(None, (why_not(line, j) for line in (above, below)))
+            yield Compared(what, COLLAPSED if whole else UNFINISHED, "; ".join(dict.fromkeys(reasons)))
     if not pairs or not tested:
         return
     a, b = ([tested.place(key_of(line)) for line in side] for side in zip(*((x, y) for _, x, y in pairs), strict=True))
@@ -219,7 +232,7 @@ def summed(compared: Sequence[Compared]) -> str:
         return "mixed"
     if decided:
         return decided[0] if counts[decided[0]] == len(compared) else f"{decided[0]} in part"
-    return UNDECIDED if counts[UNDECIDED] else UNFINISHED
+    return UNDECIDED if counts[UNDECIDED] else COLLAPSED if set(counts) == {COLLAPSED} else UNFINISHED
 
 
 # ---------------------------------------------------------------- the page
@@ -232,13 +245,15 @@ def page(found: Mapping[str, Results]) -> str:
     verdicts: Counter[str] = Counter()
     number = 0
     for work in file["works"]:
-        rows, blocks = ["| | claim | in print | verdict of real data |", "|---:|---|---|---|"], []
+        rows = ["| | claim | where | so in print | verdict of real data |", "|---:|---|---|---:|---|"]
+        blocks = []
         for claim in work["claims"]:
             number += 1
             verdict, block = _claim(claim, file["dev_examples"], found, known)
             verdicts[verdict.partition(" (")[0]] += 1
             heading = f"{number}. {claim['claim']}"
-            rows.append(f"| {number} | [{claim['claim']}](#{slug(heading)}) | {place(claim['where'])} | {verdict} |")
+            what = f"[{claim['claim']}](#{slug(heading)})"
+            rows.append(f"| {number} | {what} | {place(claim['where'])} | {as_claimed(claim)} | {verdict} |")
             blocks.append(f"### {heading}\n\n{block}")
         parts += [f"## {work['key']}\n\n{work['title']}. {work['about']}", "\n".join(rows), *blocks]
     summary = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
