@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from harness import registry
+from harness import registry, reports
 from harness.cli import main
+from harness.ledger import Ledger
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "docs" / "results"
+RENDER = reports.render
 NAMES = sorted(path.name.partition(".")[0] for path in RESULTS.glob("*.tar.xz"))
 
 
@@ -29,15 +33,38 @@ def scripts() -> Iterator[dict[str, ModuleType]]:
 
 
 @pytest.fixture(scope="module")
-def found(scripts: dict[str, ModuleType]) -> dict[str, Any]:
-    results: dict[str, Any] = scripts["packed"].results()
-    return results
+def folders(scripts: dict[str, ModuleType]) -> Iterator[dict[str, Path]]:
+    """Every ledger, opened."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(scripts["packed"].opened(name)) for name in NAMES}
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def folder(request: pytest.FixtureRequest, scripts: dict[str, ModuleType]) -> Iterator[Path]:
-    with scripts["packed"].opened(request.param) as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def printed(scripts: dict[str, ModuleType], folders: dict[str, Path]) -> dict[str, tuple[str, Any]]:
+    """What `harness report` prints of each ledger, beside published numbers where there are, and of which table."""
+    made = {}
+    for entry in scripts["packed"].told("pages"):
+        folder, tables = folders[entry["name"]], []
+        words = ["report", "--study", entry["study"], "--profile", entry["profile"], "--format", "markdown"]
+        published = registry.STUDIES.get(entry["study"]).published
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as said:
+            patch.setattr(reports, "render", lambda table, form, kept=tables: kept.append(table) or RENDER(table, form))
+            assert main([*words, "--out", str(folder), *(["--compare", "published"] if published else [])]) == 0
+        made[entry["name"]] = (said.getvalue(), tables[0])
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(
+    scripts: dict[str, ModuleType], folders: dict[str, Path], printed: dict[str, tuple[str, Any]]
+) -> dict[str, Any]:
+    """As `packed.results` gives them, which would read every ledger once more."""
+    packed, made = scripts["packed"], {}
+    for entry in packed.told("pages"):
+        ledger = Ledger(folders[entry["name"]])
+        records = [ledger.read(run) for run in ledger.runs()]
+        made[entry["name"]] = packed.Results(entry, printed[entry["name"]][1], records)
+    return made
 
 
 def test_every_ledger_has_its_page_and_every_page_its_ledger(scripts: dict[str, ModuleType]) -> None:
@@ -46,35 +73,38 @@ def test_every_ledger_has_its_page_and_every_page_its_ledger(scripts: dict[str, 
     assert sorted(told) == NAMES == sorted(pages) and NAMES
 
 
-def test_reports_of_it_are_what_its_page_shows(
-    folder: Path, scripts: dict[str, ModuleType], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_shows_what_is_reported_of_its_ledger(
+    name: str, scripts: dict[str, ModuleType], printed: dict[str, tuple[str, Any]], found: dict[str, Any]
 ) -> None:
-    told = next(entry for entry in scripts["packed"].told("pages") if entry["name"] == folder.name)
-    words = ["report", "--study", told["study"], "--profile", told["profile"], "--format", "markdown"]
-    published = registry.STUDIES.get(told["study"]).published
-    assert main([*words, "--out", str(folder), *(["--compare", "published"] if published else [])]) == 0
-    said = scripts["write"].unversioned(capsys.readouterr().out).strip()
-    page = (RESULTS / f"{folder.name}.md").read_text(encoding="utf-8")
-    assert page.endswith(f"\n\n{said}\n"), "make results"
-    assert published is None or "## Beside the published numbers" in said
+    page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert page.endswith(f"\n\n{scripts['write'].unversioned(printed[name][0]).strip()}\n"), "make results"
+    assert page == scripts["write"].page(found[name]), "make results"
+    assert ("## Beside the published numbers" in page) == (found[name].table.comparison is not None)
 
 
+@pytest.mark.parametrize("name", NAMES)
 def test_it_can_be_merged_as_a_start(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    folders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)  # of a thousand files
-    runs = len(list((folder / "ledger").iterdir()))
-    assert main(["merge", str(folder), "--into", str(tmp_path / "results")]) == 0
+    runs = len(list((folders[name] / "ledger").iterdir()))
+    assert main(["merge", str(folders[name]), "--into", str(tmp_path / "results")]) == 0
     assert f"{runs} runs brought, 0 there before, 0 in conflict, 0 damaged, 1 plans brought" in capsys.readouterr().out
 
 
-def test_it_is_small_and_tells_no_place_of_the_machine(folder: Path, scripts: dict[str, ModuleType]) -> None:
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "ledger.index"))]
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_small_and_tells_no_place_of_the_machine(name: str, scripts: dict[str, ModuleType]) -> None:
+    with scripts["packed"].opened(name) as folder:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        plans = [path.read_bytes() for path in files if path.name == "plan.json"]
     assert {path.name for path in files} <= {"harness.json", "record.json", "predictions.safetensors", "plan.json"}
     assert sum(scripts["packed"].archive(name).stat().st_size for name in NAMES) < 3_000_000
-    plans = (folder / told["study"] for told in scripts["packed"].told("pages") if told["name"] == folder.name)
-    (plan,) = next(plans).rglob("plan.json")
-    assert not re.search(rb'"(source|corpus)": "/', plan.read_bytes())
+    assert len(plans) == 1 and not re.search(rb'"(source|corpus)": "/', plans[0])
 
 
 def test_claims_and_overview_are_made_of_them(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
