@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
-.PHONY: run test quick bits lint bench bench-gpu docs pages readme embedded-teacher fairseq mpnet constraints clean
+.PHONY: run test quick bits lint bench bench-gpu docs pages readme results embedded-teacher fairseq mpnet constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
@@ -58,6 +58,10 @@ docs: $(VENV)/installed-for-docs
 # README's table, the quickstart's, and the pictures of both, from the quick study, which is run where it is missing.
 readme: $(VENV)/installed
 	$(BIN)/python docs/shown.py build/readme
+
+# The pages of docs/results from the ledgers packed there; OF="NAME=FOLDER ..." packs folders of results first.
+results: $(VENV)/installed
+	$(BIN)/python docs/results/write.py $(OF)
 
 # What is generated of the documentation, where a plugin changed; a test compares it.
 pages: $(VENV)/installed

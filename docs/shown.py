@@ -50,15 +50,15 @@ def part(markdown: str) -> str:
     return "\n".join([*made, *(f"\n{note}" for note in notes)])
 
 
-def between(page: Path, text: str) -> None:
-    """Put text between the page's comments `shown` and `end of what is shown`."""
-    begin, end = "<!-- shown: by `make readme` -->\n", "\n<!-- end of what is shown -->"
+def between(page: Path, text: str, by: str = "readme") -> None:
+    """Put text between the page's comments `shown: by make BY` and `end of what is shown`."""
+    begin, end = f"<!-- shown: by `make {by}` -->\n", "\n<!-- end of what is shown -->"
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     page.write_text(before + begin + text + end + rest.partition(end)[2], encoding="utf-8")
 
 
-def draw(table: reports.Table, name: str) -> None:
-    figure = reports.FIGURES["heatmap"].drawn(table, colour=INK)
+def draw(table: reports.Table, name: str, kind: str = "heatmap") -> None:
+    figure = reports.FIGURES[kind].drawn(table, colour=INK)
     for theme, ink in INKS.items():
         (ROOT / "docs" / "static" / f"{name}-{theme}.svg").write_bytes(svg(figure).replace(INK.encode(), ink.encode()))
 

@@ -1,0 +1,288 @@
+"""The page of claims: what is printed, what would decide it, and what our data say. claims.yaml has the claims."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from packed import HERE, Results, Told, told
+from scipy.special import ndtri
+
+from harness.reports import Table
+from harness.reports.papers.orderings import FEWEST_SEEDS
+from harness.reports.papers.printed import AVERAGES
+from harness.reports.statistics.noise import LEVEL, POWER
+from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
+from harness.reports.tables.quantities import is_score
+from harness.reports.tables.ranking import key_of
+from harness.reports.tables.shapes import Line
+
+PUBLISHED = HERE.parent.parent / "reports" / "papers" / "published"
+# Of the metrics printed for a task, that by which rows are told apart.
+METRICS = ("acc", "acc_f1_mean", "mcc", "pearson_spearman_mean", "pearson", "f1", "mean")
+FEWEST_ROWS = 4  # that know how far seeds lie apart
+SUPPORTED, CONTRADICTED, UNDECIDED, UNFINISHED = "supported", "contradicted", "undecided", "unfinished"
+COLLAPSED = "collapsed"  # a row of it answers every example alike in some run: of the objective that says nothing
+NOT_RUN = "not run"
+Known = Mapping[tuple[str, str], Expected]  # (study, task as printed) -> the noise of a difference there
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+@cache
+def lines_of(file: str) -> list[dict[str, str]]:
+    with open(PUBLISHED / file, encoding="utf-8", newline="") as published:
+        return list(csv.DictReader(published))
+
+
+def values(side: Any, file: str) -> dict[str, float]:
+    """task -> what is printed for one side of a claim, by the first of METRICS that is."""
+    wanted = {"row": side} if isinstance(side, str) else dict(side)
+    file = wanted.pop("file", file)
+    own = [line for line in lines_of(file) if all(line[key] == value for key, value in wanted.items())]
+    found: dict[str, dict[str, float]] = {}
+    for line in own:
+        if line["value"] and line["metric"] in METRICS:
+            if line["metric"] in found.setdefault(line["task"], {}):
+                raise ValueError(f"{file} has several lines {wanted} of {line['task']}")
+            found[line["task"]][line["metric"]] = float(line["value"])
+    if not found:
+        raise ValueError(f"{file} has no score of {wanted}")
+    return {task: next(of[metric] for metric in METRICS if metric in of) for task, of in found.items()}
+
+
+def differences(claim: Told) -> dict[str, float]:
+    """task -> above minus below in print, in points; where the claim has `minus`, minus that difference."""
+    above, below = (values(claim[side], claim["file"]) for side in ("above", "below"))
+    found = {task: round(above[task] - below[task], 2) for task in above if task in below}
+    if "minus" in claim:
+        less = differences({**claim["minus"], "file": claim["file"]})
+        found = {task: round(value - less[task], 2) for task, value in found.items() if task in less}
+    return {task: value for task, value in found.items() if task in claim.get("tasks", (task,))}
+
+
+def as_claimed(claim: Told) -> str:
+    """On how many of the printed tasks the claim's own table is as claimed; "" where that is not the question."""
+    if "printed" in claim or "so" in claim:
+        return str(claim.get("so", ""))
+    own = [value for task, value in differences(claim).items() if task not in AVERAGES]
+    return f"{sum(value > 0 for value in own)} of {len(own)}"
+
+
+def in_print(claim: Told, examples: Mapping[str, int], known: Known) -> str:
+    """What is printed, with what would decide whether it is so."""
+    if "printed" in claim:
+        return f"{claim['printed']}{'; a measurement decides, not seeds' if claim.get('timing') else ''}"
+    said = []
+    for task, value in differences(claim).items():
+        number = signed(value) if value else "0"
+        if value and task in examples:
+            number += f" ({size(claim, task, value, examples[task], known)})"
+        said.append(f"{'average' if task in AVERAGES else task} {number}")
+    return ", ".join(said)
+
+
+def size(claim: Told, task: str, difference: float, examples: int, known: Known) -> str:
+    """What would see a difference of this size, in points: so many seeds, or so many dev examples and as many seeds."""
+    expected = known.get((claim["study"], task)) or assumed(examples, 2)
+    if "minus" in claim:  # twice as many rows
+        expected = Expected(2 * expected.spread, 2 * expected.shared, 2 * expected.rows)
+    fraction = abs(difference) / 100
+    if seeds := expected.seeds_for(fraction):
+        return f"{seeds} seeds"
+    least = examples * expected.shared * ((ndtri(1 - LEVEL / 2) + ndtri(POWER)) / fraction) ** 2
+    return f"{float(f'{least:.2g}'):,.0f} examples" if least > examples else f"over {MOST_SEEDS} seeds"
+
+
+def measured(found: Mapping[str, Results]) -> Known:
+    """The noise that ledgers know, of rows of one initialisation."""
+    known = {}
+    for made in found.values():
+        if entry := made.told.get("measures"):
+            columns = enumerate(made.table.columns)
+            j = next(j for j, column in columns if column.label == entry["task"] and column.selects)
+            tested = made.table.tested.get(j)
+            own = [line for line in free(made.table) if line.init == entry["init"] and countable(line, j, tested)]
+            spreads = [line.entries[j].std or 0.0 for line in own]
+            if tested and len(own) >= FEWEST_ROWS:
+                noise = tested.noise.among([tested.place(key_of(line)) for line in own])
+                spread = sum(std**2 for std in spreads) / len(spreads)
+                known[entry["study"], entry["task"]] = Expected(spread, noise.shared(), len(own))
+    return known
+
+
+def noise_told(known: Known) -> str:
+    said = f"seeds {100 * SEED_SPREAD:g} point apart (standard deviation), and two rows that answer {DISAGREEMENT:.0%} "
+    said += "of the examples differently (as of accuracies)"
+    for (study, task), noise in known.items():
+        said += f"; of `{study}` on {task} as measured here, seeds {100 * noise.spread**0.5:.1f} points apart, and "
+        said += f"{100 * noise.shared**0.5:.1f} points for the standard error that the examples give a difference"
+    return said
+
+
+# ---------------------------------------------------------------- what our data say
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison of two cells: in words, its verdict or why there is none, and the difference in points."""
+
+    what: str
+    verdict: str
+    interval: str = ""
+
+
+def free(table: Table) -> list[Line]:
+    """The lines of students, without differences of rows."""
+    return [line for block in table.blocks if not block.improvement for line in block.lines if line.row.competes]
+
+
+def countable(line: Line, j: int, tested: Any, collapsed: bool = False) -> bool:
+    """Whether a line can be compared. collapsed: it can though runs of it collapsed."""
+    entry = line.entries[j]
+    whole = entry.status == "complete" and entry.n >= FEWEST_SEEDS and (collapsed or not entry.collapsed)
+    return bool(whole and tested and tested.place(key_of(line)) is not None)
+
+
+def judged(ours: Told, table: Table) -> list[Compared]:
+    """Every comparison that an entry of `ours` asks for. Those of a task are one family."""
+    return [
+        compared
+        for j, column in enumerate(table.columns)
+        if column.task == ours.get("task", column.task) and column.task and column.selects and is_score(column.metric)
+        for compared in _judged(ours, table, j)
+    ]
+
+
+def _judged(ours: Told, table: Table, j: int) -> Iterator[Compared]:
+    tested, task = table.tested.get(j), table.columns[j].label
+    pairs: list[tuple[str, Line, Line]] = []
+    for sides in ours["pairs"]:
+        above, below = (line_of(side, ours, table, j) for side in sides)
+        what = f"{task}: " + " − ".join(named(*each) for each in zip(sides, (above, below), strict=True))
+        if above and below and all(countable(x, j, tested, "collapsed" in ours) for x in (above, below)):
+            pairs.append((what, above, below))
+        else:
+            whole = above and below and all(x.entries[j].status == "complete" for x in (above, below))
+            reasons = filter(None, (why_not(line, j) for line in (above, below)))
+            yield Compared(what, COLLAPSED if whole else UNFINISHED, "; ".join(dict.fromkeys(reasons)))
+    if not pairs or not tested:
+        return
+    a, b = ([tested.place(key_of(line)) for line in side] for side in zip(*((x, y) for _, x, y in pairs), strict=True))
+    made = tested.noise.compare(a, b)
+    for i, (what, _, _) in enumerate(pairs):
+        value, low, high = (100 * float(array[i]) for array in (made.value, made.low, made.high))
+        verdict = (SUPPORTED if value > 0 else CONTRADICTED) if made.corrected[i] < LEVEL else UNDECIDED
+        yield Compared(what, verdict, f"{signed(value)} [{signed(low)}, {signed(high)}]")
+
+
+def line_of(side: Any, ours: Told, table: Table, j: int) -> Line | None:
+    """The line that one side of a comparison means; None where a worst or best one cannot be known yet."""
+    wanted = {key: ours[key] for key in ("student", "init") if key in ours}
+    wanted |= {"row": side} if isinstance(side, str) else side
+    own = [x for x in free(table) if x.student == wanted.get("student", x.student)]
+    own = [x for x in own if x.init == wanted.get("init", x.init)]
+    if wanted["row"] in ("worst", "best"):
+        own = [line for line in own if line.row.objective != "labels_only"]
+        if any(line.entries[j].status != "complete" for line in own):
+            return None
+        pick = max if wanted["row"] == "best" else min
+        return pick(own, key=lambda line: line.entries[j].value or 0.0)
+    named_so = [line for line in own if line.row.name == wanted["row"]]
+    if len(named_so) != 1:
+        raise ValueError(f"{len(named_so)} lines of {table.title} are {wanted}")
+    return named_so[0]
+
+
+def why_not(line: Line | None, j: int) -> str:
+    """Why a line cannot be compared; "" where it may be."""
+    if line is None:
+        return "some rows are not finished"
+    entry = line.entries[j]
+    if entry.status != "complete":
+        return f"{line.row.label} {entry.reason or entry.progress or entry.status}"
+    return f"{line.row.label} collapsed in {entry.collapsed} of {entry.n} runs" if entry.collapsed else ""
+
+
+def named(side: Any, line: Line | None) -> str:
+    """One side of a comparison in words: "Att-KL", "Hid-Seq (worst of every)"."""
+    wanted = {"row": side} if isinstance(side, str) else side
+    place = " ".join(wanted[key] for key in ("init", "student") if key in wanted)
+    picked = wanted["row"] in ("worst", "best")
+    told_place = f"{wanted['row']} of {place}" if picked else place
+    label = line.row.label if line else "row"
+    return f"{label} ({told_place})" if told_place else label
+
+
+def signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def summed(compared: Sequence[Compared]) -> str:
+    """The verdict of several comparisons."""
+    counts = Counter(each.verdict for each in compared)
+    decided = [verdict for verdict in (SUPPORTED, CONTRADICTED) if counts[verdict]]
+    if len(decided) == 2:
+        return "mixed"
+    if decided:
+        return decided[0] if counts[decided[0]] == len(compared) else f"{decided[0]} in part"
+    return UNDECIDED if counts[UNDECIDED] else COLLAPSED if set(counts) == {COLLAPSED} else UNFINISHED
+
+
+# ---------------------------------------------------------------- the page
+
+
+def page(found: Mapping[str, Results]) -> str:
+    """claims.md."""
+    file, known = told("claims"), measured(found)
+    parts: list[str] = []
+    verdicts: Counter[str] = Counter()
+    number = 0
+    for work in file["works"]:
+        rows = ["| | claim | where | so in print | verdict of real data |", "|---:|---|---|---:|---|"]
+        blocks = []
+        for claim in work["claims"]:
+            number += 1
+            verdict, block = _claim(claim, file["dev_examples"], found, known)
+            verdicts[verdict.partition(" (")[0]] += 1
+            heading = f"{number}. {claim['claim']}"
+            what = f"[{claim['claim']}](#{slug(heading)})"
+            rows.append(f"| {number} | {what} | {place(claim['where'])} | {as_claimed(claim)} | {verdict} |")
+            blocks.append(f"### {heading}\n\n{block}")
+        parts += [f"## {work['key']}\n\n{work['title']}. {work['about']}", "\n".join(rows), *blocks]
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    head = file["head"].format(number=number, summary=summary, seeds=MOST_SEEDS, noise=noise_told(known))
+    return "\n\n".join([head.strip(), *parts]) + "\n"
+
+
+def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results], known: Known) -> tuple[str, str]:
+    """(the verdict of real data, what stands below the claim's heading)."""
+    said = [f"*{place(claim['where'])}; study [{claim['study']}](../catalogue/studies/{claim['study']}.md).*"]
+    said.append(f"In print: {in_print(claim, examples, known)}.")
+    verdict = NOT_RUN
+    for ours in claim.get("ours", ()):
+        made = found[ours["results"]]
+        compared = judged(ours, made.table)
+        whole = summed(compared)
+        if made.told["real"]:
+            verdict = whole
+        elif verdict == NOT_RUN:
+            verdict = f"{NOT_RUN} (embedded tasks: {whole})"
+        each = "\n".join(f"  * {c.what}: {f'{c.interval}, ' if c.interval else ''}{c.verdict}" for c in compared)
+        said.append(f"* [{made.told['title']}]({made.told['name']}.md): **{whole}**\n{each}")
+    return verdict, "\n\n".join([*said, *([claim["note"]] if "note" in claim else [])])
+
+
+def place(where: str) -> str:
+    return where[0].upper() + where[1:]
+
+
+def slug(heading: str) -> str:
+    """A heading's place in its page, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

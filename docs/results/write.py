@@ -1,0 +1,125 @@
+"""The pages of this folder, from the packed ledgers beside them: python docs/results/write.py [NAME=FOLDER ...].
+
+NAME=FOLDER packs a folder of results as NAME.tar.xz first, which pages.yaml has to tell of. Then every page is written
+anew: a study's from its ledger, claims.md from claims.yaml and all of them, the overview in index.md. `make results`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
+
+import claimed
+from packed import HERE, Results, archive, pack, results, told
+from shown import between, draw
+
+from harness import reports
+
+OLDER = "made with another version of"  # of a sentence below a table that tells of this checkout, not of the results
+
+
+def page(made: Results) -> str:
+    """The page of a packed ledger; its last part is what `harness report` prints."""
+    entry, name = made.told, made.told["name"]
+    compare = " --compare published" if made.table.comparison else ""
+    found = f"\n{entry['found'].strip()}\n" if "found" in entry else ""
+    pictures = "\n\n".join(_picture(f"{name}-{kind}", entry["figures"][kind]) for kind in figures(made))
+    return f"""# {entry["title"]}
+
+{entry["about"].strip()}
+
+<!-- not run: hours of training -->
+```sh
+{entry["command"].strip()}
+```
+
+| | |
+|---|---|
+{facts(made)}
+
+The records are [packed beside this page](index.md#the-packed-ledgers): `{archive(name).name}`. What they say of the
+works is on the page of [claims](claims.md).
+{found}
+{pictures}
+
+What follows is printed, from the packed ledger, by
+
+<!-- not run: of the archive as it is unpacked -->
+```sh
+harness report --study {entry["study"]} --profile {entry["profile"]}{compare} --format markdown --out {name}
+```
+
+{unversioned(reports.render(made.table, "markdown")).strip()}
+"""
+
+
+def unversioned(report: str) -> str:
+    """A table in Markdown but for what it tells of the code of this checkout."""
+    return "\n".join(line for line in report.splitlines() if OLDER not in line)
+
+
+def facts(made: Results) -> str:
+    """What was run, for how long and on what, as rows of a table."""
+    status = Counter(record["status"] for record in made.records)
+    runs = made.table.runs
+    done = sum(part in ("trial", "seed") for part in runs.part)
+    cells = runs[runs.refused == ""].drop_duplicates("cell")
+    wanted = sum(map(int, cells.wanted_trials + cells.wanted_seeds - 1))
+    made_on = [record["made_on"] for record in made.records if "made_on" in record]
+    lines = {
+        "runs of cells": f"{done:,} of {wanted:,}{'' if done == wanted else ', the rest under way'}",
+        "runs in all": f"{status['finished']:,} finished, {status['failed']:,} failed; teachers among them",
+        "hours of training": f"{made.hours:.1f}, of one core each",
+        "machine": "; ".join(sorted({each["machine"] for each in made_on})),
+        "made by": "; ".join(sorted({each["harness"] for each in made_on})),
+    }
+    return "\n".join(f"| {what} | {said} |" for what, said in lines.items())
+
+
+def figures(made: Results) -> list[str]:
+    """The figures of pages.yaml that can be drawn of the table."""
+    return [kind for kind in made.told["figures"] if reports.FIGURES[kind].rows(made.table)[0]]
+
+
+def _picture(name: str, title: str) -> str:
+    return "\n\n".join(
+        f"```{{image}} ../static/{name}-{theme}.svg\n:class: figure only-{theme}\n:alt: {title}\n```"
+        for theme in ("light", "dark")
+    )
+
+
+def overview(found: Mapping[str, Results]) -> str:
+    """The table of index.md."""
+    lines = ["| study | data | runs | hours of a core | ledger |", "|---|---|---:|---:|---|"]
+    for name, made in found.items():
+        file = archive(name)
+        lines.append(
+            f"| [{made.told['title']}]({name}.md) | {'real' if made.told['real'] else 'embedded'} | "
+            f"{len(made.records):,} | {made.hours:.1f} | [{file.name}]({file.name}), "
+            f"{file.stat().st_size / 1e3:,.0f} kB |"
+        )
+    return "\n".join(lines)
+
+
+def main(*packs: str) -> None:
+    names = [entry["name"] for entry in told("pages")]
+    for word in packs:
+        name, _, folder = word.partition("=")
+        if name not in names or not folder:
+            raise SystemExit(f"{word} is not NAME=FOLDER; names in docs/results/pages.yaml: {', '.join(names)}")
+        pack(name, Path(folder))
+    found = results()
+    for name, made in found.items():
+        for kind in figures(made):
+            draw(made.table, f"{name}-{kind}", kind)
+        (HERE / f"{name}.md").write_text(page(made), encoding="utf-8")
+    (HERE / "claims.md").write_text(claimed.page(found), encoding="utf-8")
+    between(HERE / "index.md", overview(found), "results")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

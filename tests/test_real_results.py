@@ -1,0 +1,152 @@
+"""The packed ledgers of docs/results: commands work on them, and the pages say what they do."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness import registry, reports
+from harness.cli import main
+from harness.ledger import Ledger
+from tests.conftest import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+RENDER = reports.render
+NAMES = sorted(path.name.partition(".")[0] for path in RESULTS.glob("*.tar.xz"))
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[dict[str, ModuleType]]:
+    """The scripts that write the pages, by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(RESULTS), str(RESULTS.parent), *sys.path])
+        yield {name: importlib.import_module(name) for name in ("packed", "claimed", "write")}
+
+
+@pytest.fixture(scope="module")
+def folders(scripts: dict[str, ModuleType]) -> Iterator[dict[str, Path]]:
+    """Every ledger, opened."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(scripts["packed"].opened(name)) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def printed(scripts: dict[str, ModuleType], folders: dict[str, Path]) -> dict[str, tuple[str, Any]]:
+    """What `harness report` prints of each ledger, beside published numbers where there are, and of which table."""
+    made = {}
+    for entry in scripts["packed"].told("pages"):
+        folder, tables = folders[entry["name"]], []
+        words = ["report", "--study", entry["study"], "--profile", entry["profile"], "--format", "markdown"]
+        published = registry.STUDIES.get(entry["study"]).published
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as said:
+            patch.setattr(reports, "render", lambda table, form, kept=tables: kept.append(table) or RENDER(table, form))
+            assert main([*words, "--out", str(folder), *(["--compare", "published"] if published else [])]) == 0
+        made[entry["name"]] = (said.getvalue(), tables[0])
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(
+    scripts: dict[str, ModuleType], folders: dict[str, Path], printed: dict[str, tuple[str, Any]]
+) -> dict[str, Any]:
+    """As `packed.results` gives them, which would read every ledger once more."""
+    packed, made = scripts["packed"], {}
+    for entry in packed.told("pages"):
+        ledger = Ledger(folders[entry["name"]])
+        records = [ledger.read(run) for run in ledger.runs()]
+        made[entry["name"]] = packed.Results(entry, printed[entry["name"]][1], records)
+    return made
+
+
+def test_every_ledger_has_its_page_and_every_page_its_ledger(scripts: dict[str, ModuleType]) -> None:
+    told = [entry["name"] for entry in scripts["packed"].told("pages")]
+    pages = {path.stem for path in RESULTS.glob("*.md")} - {"index", "claims"}
+    assert sorted(told) == NAMES == sorted(pages) and NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_shows_what_is_reported_of_its_ledger(
+    name: str, scripts: dict[str, ModuleType], printed: dict[str, tuple[str, Any]], found: dict[str, Any]
+) -> None:
+    page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert page.endswith(f"\n\n{scripts['write'].unversioned(printed[name][0]).strip()}\n"), "make results"
+    assert page == scripts["write"].page(found[name]), "make results"
+    assert ("## Beside the published numbers" in page) == (found[name].table.comparison is not None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_can_be_merged_as_a_start(
+    name: str,
+    folders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)  # of a thousand files
+    runs = len(list((folders[name] / "ledger").iterdir()))
+    assert main(["merge", str(folders[name]), "--into", str(tmp_path / "results")]) == 0
+    assert f"{runs} runs brought, 0 there before, 0 in conflict, 0 damaged, 1 plans brought" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_small_and_tells_no_place_of_the_machine(name: str, scripts: dict[str, ModuleType]) -> None:
+    with scripts["packed"].opened(name) as folder:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        plans = [path.read_bytes() for path in files if path.name == "plan.json"]
+    assert {path.name for path in files} <= {"harness.json", "record.json", "predictions.safetensors", "plan.json"}
+    assert sum(scripts["packed"].archive(name).stat().st_size for name in NAMES) < 3_000_000
+    assert len(plans) == 1 and not re.search(rb'"(source|corpus)": "/', plans[0])
+
+
+def test_claims_and_overview_are_made_of_them(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
+    """This finds each printed number that a claim rests on, too, and each row of ours."""
+    assert (RESULTS / "claims.md").read_text(encoding="utf-8") == scripts["claimed"].page(found), "make results"
+    assert scripts["write"].overview(found) in (RESULTS / "index.md").read_text(encoding="utf-8")
+    for work in scripts["packed"].told("claims")["works"]:
+        for claim in work["claims"]:
+            assert claim["study"] in registry.STUDIES.names() and {"file", "printed"} & claim.keys()
+
+
+def test_a_verdict_follows_the_sign_and_the_noise(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
+    """Copied layers against random weights differ by tens of points on SST-2; a row and itself do not."""
+    claimed, table = scripts["claimed"], found["objectives_vs_init_sst2"].table
+    copied, drawn = ({"row": "labels_only", "init": init} for init in ("every", "random"))
+
+    def verdict(above: Any, below: Any) -> str:
+        (one,) = claimed.judged({"pairs": [[above, below]]}, table)
+        return str(one.verdict)
+
+    assert verdict(copied, drawn) == "supported" and verdict(drawn, copied) == "contradicted"
+    assert verdict(copied, copied) == "undecided"
+    with pytest.raises(ValueError, match="0 lines"):
+        verdict({"row": "no_such_row"}, drawn)
+
+
+def test_verdicts_are_summed(scripts: dict[str, ModuleType]) -> None:
+    claimed = scripts["claimed"]
+
+    def summed(*verdicts: str) -> str:
+        return str(claimed.summed([claimed.Compared("", verdict) for verdict in verdicts]))
+
+    assert summed("supported", "supported") == "supported" and summed("undecided", "unfinished") == "undecided"
+    assert summed("contradicted", "undecided") == "contradicted in part" and summed("unfinished") == "unfinished"
+    assert summed("collapsed") == "collapsed" and summed("collapsed", "unfinished") == "unfinished"
+    assert summed("supported", "contradicted") == "mixed" and summed() == "unfinished"
+
+
+def test_what_would_decide_a_difference(scripts: dict[str, ModuleType]) -> None:
+    """As benchmarks/statistics has it: 4 points on 1,000 examples by 3 seeds or so, a fifth of a point by none."""
+    size, claim = scripts["claimed"].size, {"study": "sra"}
+    assert re.fullmatch("[2-4] seeds", size(claim, "SST-2", 4.0, 1000, {}))
+    assert size(claim, "SST-2", -4.0, 1000, {}) == size(claim, "SST-2", 4.0, 1000, {})
+    assert size(claim, "SST-2", 0.2, 1000, {}) == "200,000 examples"  # 0.1 (2.8 / 0.002)^2
+    assert size({**claim, "minus": {}}, "SST-2", 0.2, 1000, {}) == "390,000 examples"
