@@ -107,7 +107,7 @@ def test_everything_that_is_registered_has_a_page(kind: str, catalogue: Path) ->
 
 def test_an_objective_has_formula_source_signals_and_students(catalogue: Path) -> None:
     without = {"labels_only"}  # no work's: the task's own loss
-    for name in registry.OBJECTIVES.names():
+    for name in filter(registry.OBJECTIVES.ships, registry.OBJECTIVES.names()):  # other tests load some of their own
         text = (catalogue / "objectives" / f"{name}.md").read_text(encoding="utf-8")
         formula = text.split("$$")[1]
         assert formula.count("\\") > 3 and "\n| signals | `" in text
@@ -115,7 +115,7 @@ def test_an_objective_has_formula_source_signals_and_students(catalogue: Path) -
 
 
 def test_a_study_says_what_it_answers(catalogue: Path) -> None:
-    for name in registry.STUDIES.names():
+    for name in filter(registry.STUDIES.ships, registry.STUDIES.names()):
         text = (catalogue / "studies" / f"{name}.md").read_text(encoding="utf-8")
         assert registry.STUDIES.get(name).question[:20] in text.replace("\\", "")
         assert ("## What was published" in text) == (registry.STUDIES.get(name).published is not None)
