@@ -52,6 +52,8 @@ class Store:
     def held(self, *names: str) -> Iterator[bool]:
         """Hold the store: of all who ask, one makes it. Gives True if the index vouches for the files `names`."""
         with self._once(self.folder):
+            for part in self.folder.glob(".*.tmp"):  # of a process that was killed while it wrote
+                part.unlink(missing_ok=True)
             self.told = read_sealed(self.folder / INDEX)
             if not self.told and (self.folder / INDEX).exists():
                 self._tell(f"are damaged ({INDEX})")

@@ -73,6 +73,15 @@ def test_what_fails_while_it_is_made_is_vouched_for_by_nothing(tmp_path: Path) -
     assert made(tmp_path)[1]
 
 
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    store = Store(tmp_path, "key")
+    store.folder.mkdir(parents=True)
+    (store.folder / ".index.json.1.tmp").write_text("{")
+    with store.held("file") as whole:
+        assert not whole
+    assert [path.name for path in store.folder.iterdir() if path.name != ".lock"] == []
+
+
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):
