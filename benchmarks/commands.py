@@ -14,17 +14,8 @@ from benchmarks.ledger import STUDY, said
 
 LARGEST = ("--study", STUDY, "--profile", "paper")  # 455 cells, 1,820 runs
 SMALL = (
-    "--objectives",
-    "vanilla_kd",
-    "hid_cls",
-    "--inits",
-    "every",
-    "last",
-    "--tasks",
-    "acceptability",
-    "--trials",
-    "1",
-)
+    "--objectives", "vanilla_kd", "hid_cls", "--inits", "every", "last", "--tasks", "acceptability", "--trials", "1",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -61,17 +61,17 @@ An objective for [distill-harness](https://pypi.org/project/distill-harness/).
 
 
 def write(folder: Path, name: str, objective: str) -> None:
-    """Write the distribution of the module `name` with this text into a new folder, whole or not at all.
+    """Write the distribution of the module `name`, whose text is `objective`, into a new folder, whole or not at all.
 
     Raises UserError rather than write into one that is there.
     """
     if folder.exists():
         raise UserError(f"{folder} exists already; choose another name or remove it")
-    texts = {"pyproject.toml": PYPROJECT, "README.md": README, f"{name}.py": objective}
-    texts["tests/test_conformance.py"] = TESTS
+    texts = {"pyproject.toml": PYPROJECT, "README.md": README, "tests/test_conformance.py": TESTS}
+    texts = {file: text.replace("DASHED", name.replace("_", "-")).replace("NAME", name) for file, text in texts.items()}
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as made:
-        for file, text in texts.items():
+        for file, text in {**texts, f"{name}.py": objective}.items():
             path = Path(made) / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, text.replace("DASHED", name.replace("_", "-")).replace("NAME", name).encode())
+            atomic_write(path, text.encode())
         os.rename(Path(made) / name, folder)
