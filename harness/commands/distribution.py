@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def write(folder: Path, name: str, objective: str) -> None:
     if folder.exists():
         raise UserError(f"{folder} exists already; choose another name or remove it")
     texts = {"pyproject.toml": PYPROJECT, "README.md": README, "tests/test_conformance.py": TESTS}
-    texts = {file: text.replace("DASHED", name.replace("_", "-")).replace("NAME", name) for file, text in texts.items()}
+    words = {"NAME": name, "DASHED": name.replace("_", "-")}
+    texts = {file: re.sub("|".join(words), lambda word: words[word[0]], text) for file, text in texts.items()}
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as made:
         for file, text in {**texts, f"{name}.py": objective}.items():
             path = Path(made) / name / file
