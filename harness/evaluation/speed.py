@@ -93,15 +93,16 @@ def _seconds(call: Callable[[], object], calls: int) -> float:
     # A single thread's own processor time leaves out what other work on a shared machine took in between.
     alone = torch.get_num_threads() == 1 and not torch.cuda.is_available()
     clock = time.process_time if alone else time.perf_counter
-    _finish()
+    finish()
     began = clock()
     for _ in range(calls):
         call()
-    _finish()
+    finish()
     return (clock() - began) / calls
 
 
-def _finish() -> None:
+def finish() -> None:
+    """Wait until the accelerator has done what it was given."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
