@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -48,8 +47,8 @@ def checksum(path: Path) -> str:
     notes = _notes if status.st_size >= NOTED else None
     stamp = [str(path.absolute()), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     with suppress(OSError):
-        if notes and (found := re.search(f"^{digest(stamp)} ([0-9a-f]{{64}})$", notes.read_text(), re.MULTILINE)):
-            return found[1]
+        if notes and (found := _noted(notes, digest(stamp))):
+            return found
     whole = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -59,6 +58,13 @@ def checksum(path: Path) -> str:
             with open(notes, "a") as file:
                 file.write(f"{digest(stamp)} {whole.hexdigest()}\n")
     return whole.hexdigest()
+
+
+def _noted(notes: Path, stamp: str) -> str:
+    """The checksum in the last line of the notes that begins with `stamp`; "" where none does, or half a line."""
+    _, found, rest = f"\n{notes.read_text()}".rpartition(f"\n{stamp} ")
+    value, ended, _ = rest.partition("\n")
+    return value if found and ended and len(value) == 64 else ""
 
 
 def content_of(path: Path) -> str:

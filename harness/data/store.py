@@ -67,6 +67,10 @@ class Store:
             self._tell(trouble)
         return bool(recorded) and not trouble
 
+    def lists(self, name: str) -> bool:
+        """True if the index has a file that is there; whether it is as it was, `vouches` reads it for."""
+        return name in self.told.get("files", {}) and (self.folder / name).is_file()
+
     def vouch(self, *names: str, **told: Any) -> None:
         """Vouch for the files `names`, which are written, beside those vouched for before; `told` stands with them."""
         files = {name: checksum(self.folder / name) for name in names}

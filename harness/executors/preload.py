@@ -1,8 +1,8 @@
 """What the fork server imports once, so that no run has to: importing it is its effect.
 
 It also works out what is the same for every run: fingerprints of the code that it has just imported, its commit,
-versions, and transformers' table of renamed weights. It computes nothing with torch, and no code of a --plugin comes
-here.
+versions, transformers' table of renamed weights, and what else transformers finds out as it builds its first model,
+which here has no weights. It computes nothing with torch, and no code of a --plugin comes here.
 """
 
 import gc
@@ -11,6 +11,7 @@ from importlib import import_module
 
 import scipy.stats  # noqa: F401
 import sklearn.metrics
+import torch
 import transformers
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
@@ -33,5 +34,7 @@ machine.versions()
 made_on.commit()
 sklearn.metrics.matthews_corrcoef([0, 1], [0, 1])  # what scikit-learn looks up once
 get_checkpoint_conversion_mapping("bert")
+with torch.device("meta"):
+    transformers.BertForSequenceClassification(transformers.BertConfig(num_hidden_layers=1))
 gc.collect()
 gc.freeze()  # a collection in a fork would otherwise touch, and so copy, every page of what is imported

@@ -60,10 +60,21 @@ class TeacherCache:
             return True
         return 4 * numbers * int((self.length ** len(LENGTHS[signal])).sum()) <= gib * 2**30
 
-    def fill(self, parts: Iterable[Part], compute: Compute, batches: Iterable[Tensor], device: torch.device) -> int:
-        """Store the parts that are missing, in one pass over `batches` of all rows. Returns the teacher calls made."""
+    def fill(
+        self,
+        parts: Iterable[Part],
+        compute: Compute,
+        batches: Iterable[Tensor],
+        device: torch.device,
+        looked: bool = True,
+    ) -> int:
+        """Store the parts that are missing, in one pass over `batches` of all rows. Returns the teacher calls made.
+
+        looked: what is stored is read whole, and made again where it is damaged; to be done before a part is used.
+        """
         with self.store.held():
-            lacking = [part for part in parts if not self.store.vouches(_name(part))]
+            there = self.store.vouches if looked else self.store.lists
+            lacking = [part for part in parts if not there(_name(part))]
             return self._fill(lacking, compute, batches, device) if lacking else 0
 
     def _fill(self, parts: list[Part], compute: Compute, batches: Iterable[Tensor], device: torch.device) -> int:

@@ -113,28 +113,28 @@ class TeacherOutputs:
         }
         gib = run.settings["cache_gib"]
         self.keeps = {s.value: self.cache.fits(s.value, numbers.get(s, 1), gib) for s in Signal}
-        self.filled = Want()
         self._asked: dict[Want, tuple[list[tuple[str, int]], Want]] = {}  # its parts that are stored, and the others
-        self._fill(Want.of_parts(workspace.outputs.get(run.task, ())))
+        self._fill(Want.of_parts(workspace.outputs.get(run.task, ())), looked=False)
 
-    def _fill(self, want: Want) -> None:
-        """Store what is asked for, unless it is there."""
-        if (self.filled | want) != self.filled:
-            self.filled |= want
-            stored = [part for part in want.parts() if self._stored(part)]
-            self.cache.fill(stored, self._compute, evaluation_batches(self.cache.data.lengths, BATCH), self.device)
+    def _fill(self, want: Want, looked: bool = True) -> None:
+        """Store what is asked for, unless it is there; looked: and as it was written."""
+        if stored := [part for part in want.parts() if self._stored(part)]:
+            batches = evaluation_batches(self.cache.data.lengths, BATCH)
+            self.cache.fill(stored, self._compute, batches, self.device, looked)
 
     def how(self, want: Want) -> dict[str, str]:
         """Of each signal that is asked for: stored or computed."""
         return {name: "stored" if self.keeps[name] else "computed" for name, _ in want.parts()}
 
     def model(self) -> PreTrainedModel:
-        """The teacher's model, loaded once a process."""
-        return cast(PreTrainedModel, self._encoder().model)
+        """The teacher's model, loaded once a process, and not prepared for signals: those may all be stored."""
+        if self.heads:
+            return cast(PreTrainedModel, self._encoder().model)
+        return _model(self.workspace.teacher, self.workspace.argument, self.task.name, self.folder).to(self.device)
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         if want not in self._asked:
-            self._fill(want)  # a plugin's run may ask for what no cell does
+            self._fill(want)  # this run alone answers for what it reads; a plugin's may ask for what no cell does
             computed = [part for part in want.parts() if not self._stored(part)]
             self._asked[want] = [part for part in want.parts() if self._stored(part)], Want.of_parts(computed)
         stored, missing = self._asked[want]
@@ -170,8 +170,13 @@ def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device:
     source = teacher_source(teacher, argument)
     if source.members:
         return ensemble(source, get_task(task), folder).to(device).eval()
-    model = source.model(get_task(task), folder)
-    return Encoder(model.requires_grad_(False), exact=True).to(device).eval()
+    return Encoder(_model(teacher, argument, task, folder), exact=True).to(device).eval()
+
+
+@functools.lru_cache(maxsize=4)
+def _model(teacher: str, argument: str, task: str, folder: Path) -> PreTrainedModel:
+    model: PreTrainedModel = teacher_source(teacher, argument).model(get_task(task), folder)
+    return model.requires_grad_(False)
 
 
 @functools.lru_cache(maxsize=2)

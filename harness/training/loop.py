@@ -234,6 +234,7 @@ class _Training:
             within.told.shares |= shares(terms, self.model.parameters())
         began = time.perf_counter()
         self.optimisation.step(loss)
+        del outputs, loss, terms  # freeing the graph is a step's work, too
         regime.clock.add(began)
 
     def _look(self, stage: Stage, epoch: int, within: EpochState) -> None:
