@@ -27,6 +27,7 @@ from harness.evaluation.parameters import build_student
 from harness.evaluation.speed import as_batch, compare, encode, over, random_batches, ratio
 from harness.modeling.bases import Student
 from harness.teachers.architectures import KNOWN
+from harness.training import machine
 from harness.training.optimisation import Optimisation
 
 THREADS = 1
@@ -99,6 +100,7 @@ def speed(batch: int = 256, length: int = 64) -> None:
 
 def _machine() -> torch.device:
     """The device to measure on; prints what it is."""
+    machine.keep_freed_memory()  # as in a run
     torch.set_num_threads(THREADS)
     cuda = torch.cuda.is_available()
     name = torch.cuda.get_device_name() if cuda else f"CPU, {THREADS} thread, in that thread's own seconds"

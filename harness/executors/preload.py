@@ -31,6 +31,7 @@ for plugins in (STUDENTS, TEACHERS, OBJECTIVES, PROCEDURES):
     for name in plugins.names():
         code_versions.fingerprint(plugins.origin(name))
 machine.versions()
+machine.keep_freed_memory()
 made_on.commit()
 sklearn.metrics.matthews_corrcoef([0, 1], [0, 1])  # what scikit-learn looks up once
 get_checkpoint_conversion_mapping("bert")

@@ -130,7 +130,8 @@ class TeacherOutputs:
         """The teacher's model, loaded once a process, and not prepared for signals: those may all be stored."""
         if self.heads:
             return cast(PreTrainedModel, self._encoder().model)
-        return _model(self.workspace.teacher, self.workspace.argument, self.task.name, self.folder).to(self.device)
+        model = _model(self.workspace.teacher, self.workspace.argument, self.task.name, self.folder)
+        return nn.Module.to(model, self.device)
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         if want not in self._asked:

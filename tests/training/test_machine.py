@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +105,24 @@ def test_the_profiles_for_one_machine_compute_in_float32() -> None:
         for profile, declared in STUDIES.get(name).profiles.items():
             asked = [key for key in declared.settings if key.endswith("precision")]
             assert not asked or profile == "paper", (name, profile)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc's malloc alone")
+def test_what_a_run_frees_it_uses_again_without_asking_the_system_for_it() -> None:
+    """By page faults, which the system counts: it clears a page when it is first touched."""
+    faults = """
+import resource, sys, torch
+from harness.training.machine import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+for step in range(12):
+    if step == 2:
+        begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(16 << 20)  # 64 MiB
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun)
+"""
+    kept, given_back = (
+        int(subprocess.run([sys.executable, "-c", faults, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("keep", "give")
+    )
+    assert kept < 100 and given_back > kept + 200
