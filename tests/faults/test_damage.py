@@ -71,6 +71,25 @@ def test_lost_weights_and_predictions_are_made_again(
     assert "0 runs trained" in run(out).stdout
 
 
+def test_stored_signals_are_checked_by_the_run_that_uses_them(
+    finished: Path, out: Path, run: Callable[..., Any]
+) -> None:
+    """What no run of this study reads is left as it is."""
+    signals = sorted((out / "cache").rglob("hidden_states.*.f32"))
+    student = min(records(out, "student"))
+    shutil.rmtree(out / "ledger" / student)
+    beside = signals[0].with_name("sentence.f32")
+    beside.write_bytes(b"of a study that is not run here")
+    for file in signals:
+        flip(file)
+    assert "1 run trained" in run(out).stdout
+    same_runs(out, finished)
+    same_tables(out, finished)
+    assert signals and beside.read_bytes() == b"of a study that is not run here"
+    for file in signals:
+        assert file.read_bytes() == (finished / file.relative_to(out)).read_bytes()
+
+
 def test_a_record_in_another_runs_folder_is_damaged(finished: Path, out: Path, run: Callable[..., Any]) -> None:
     one, other = (out / "ledger" / name for name in records(out, "student"))
     for name in ("record.json", "predictions.safetensors"):

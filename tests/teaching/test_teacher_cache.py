@@ -112,6 +112,18 @@ def test_a_damaged_or_half_written_file_is_computed_again(tmp_path: Path) -> Non
     check(again, EVERYTHING)
 
 
+def test_what_is_not_used_yet_is_not_read_but_must_be_there(tmp_path: Path) -> None:
+    stored = cache(tmp_path)
+    fill(stored, EVERYTHING)
+    (stored.store.folder / "hidden_states.2.f32").write_bytes(b"damaged")
+    teacher, batches = Counting(), evaluation_batches(stored.data.lengths, 16)
+    assert cache(tmp_path).fill(EVERYTHING.parts(), teacher, batches, CPU, looked=False) == 0
+    (stored.store.folder / "sentence.f32").unlink()
+    again = cache(tmp_path)
+    assert again.fill(EVERYTHING.parts(), teacher, batches, CPU, looked=False) == 4
+    check(again, Want(sentence=True))
+
+
 def test_what_is_stored_is_decided_by_sizes_alone(tmp_path: Path) -> None:
     stored = cache(tmp_path)
     tokens = int(stored.length.sum())
