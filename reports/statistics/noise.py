@@ -136,7 +136,8 @@ class Noise:
         may = corrected >= LEVEL
         kept = may[b]  # what is certainly not the best bounds no difference to it
         a, b, above = a[kept], b[kept], above[kept]
-        reach = self.reach(LEVEL / (k - 1), a, b)
+        pairs, of = np.unique(np.minimum(a, b) * k + np.maximum(a, b), return_inverse=True)  # a - b reaches as b - a
+        reach = self.reach(LEVEL / (k - 1), pairs // k, pairs % k)[of]
         high, low = np.full(k, np.inf), np.zeros(k)
         np.minimum.at(high, a, reach - above)
         np.minimum.at(low, a, -above - reach)
