@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ MARKS = "osD^vP<>X"
 WIDTHS = {"one": 3.3, "two": 6.9}  # inches of one and of both columns of paper
 SMALLEST, LARGEST = 6.0, 8.0  # points of text on paper
 NARROWEST = 0.4  # inches of a panel
+LETTERS, LINE = 12.5, 0.17  # of a title: letters an inch, inches a line
 INK = "#010203"  # no figure uses this colour; a page shows it as that of its text
 _width: ContextVar[float | None] = ContextVar("width", default=None)
 
@@ -146,8 +148,12 @@ def _legend_columns(labels: Sequence[str]) -> int:
 
 
 def title(figure: Figure, text: str) -> None:
-    """Lines above all panels."""
-    figure.suptitle("\n".join(map(plain, text.split("\n"))), x=0.02, ha="left", fontsize=10)
+    """Lines above all panels, broken where the figure ends; it grows by those that this adds."""
+    lines = [plain(line) for line in text.split("\n")]
+    width, height = figure.get_size_inches()
+    broken = [part for line in lines for part in textwrap.wrap(line, max(int(width * LETTERS), 20))]
+    figure.set_size_inches(width, height + (len(broken) - len(lines)) * LINE)
+    figure.suptitle("\n".join(broken), x=0.02, ha="left", fontsize=10)
 
 
 def style(place: int) -> dict[str, Any]:

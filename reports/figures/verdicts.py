@@ -82,7 +82,7 @@ def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:
     for panel in drawn[len(panels) :]:
         panel.set_visible(False)
     told = ", ".join(f"{sign} {verdict}" for verdict, (_, sign, _) in LOOK.items())
-    title(figure, f"Is the row above that of the number,\nas published? {told}")
+    title(figure, f"Is the row above that of the number, as published?\n{told}")
     return figure
 
 

@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from harness.contracts import Row, TeacherRow
 from harness.errors import UserError
 from harness.reports import FIGURES, WIDTHS, render
+from harness.reports.figures import drawing
 from harness.reports.figures.drawing import PALETTE, style, svg
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
@@ -215,3 +216,19 @@ def test_lines_are_told_apart_in_grey():
     looks = [style(place) for place in range(12)]
     assert len({(look["color"], look["linestyle"]) for look in looks}) == 12
     assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))
+
+
+def test_a_title_ends_where_its_figure_does() -> None:
+    """Also that of a figure which is narrower than its words."""
+    words = "Is the row above that of the number,\nas published? + supported, − contradicted, ? undecided by these"
+    for width, lines in ((3.0, 5), (20.0, 2)):
+        with drawing.styled() as finished:
+            figure = drawing.new_figure((width, 3.0))
+            figure.subplots()
+            drawing.title(figure, words)
+            finished(figure)
+        figure.draw_without_rendering()
+        told = figure._suptitle
+        assert told.get_text().replace("\n", " ") == words.replace("\n", " ")
+        assert told.get_text().count("\n") + 1 <= lines
+        assert told.get_window_extent().x1 <= figure.bbox.x1
