@@ -24,11 +24,12 @@ from harness import registry
 from harness.cli import main
 from harness.contracts import Want
 from harness.evaluation.parameters import build_student
+from harness.evaluation.precision import training_step
 from harness.evaluation.speed import as_batch, compare, encode, over, random_batches, ratio
 from harness.modeling.bases import Student
+from harness.runs.settings import Settings
 from harness.teachers.architectures import KNOWN
 from harness.training import machine
-from harness.training.optimisation import Optimisation
 
 THREADS = 1
 ROUNDS = 3
@@ -139,22 +140,11 @@ def step(batch: int = 32, length: int = 32) -> None:
     rows, dense = (_hybrid(device).train() for _ in range(2))
     for table in _tables(dense):
         table.sparse = False
-    seconds = compare({"rows": over(_training(rows), batches), "dense": over(_training(dense), batches)}, 9)
+    models = {"rows": rows, "dense": dense}
+    seconds = compare({n: over(training_step(m, Settings()), batches) for n, m in models.items()}, rounds=9)
     for name, what in (("dense", "AdamW over whole tables"), ("rows", "SparseAdam over the rows used, AdamW else")):
         print(f"{what:45}{1000 * statistics.median(seconds[name]):9.1f} ms")
     print(f"{'times as fast':45}{ratio(seconds['rows'], seconds['dense']):9.1f}")
-
-
-def _training(model: Student) -> Callable[[Tensor], None]:
-    """A training step of the model on token ids, as the engine makes it."""
-    settings = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0, "schedule": "constant"}
-    optimisation = Optimisation(model, nn.Module(), {**settings, "gradient_clip": 1.0}, steps=1)
-
-    def train(ids: Tensor) -> None:
-        logits = model(as_batch(ids), Want(logits=True)).logits
-        optimisation.step(nn.functional.cross_entropy(logits, ids[:, 0] % 2))
-
-    return train
 
 
 if __name__ == "__main__":

@@ -138,8 +138,12 @@ def plan(options: Namespace) -> int:
     worked_out, lines = planned(options)
     for said in _slow(worked_out) if not options.explain else ():
         say(said)
-    for line in [*lines, *(_in_bfloat16(worked_out) if not options.explain else ())]:
+    for line in lines:
         tell(line)
+    if not options.explain:
+        with _told():  # measured, of the teacher's sizes: the plan stands without it
+            for line in _in_bfloat16(worked_out):
+                tell(line)
     return 0
 
 
@@ -220,18 +224,22 @@ def _slow(plan: Plan) -> list[str]:
 
 def _in_bfloat16(plan: Plan) -> list[str]:
     """What bfloat16 gains here, measured, of each student that is to be trained in it."""
-    students = ((cell.student, cell.run) for cell in plan.cells if not cell.refused)
     asked = {
-        student: run
-        for student, run in students
-        if isinstance(run, StudentRun | JointStudentRun) and run.settings["precision"] == "bfloat16"
+        cell.student: cell
+        for cell in plan.cells
+        if not cell.refused
+        and isinstance(cell.run, StudentRun | JointStudentRun)
+        and cell.run.settings["precision"] == "bfloat16"
     }
     if not asked or _slow(plan):
         return []
     from harness.evaluation.precision import factor  # loads torch, which those of float32 need not wait for
 
     source = registry.TEACHERS.get(plan.teacher)(plan.argument).configuration()
-    faster = {student: factor(run.student, run.settings, source) for student, run in asked.items()}
+    faster = {
+        student: factor(cell.run.student, cell.run.settings, source, get_task(cell.task).pair)
+        for student, cell in asked.items()
+    }
     found = ", ".join(f"{student} {times:.2g}" for student, times in faster.items())
     return [f"bfloat16 on this machine, a training step, times as fast as in float32: {found}"]
 

@@ -39,6 +39,12 @@ def encode(model: PreTrainedModel, ids: Tensor, pairs: bool = False) -> Tensor:
         return states
 
 
+def as_read(student: Student, ids: Tensor) -> Batch:
+    """Token ids (B, L) as the student reads the examples of its task: whole, or as pairs of their two halves."""
+    apart = student.config.pairs and _apart(student)
+    return as_batch(*ids.chunk(2, 1)) if apart else as_batch(ids)
+
+
 def _apart(model: Student) -> bool:
     return model.config.settings.get("pair_encoding", model.pair_encodings[0]) != "joint"
 
@@ -93,15 +99,15 @@ def _seconds(call: Callable[[], object], calls: int) -> float:
     # A single thread's own processor time leaves out what other work on a shared machine took in between.
     alone = torch.get_num_threads() == 1 and not torch.cuda.is_available()
     clock = time.process_time if alone else time.perf_counter
-    finish()
+    _finish()
     began = clock()
     for _ in range(calls):
         call()
-    finish()
+    _finish()
     return (clock() - began) / calls
 
 
-def finish() -> None:
+def _finish() -> None:
     """Wait until the accelerator has done what it was given."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -84,9 +84,7 @@ def test_what_will_be_slow_is_told_once_before_anything_is_trained(
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="computes on an accelerator")
-def test_a_plan_tells_what_bfloat16_gains_here(
-    call: Harness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_plan_tells_what_bfloat16_gains_here(call: Harness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine, "has_bfloat16", lambda: True)
     words = ("plan", "--study", "objectives_vs_students", "--students", "cbow", "bilstm", "transformer:layers=1")
     words += ("--tasks", "sentiment", "--objectives", "vanilla_kd", "--out", str(tmp_path / "none"))
@@ -96,6 +94,8 @@ def test_a_plan_tells_what_bfloat16_gains_here(
     assert list(factors) == ["cbow", "bilstm", "transformer:layers=1"]
     assert all(0.001 < float(factor) < 100 for factor in factors.values())
     assert told not in call(*words).stdout
+    pairs = ("plan", "--study", "pair_encoding", "--tasks", "paraphrase", "--out", str(tmp_path / "none"))
+    assert told in call(*pairs, "--set", "precision=bfloat16").stdout  # by students that read the sentences apart
     monkeypatch.setattr(machine, "has_bfloat16", lambda: False)  # the sentence of what is slow says enough
     assert told not in call(*words, "--set", "precision=bfloat16").stdout
 
