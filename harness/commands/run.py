@@ -224,22 +224,18 @@ def _slow(plan: Plan) -> list[str]:
 
 def _in_bfloat16(plan: Plan) -> list[str]:
     """What bfloat16 gains here, measured, of each student that is to be trained in it."""
+    cells = ((cell.student, cell.run, get_task(cell.task).pair) for cell in plan.cells if not cell.refused)
     asked = {
-        cell.student: cell
-        for cell in plan.cells
-        if not cell.refused
-        and isinstance(cell.run, StudentRun | JointStudentRun)
-        and cell.run.settings["precision"] == "bfloat16"
+        student: (run, pairs)
+        for student, run, pairs in cells
+        if isinstance(run, StudentRun | JointStudentRun) and run.settings["precision"] == "bfloat16"
     }
     if not asked or _slow(plan):
         return []
     from harness.evaluation.precision import factor  # loads torch, which those of float32 need not wait for
 
     source = registry.TEACHERS.get(plan.teacher)(plan.argument).configuration()
-    faster = {
-        student: factor(cell.run.student, cell.run.settings, source, get_task(cell.task).pair)
-        for student, cell in asked.items()
-    }
+    faster = {student: factor(run.student, run.settings, source, pairs) for student, (run, pairs) in asked.items()}
     found = ", ".join(f"{student} {times:.2g}" for student, times in faster.items())
     return [f"bfloat16 on this machine, a training step, times as fast as in float32: {found}"]
 

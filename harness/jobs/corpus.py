@@ -97,7 +97,7 @@ def corpus_distillation(run: CorpusDistillationRun, work: Work) -> Performed:
     layers = plugin.layer_map(run.init, described, info)
     if settings["transferred_layers"] == "last":
         layers = LayerMap(((described.layers, info.layers),))
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     student, started = start(run, workspace, CORPUS, teacher, reader)
     nn.Module.to(student, machine.device())
     objective = Sum(combine.parse(run.objective), described, info, layers, settings)
@@ -122,7 +122,7 @@ def masked_head(run: MaskedTeacherRun, work: Work) -> Performed:
     """Train the masked-language-model head of a teacher that has none, with its encoder, on the corpus."""
     settings, workspace = run.settings, work.workspace
     trained, held_out = _parts(run, workspace)
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     encoder = Encoder(load_masked_teacher(run.teacher, workspace)).to(machine.device())
     info = teacher_source(workspace.teacher, workspace.argument).info(CORPUS)
     objective = Sum(combine.parse(run.objective), info, info, LayerMap(()), settings)

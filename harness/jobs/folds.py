@@ -17,6 +17,7 @@ from harness.jobs.scoring import selector
 from harness.runs import TaskRun
 from harness.runs.told import Record, State
 from harness.seeds import derive_seed
+from harness.training import machine
 from harness.training.checkpoints import Checkpoint
 from harness.training.loop import History, Stage, TeacherOutputs, Tell, train
 from harness.training.work import Work
@@ -85,7 +86,7 @@ def _by_folds(model: nn.Module, examples: Examples, by: Training) -> History:
         return train(model, made, data, _of_these(by.teacher, index), select, replace(regime, checkpoint=checkpoint))
 
     def fresh(data: Encoded) -> list[Stage]:
-        torch.manual_seed(derive_seed("objective", by.run.seed))  # what an objective learns begins alike
+        machine.seed(derive_seed("objective", by.run.seed))  # what an objective learns begins alike
         return by.stages(data)
 
     for part, held in enumerate(examples.folds):

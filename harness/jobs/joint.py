@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -43,7 +42,7 @@ def joint_teacher(run: JointTeacherRun, work: Work) -> Performed:
     def model(name: str) -> PreTrainedModel:
         return source.model(get_task(name), base) if base else source.untuned(get_task(name))
 
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     joint = Joint((name, Encoder(model(name))) for name in parts)
     sums = {}
     for name in parts:
@@ -70,7 +69,7 @@ def joint_student(run: JointStudentRun, work: Work) -> Performed:
         asked = Want.of_parts(workspace.outputs.get(name, ())) | combine.wants(terms, *sides[name])[1]
         storing = replace(workspace, outputs={name: asked.parts()})
         teachers[name] = TeacherOutputs(part, storing, examples[name].imitated, machine.device())
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     started: Record = {}
 
     def student(name: str) -> nn.Module:

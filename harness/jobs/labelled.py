@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from harness import combine, registry
@@ -44,7 +43,7 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
     examples = examples_of(run, workspace, reader)
     source = teacher_source(workspace.teacher, workspace.argument)
     pretrained = run.teacher.pretrained
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     model = source.model(task, workspace.runs / pretrained / "weights" if pretrained else None)
     if random:
         randomise(model)
@@ -97,7 +96,7 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
     answers = imitated.of(run, examples) if imitated else teacher
     info, mapped = (imitated.info, imitated.init) if imitated else (info, "")
     layers = plugin.layer_map(mapped or ("random" if run.starts_from else run.init), described, info)
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     student, started = start(run, workspace, task, teacher, reader)
     nn.Module.to(student, machine.device())
     planned = registry.PROCEDURES.get(run.procedure).stages(run.objective, layers)

@@ -29,7 +29,7 @@ def count_parameters(run: CountRun, work: Work | None = None) -> Performed:
 def measure_speed(run: SpeedRun, work: Work) -> Performed:
     """Sentences a second of a model of random weights, and its ratio to the reference, run in turn with it."""
     settings = run.settings
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     model, reference = _model(run), _plain(run.reference, 2)
     measured = speed.measure(
         nn.Module.to(model, machine.device()),

@@ -42,7 +42,7 @@ def pretraining(run: PretrainingRun, work: Work) -> Performed:
 
     Raises TrainingFailure when a loss is not finite.
     """
-    torch.manual_seed(derive_seed("weights", run.seed))
+    machine.seed(derive_seed("weights", run.seed))
     settings, source = run.settings, teacher_source(work.workspace.teacher, work.workspace.argument)
     model = source.masked_language_model()
     nn.Module.to(model, machine.device())

@@ -159,7 +159,7 @@ def untuned(run: UntunedRun, work: Work) -> Performed:
     examples = examples_of(alone, workspace, reader)
     record: Record = {"curve": [], "best": {"epoch": 0}, "pruned": False}
     if run.student:
-        torch.manual_seed(derive_seed("weights", run.seed))
+        machine.seed(derive_seed("weights", run.seed))
         student, started = start(run, workspace, task, teacher, reader)
         model: nn.Module = nn.Module.to(student, machine.device())
         record |= {"initialisation": started, **count(student)}

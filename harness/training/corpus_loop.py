@@ -152,7 +152,7 @@ def _update(
         batch = pieces.data.batch(parts[number], device, pieces.epoch)
         imitated = teacher(batch, theirs)
         began = time.perf_counter()
-        torch.manual_seed(derive_seed("micro_batch", regime.seed, pieces.step, number))  # of dropout
+        machine.seed(derive_seed("micro_batch", regime.seed, pieces.step, number))  # of dropout
         with precision(settings, device):
             outputs = model(batch, ours)
         loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
