@@ -145,8 +145,10 @@ class ModelInfo:
     models with the same one split text into the same tokens; pair_encoding is joint (one sequence), or how two
     sequences that are read apart are put together: diffcat, compare or biattention. vocabulary is 0 where it is made of
     the training texts. sentence_width and embedding_width are those of `sentence` and `embeddings` where they are not
-    `width`. first_token_sees_all: its state depends on all, not so in a model that only reads forward. students_alike:
-    students of its configuration are of its kind. lacks, uncopied, traits: `harness.modeling.examination.Findings`.
+    `width`. operations: multiplications that reading a token takes, by which a run's time is estimated; 0: those of a
+    transformer's layers. first_token_sees_all: its state depends on all, not so in a model that only reads forward.
+    students_alike: students of its configuration are of its kind. lacks, uncopied, traits:
+    `harness.modeling.examination.Findings`.
     """
 
     name: str
@@ -160,6 +162,7 @@ class ModelInfo:
     pair_encoding: str = "joint"
     sentence_width: int = 0
     embedding_width: int = 0
+    operations: int = 0
     first_token_sees_all: bool = True
     students_alike: bool = True
     lacks: Mapping[str, str] = field(default_factory=dict, hash=False)

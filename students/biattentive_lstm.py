@@ -55,6 +55,13 @@ class BiattentiveLSTM(words.WordStudent):
     def sentence_width(cls, own: Mapping[str, Any], teacher: int) -> int:
         return 12 * int(own["hidden_units"])
 
+    @classmethod
+    def operations(cls, own: Mapping[str, Any]) -> int:
+        width = words.CHANNELS[own["channels"]] * own["embedding_size"]
+        projected, hidden = own["projection_units"], own["hidden_units"]
+        encoder, integrator = (words.lstm_operations(wide, hidden) for wide in (projected, 6 * hidden))
+        return int(width * projected) + encoder + integrator
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         count = len(batch.encodings)
         if count != 1 + self.config.pairs:

@@ -57,6 +57,10 @@ class BiLSTM(words.WordStudent):
     def sentence_width(cls, own: Mapping[str, Any], teacher: int) -> int:
         return teacher if own["projection"] == "teacher_width" else 2 * int(own["hidden_units"])
 
+    @classmethod
+    def operations(cls, own: Mapping[str, Any]) -> int:
+        return words.lstm_operations(words.CHANNELS[own["channels"]] * own["embedding_size"], own["hidden_units"])
+
     def forward(self, batch: Batch, want: Want) -> Outputs:
         outputs = Outputs()
         with torch.autocast(batch.mask.device.type, enabled=False):  # an LSTM in bfloat16 is slow, or there is none

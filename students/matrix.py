@@ -36,6 +36,7 @@ SETTINGS = {
     "hidden_dropout": Hyperparameter(0.2, low=0.0, high=0.9),  # of what a head reads
     "head": Hyperparameter("mlp", choices=heads.HEADS),
 }
+LOOK_UP = 300  # multiplications that take as long as it takes to look a number up in a table, and to update it
 PRODUCT = {"product": Hyperparameter("auto", choices=products.FORMS)}
 VECTORS = {"vectors": Hyperparameter("trained", choices=("trained", "frozen"))}  # frozen: they stay as they start
 
@@ -92,6 +93,7 @@ class MatrixStudent(Student):
             tokenizer=teacher.tokenizer,
             pair_encoding=own["pair_encoding"] if task.pair else "joint",
             sentence_width=sum(sentence),
+            operations=LOOK_UP * sum(state) + cls.directions * own.get("matrix_size", 0) ** 3,
             first_token_sees_all=cls.directions == 2,
         )
 

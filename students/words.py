@@ -29,6 +29,11 @@ SETTINGS = {
 }
 
 
+def lstm_operations(width: int, hidden: int) -> int:
+    """Multiplications of a step of an LSTM in both directions, from inputs of this width."""
+    return 2 * 4 * hidden * (width + hidden)
+
+
 class WordEmbedding(nn.Module):
     """A vector for each word. Padding's is zero, and is never trained.
 
@@ -142,6 +147,11 @@ class WordStudent(Student):
         raise TypeError(f"student {cls.name} has no sentence_width")
 
     @classmethod
+    def operations(cls, own: Mapping[str, Any]) -> int:
+        """Multiplications that reading a word takes with these settings."""
+        raise TypeError(f"student {cls.name} has no operations")
+
+    @classmethod
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
         own = cls.checked(settings)
         words = own["vocabulary"] == "words"
@@ -152,6 +162,7 @@ class WordStudent(Student):
             layers=1,
             width=cls.sentence_width(own, teacher.width),
             embedding_width=CHANNELS[own["channels"]] * own["embedding_size"],
+            operations=cls.operations(own),
             heads=0,
             vocabulary=0 if words else teacher.vocabulary,
             labels=task.outputs,

@@ -167,7 +167,8 @@ def distinct(cells: Sequence[Cell]) -> list[Cell]:
 
 def size_of(info: ModelInfo) -> dict[str, int]:
     """What a cell's time is estimated by."""
-    return {"layers": info.layers, "width": info.width}
+    operations = info.operations or 12 * info.layers * info.width**2  # of attention 4 matrices, of feed-forward 8
+    return {"layers": info.layers, "width": info.width, "operations": operations}
 
 
 def _plain(value: Any) -> Any:

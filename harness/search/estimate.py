@@ -12,9 +12,10 @@ from harness.runs import Run, SpeedRun
 from harness.runs.settings import FOLDS
 from harness.search.progress import Progress
 
-RATE = 2e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
+RATE = 4e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
+STEP = 0.002  # seconds of a step that a layer takes however small it is
 TOKENS = 32  # a typical sentence or pair
-BESIDES = 1.5  # seconds of a run beside its training: its process, its evaluation
+BESIDES = 0.5  # seconds of a run beside its training: its process, its evaluation
 
 
 def estimate(plan: Plan, replays: Sequence[Progress], workers: int) -> str:
@@ -98,7 +99,7 @@ def _what(run: Run) -> tuple[str, ...]:
 
 
 def _weight(cell: Cell, plan: Plan) -> float:
-    """Seconds of one run: 6 operations a parameter and token, for forward and backward."""
+    """Seconds of one run: 6 operations a multiplication of reading a token, for forward and backward."""
     settings = cell.run.settings
     if isinstance(cell.run, SpeedRun):
         return float(settings["rounds"] * _round(cell.run))
@@ -106,10 +107,12 @@ def _weight(cell: Cell, plan: Plan) -> float:
         return 1.0  # a cell that counts, or compares vectors
     examples = plan.examples.get(cell.task, 0) or get_task(cell.task).examples
     examples = settings["train_examples"] or (settings["train_fraction"] or 1) * examples
-    parameters = 12 * cell.size["layers"] * cell.size["width"] ** 2
-    tokens = min(TOKENS, settings["max_length"]) * examples * settings["epochs"] * cell.stages
-    tokens *= FOLDS if settings.get("protocol") == "nested" else 1  # all of its parts but one, then all of them
-    return BESIDES + float(6 * parameters * tokens / RATE)
+    layers, width = cell.size["layers"], cell.size["width"]
+    operations = cell.size.get("operations", 12 * layers * width**2)  # a plan of an older version has none
+    read = examples * settings["epochs"] * cell.stages
+    read *= FOLDS if settings.get("protocol") == "nested" else 1  # all of its parts but one, then all of them
+    steps = STEP * (1 + layers) * read / settings["batch_size"]
+    return BESIDES + float(steps + 6 * operations * min(TOKENS, settings["max_length"]) * read / RATE)
 
 
 def _round(run: SpeedRun) -> float:

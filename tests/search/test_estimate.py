@@ -7,6 +7,7 @@ import re
 import pytest
 
 from harness.planning.plan import resolve
+from harness.planning.planned import trials_of
 from harness.planning.request import Request
 from harness.search.estimate import Meter, estimate
 from harness.search.progress import Finished, Progress
@@ -34,6 +35,22 @@ def test_a_measurement_takes_its_rounds(processor: bool, monkeypatch: pytest.Mon
     assert least == pytest.approx(said(text), rel=0.05) if not processor else said(text) > 20 * least
     assert "with 1 worker (from sizes alone" in text and "corpus" not in text
     assert said(estimate(made, nothing, 5)) == pytest.approx(said(text) / 5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("student", "seconds"), [("bilstm", 0.014), ("bidirectional_hybrid", 0.059), ("transformer:layers=3", 0.22)]
+)
+def test_from_sizes_alone_it_is_an_order_of_magnitude(student: str, seconds: float) -> None:
+    """A step of 32 x 32 tokens as measured on one core with AVX-512, of students as in the works or MiniLM's."""
+    own = ("bilstm.hidden_units=150", "bilstm.embedding_size=50") if student == "bilstm" else ()
+    asked = Request(
+        "objectives_vs_students", "small", "minilm", None, ("labels_only",), (student,), tasks=("sentiment",),
+        overrides=("learning_rate=0.001", "epochs=10", "batch_size=32", *own),
+    )  # fmt: skip
+    made = resolve(asked, lenient=True)
+    runs = sum(trials_of(cell) + cell.seeds - 1 for cell in made.cells)
+    steps = runs * 10 * made.examples["sentiment"] / 32
+    assert steps * seconds / 4 < said(estimate(made, [Progress() for _ in made.cells], 1)) < steps * seconds * 4
 
 
 def test_what_was_measured_goes_before_arithmetic() -> None:

@@ -110,6 +110,7 @@ def test_what_it_describes() -> None:
         frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS}),
         "fingerprint",
         embedding_width=300,
+        operations=300 * 300 + 2 * 4 * 256 * (300 + 256) + 2 * 4 * 256 * (6 * 256 + 256),
     )
     assert plugin.describe({}, TEACHER, THREE).pair_encoding == "biattention"
     assert plugin.head_settings == {"head_units"}

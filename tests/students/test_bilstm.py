@@ -128,6 +128,7 @@ def test_what_it_describes() -> None:
         frozenset({Signal.LOGITS, Signal.SENTENCE, Signal.EMBEDDINGS}),
         "words",
         embedding_width=300,
+        operations=2 * 4 * 150 * (300 + 150),
         lacks={"hidden_states": "it has its own words, not the teacher's tokens: --set bilstm.vocabulary=teacher"},
     )
     assert plugin.describe({"vocabulary": "teacher"}, TEACHER, TWO).emits == plugin.emits
