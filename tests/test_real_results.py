@@ -131,6 +131,33 @@ def test_a_verdict_follows_the_sign_and_the_noise(scripts: dict[str, ModuleType]
         verdict({"row": "no_such_row"}, drawn)
 
 
+def test_every_metric_of_a_task_is_in_the_family(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
+    """By Matthews' correlation alone the interval is wider than by Holm's family of one."""
+    claimed, table = scripts["claimed"], found["objectives_vs_init_mrpc_cola"].table
+    both = claimed.judged({"pairs": [["att_kl", "vanilla_kd_equal_epochs"]], "task": "cola"}, table)
+    assert [one.what.partition(":")[0] for one in both] == ["CoLA, matthews", "CoLA, accuracy"]
+    two = claimed.judged({"pairs": [["att_kl", "vanilla_kd_equal_epochs"]] * 2, "task": "cola"}, table)
+
+    def width(interval: str) -> float:
+        low, high = re.findall(r"[−+]?[\d.]+", interval)[1:]
+        return float(high.replace("−", "-")) - float(low.replace("−", "-"))
+
+    assert len(two) == 4 and width(two[0].interval) > width(both[0].interval)  # of four at once
+
+
+def test_a_factor_is_held_against_what_is_claimed(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
+    """Of sizes, which are counted: BERT-base has 2.9 times the parameters of the bidirectional hybrid."""
+    claimed, table = scripts["claimed"], found["size_and_speed"].table
+
+    def verdict(times: float) -> str:
+        factor = {"row": "bert_base", "than": "bidirectional_hybrid", "of": "millions_of_parameters", "times": times}
+        (one,) = claimed.judged({"factors": [factor]}, table)
+        assert one.interval == f"2.9 times, claimed {times:g}"
+        return str(one.verdict)
+
+    assert [verdict(times) for times in (2.0, 3.0, 3.5)] == ["supported", "supported", "contradicted"]
+
+
 def test_verdicts_are_summed(scripts: dict[str, ModuleType]) -> None:
     claimed = scripts["claimed"]
 

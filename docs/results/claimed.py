@@ -7,16 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 from packed import HERE, Results, Told, told
 from scipy.special import ndtri
 
 from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
-from harness.reports.statistics.noise import LEVEL, POWER
+from harness.reports.statistics.noise import LEVEL, POWER, holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import key_of
@@ -29,6 +30,7 @@ FEWEST_ROWS = 4  # that know how far seeds lie apart
 SUPPORTED, CONTRADICTED, UNDECIDED, UNFINISHED = "supported", "contradicted", "undecided", "unfinished"
 COLLAPSED = "collapsed"  # a row of it answers every example alike in some run: of the objective that says nothing
 NOT_RUN = "not run"
+NEAR = 0.1  # of a factor that is claimed: so much less is measured as it
 Known = Mapping[tuple[str, str], Expected]  # (study, task as printed) -> the noise of a difference there
 
 
@@ -151,35 +153,56 @@ def countable(line: Line, j: int, tested: Any, collapsed: bool = False) -> bool:
 
 
 def judged(ours: Told, table: Table) -> list[Compared]:
-    """Every comparison that an entry of `ours` asks for. Those of a task are one family."""
-    return [
-        compared
-        for j, column in enumerate(table.columns)
-        if column.task == ours.get("task", column.task) and column.task and column.selects and is_score(column.metric)
-        for compared in _judged(ours, table, j)
-    ]
+    """Every comparison that an entry of `ours` asks for. Those of a task, by all of its metrics, are one family."""
+    if "factors" in ours:
+        return [compared for factor in ours["factors"] for compared in _measured(factor, ours, table)]
+    scores = [j for j, column in enumerate(table.columns) if column.task and is_score(column.metric)]
+    asked = [j for j in scores if table.columns[j].task == ours.get("task", table.columns[j].task)]
+    tasks = dict.fromkeys(table.columns[j].task for j in asked)
+    families = ([j for j in asked if table.columns[j].task == task] for task in tasks)
+    return [compared for family in families for compared in _judged(ours, table, family)]
 
 
-def _judged(ours: Told, table: Table, j: int) -> Iterator[Compared]:
-    tested, task = table.tested.get(j), table.columns[j].label
-    pairs: list[tuple[str, Line, Line]] = []
-    for sides in ours["pairs"]:
-        above, below = (line_of(side, ours, table, j) for side in sides)
-        what = f"{task}: " + " − ".join(named(*each) for each in zip(sides, (above, below), strict=True))
-        if above and below and all(countable(x, j, tested, "collapsed" in ours) for x in (above, below)):
-            pairs.append((what, above, below))
-        else:
-            whole = above and below and all(x.entries[j].status == "complete" for x in (above, below))
-            reasons = filter(None, (why_not(line, j) for line in (above, below)))
-            yield Compared(what, COLLAPSED if whole else UNFINISHED, "; ".join(dict.fromkeys(reasons)))
-    if not pairs or not tested:
-        return
-    a, b = ([tested.place(key_of(line)) for line in side] for side in zip(*((x, y) for _, x, y in pairs), strict=True))
-    made = tested.noise.compare(a, b)
-    for i, (what, _, _) in enumerate(pairs):
-        value, low, high = (100 * float(array[i]) for array in (made.value, made.low, made.high))
-        verdict = (SUPPORTED if value > 0 else CONTRADICTED) if made.corrected[i] < LEVEL else UNDECIDED
-        yield Compared(what, verdict, f"{signed(value)} [{signed(low)}, {signed(high)}]")
+def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compared]:
+    found: list[tuple[str, float, Any, float]] = []  # (what is compared, p, how far its interval reaches, value)
+    for j in columns:
+        tested, column = table.tested.get(j), table.columns[j]
+        where = column.label if column.alone else f"{column.label}, {column.metric.replace('_', ' ')}"
+        for sides in ours["pairs"]:
+            above, below = (line_of(side, ours, table, j) for side in sides)
+            rows = " − ".join(named(*each) for each in zip(sides, (above, below), strict=True))
+            if above and below and all(countable(x, j, tested, "collapsed" in ours) for x in (above, below)):
+                noise, (a, b) = tested.noise, (np.array([tested.place(key_of(line))]) for line in (above, below))
+                value, reach = (noise.values[a] - noise.values[b]).item(), partial(noise.reach, a=a, b=b)
+                found.append((f"{where}: {rows}", noise.p_value(a, b).item(), reach, value))
+            elif column.selects:
+                whole = above and below and all(x.entries[j].status == "complete" for x in (above, below))
+                reasons = filter(None, (why_not(line, j) for line in (above, below)))
+                verdict = COLLAPSED if whole else UNFINISHED
+                yield Compared(f"{where}: {rows}", verdict, "; ".join(dict.fromkeys(reasons)))
+    corrected = holm(np.array([p for _, p, _, _ in found]))
+    for (what, _, reach, value), p in zip(found, corrected, strict=True):
+        half = reach(LEVEL / 2 / len(found)).item()
+        low, middle, high = (signed(100 * number) for number in (value - half, value, value + half))
+        verdict = (SUPPORTED if value > 0 else CONTRADICTED) if p < LEVEL else UNDECIDED
+        yield Compared(what, verdict, f"{middle} [{low}, {high}]")
+
+
+def _measured(factor: Told, ours: Told, table: Table) -> Iterator[Compared]:
+    """How many times as much a row has of a quantity as another, against how many times are claimed, on each task."""
+    for j, column in enumerate(table.columns):
+        if column.metric != factor["of"] or column.task != ours.get("task", column.task):
+            continue
+        more, than = (line_of(factor[side], ours, table, j) for side in ("row", "than"))
+        what = f"{column.label}, {column.metric.replace('_', ' ')}: "
+        what += f"{named(factor['row'], more)} over {named(factor['than'], than)}"
+        values = [line.entries[j].value for line in (more, than) if line]
+        if len(values) != 2 or not all(values):
+            yield Compared(what, UNFINISHED)
+            continue
+        times = float(values[0] or 0) / float(values[1] or 1)
+        verdict = SUPPORTED if times >= (1 - NEAR) * factor["times"] else CONTRADICTED
+        yield Compared(what, verdict, f"{times:,.3g} times, claimed {factor['times']:g}")
 
 
 def line_of(side: Any, ours: Told, table: Table, j: int) -> Line | None:
@@ -257,7 +280,8 @@ def page(found: Mapping[str, Results]) -> str:
             blocks.append(f"### {heading}\n\n{block}")
         parts += [f"## {work['key']}\n\n{work['title']}. {work['about']}", "\n".join(rows), *blocks]
     summary = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    head = file["head"].format(number=number, summary=summary, seeds=MOST_SEEDS, noise=noise_told(known))
+    told_of = {"seeds": MOST_SEEDS, "noise": noise_told(known), "near": f"{NEAR:.0%}"}
+    head = file["head"].format(number=number, summary=summary, **told_of)
     return "\n\n".join([head.strip(), *parts]) + "\n"
 
 

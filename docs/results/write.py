@@ -17,7 +17,7 @@ import claimed
 from packed import HERE, Results, archive, pack, results, told
 from shown import between, draw
 
-from harness import reports
+from harness import registry, reports
 
 OLDER = "made with another version of"  # of a sentence below a table that tells of this checkout, not of the results
 
@@ -98,11 +98,18 @@ def overview(found: Mapping[str, Results]) -> str:
     for name, made in found.items():
         file = archive(name)
         lines.append(
-            f"| [{made.told['title']}]({name}.md) | {'real' if made.told['real'] else 'embedded'} | "
+            f"| [{made.told['title']}]({name}.md) | {data(made)} | "
             f"{len(made.records):,} | {made.hours:.1f} | [{file.name}]({file.name}), "
             f"{file.stat().st_size / 1e3:,.0f} kB |"
         )
     return "\n".join(lines)
+
+
+def data(made: Results) -> str:
+    """What it was trained on; nothing where it was only measured."""
+    if registry.STUDIES.get(made.told["study"]).procedure == "speed":
+        return "none, measured"
+    return "real" if made.told["real"] else "embedded"
 
 
 def main(*packs: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import registry
-from harness.code_versions import ROOT, sources
+from harness.code_versions import ROOT, here, sources
 from harness.contracts import Hyperparameter, Study, Task
 from harness.data import metric_names
 from harness.data.own import Declaration
@@ -52,7 +52,7 @@ def lines(kind: str, plugins: Sequence[str] = ()) -> list[Line]:
     for path in plugins:
         registry.load_file(path)
     found = list(KINDS[kind]())
-    if place:
+    if place and here(plugins) == key:  # not what this process has loaded besides
         with suppress(UserError):  # it is worked out anew, then
             write_sealed(place, {"key": key, "lines": found})
     return found

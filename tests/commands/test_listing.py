@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -139,3 +141,17 @@ def test_a_shell_is_told_commands_flags_and_names(tmp_path: Path) -> None:
     assert completed("harness run --study objectives_vs_init --profile s", tmp_path) == {"small"}
     assert completed("harness run --set learning", tmp_path) == {"learning_rate="}
     assert completed("harness run --plugin nothing.py --objectives a", tmp_path) == set()
+
+
+def test_what_one_process_has_loaded_besides_is_kept_for_no_other(tmp_path: Path) -> None:
+    """A notebook may load a plugin and ask then; another process, with the same files, has no such plugin."""
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    asks = "from harness import registry; from harness.commands import declared; {}"
+    asks += "print(*(line.name for line in declared.lines('objectives')))"
+
+    def names(before: str) -> list[str]:
+        words = [sys.executable, "-c", asks.format(before)]
+        return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True).stdout.split()
+
+    assert "mine" in names("registry.load_file('mine.py'); ")
+    assert "mine" not in names("")
