@@ -13,6 +13,7 @@ import pytest
 
 from harness import registry
 from harness.commands import declared
+from harness.files import read_sealed, write_sealed
 from tests import launching
 from tests.conftest import Harness
 
@@ -63,28 +64,30 @@ def test_objectives_are_listed_by_family_with_their_signals_and_sources(
     assert unsaid == ["labels_only"], "every other objective names the work that it is from"
 
 
-def test_what_is_known_is_not_loaded_again(call: Harness, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = call("list", "objectives").stdout
-    monkeypatch.setattr(registry.OBJECTIVES, "names", None)
-    assert call("list", "objectives").stdout == first and "vanilla_kd" in first
+def test_what_is_known_is_not_loaded_again(forked: Harness, cache: Path) -> None:
+    assert "vanilla_kd" in forked("list", "objectives").stdout
+    (file,) = cache.iterdir()
+    kept = read_sealed(file)
+    write_sealed(file, {**kept, "lines": [["as_kept", "Of the file."]]})
+    assert "as_kept" in forked("list", "objectives").stdout
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"record":{"key":1},"sha256":"0"}'])
-def test_a_damaged_file_is_made_anew(content: bytes, call: Harness, cache: Path) -> None:
-    first = call("list", "tasks").stdout
+def test_a_damaged_file_is_made_anew(content: bytes, forked: Harness, cache: Path) -> None:
+    first = forked("list", "tasks").stdout
     (file,) = cache.iterdir()
     whole = file.read_bytes()
     file.write_bytes(content)
-    assert call("list", "tasks").stdout == first and file.read_bytes() == whole
+    assert forked("list", "tasks").stdout == first and file.read_bytes() == whole
 
 
-def test_a_folder_that_cannot_be_written_is_done_without(call: Harness, tmp_path: Path) -> None:
-    first = call("list", "tasks").stdout
-    for file in (tmp_path / "cache").rglob("*.json"):
+def test_a_folder_that_cannot_be_written_is_done_without(forked: Harness, cache: Path) -> None:
+    first = forked("list", "tasks").stdout
+    for file in cache.iterdir():
         file.unlink()
-    (tmp_path / "cache" / "distill-harness").rmdir()
-    (tmp_path / "cache" / "distill-harness").write_text("a file in its place")
-    done = call("list", "tasks")
+    cache.rmdir()
+    cache.write_text("a file in its place")
+    done = forked("list", "tasks")
     assert done.returncode == 0 and done.stdout == first
 
 
