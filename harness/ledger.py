@@ -114,6 +114,18 @@ class Ledger:
             return None
         return status.st_mtime_ns, status.st_size
 
+    def file_stamps(self, run: str) -> list[tuple[int, ...]]:
+        """Of its record and its predictions: inode, size and times, which whoever replaces or edits a file changes."""
+        found: list[tuple[int, ...]] = []
+        for name in ("record.json", "predictions.safetensors"):
+            try:
+                status = os.stat(self._path(run, name))
+            except OSError:
+                found.append(())
+            else:
+                found.append((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+        return found
+
     def known(self) -> Iterator[tuple[str, Stamp, Record]]:
         """(run, stamp of its file, record) of every whole record read or written so far."""
         for run, stamp in self._stamps.items():

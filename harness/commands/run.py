@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,7 @@ def work(options: Namespace) -> Done:
 def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, folder: Path, code: str | None) -> Done:
     """The table and its files, which are left as they are where nothing that they rest on has changed."""
     files = [folder / name for name in FILES.values()]
-    kept = KeptTable(folder, plan, ledger, replayed(plan, ledger), code, options.layout)
+    kept = KeptTable(f"run {os.path.relpath(folder, ledger.out)}", plan, ledger, code, options.layout)
     made = functools.cache(lambda: table_of(plan, ledger, options.layout))
     # With columns or damage there is more to say than what is kept.
     said = {} if trained or options.columns or ledger.damaged else kept.said()
@@ -127,7 +128,7 @@ def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, fold
             "older": made().provenance.older_code,
         }
         if not (options.columns or ledger.damaged):
-            kept.keep(files, said)
+            kept.keep(said, files)
     for sentence in () if options.refresh else said["older"]:
         say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
     return Done(plan, ledger, trained, folder, files, said["text"], said["failed"], made)

@@ -7,13 +7,16 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from harness import registry, reports
+from harness.code_versions import here
 from harness.collecting import uncollected
 from harness.commands import columns, exchange, long_form, methods
+from harness.commands.kept_table import KeptTable
 from harness.contracts import CellResult, Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
@@ -43,6 +46,7 @@ def report(options: Namespace) -> int:
         raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
     if options.additions and options.format not in reports.FORMATS:
         raise UserError(f"--with goes with --format {', '.join(reports.FORMATS)}: what it adds stands below a table")
+    code = here(options.plugin)
     study = _study(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
     if options.format in long_form.FORMATS:
@@ -52,19 +56,42 @@ def report(options: Namespace) -> int:
         for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
             tell(line)
         return 0
+    if isinstance(ledger, Ledger):
+        print(_kept_text(plan, ledger, options, code), end="")
+    else:
+        print(_text(plan, ledger, options), end="")
+    return 0
+
+
+def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:
+    """The table as asked for, of the cache where nothing has changed; what it is to be read with is told."""
+    asked = [options.format, options.layout, options.against, options.compare, options.additions]
+    # Plugins that the plan alone names are loaded by now, as they were, and columns are measured.
+    vouches = not options.columns and (options.plugin or not plan.plugins)
+    name = f"report {plan.study} {plan.profile} {plan.variant} {asked}"
+    kept = KeptTable(name, plan, ledger, code if vouches else None)
+    text = kept.said().get("text")
+    if text is None:
+        text = _text(plan, ledger, options)
+        if not ledger.damaged:
+            with suppress(UserError):  # a folder that others may only read
+                kept.keep({"text": text})
+    for damage in ledger.damaged.values():
+        say(damage)
+    _say_how_it_goes(plan, ledger)
+    return text
+
+
+def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
     table = table_of(plan, ledger, options.layout, options.against)
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
         table = columns.added(plan, ledger, table, options.columns, say)
     table = reports.with_additions(table, options.additions)
-    for damage in ledger.damaged.values():
-        say(damage)
-    if isinstance(ledger, Ledger):
-        _say_how_it_goes(plan, ledger)
-    told = methods.write(plan, ledger, table, options.format) if options.format in methods.FORMATS else None
-    print(told or reports.render(table, options.format), end="")
-    return 0
+    if options.format in methods.FORMATS:
+        return methods.write(plan, ledger, table, options.format)
+    return reports.render(table, options.format)
 
 
 def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:

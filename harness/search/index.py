@@ -19,7 +19,8 @@ from harness.runs.told import Record
 from harness.search.progress import Lookup, Progress, Proposed, curve, progress, prunes
 
 NAME = "ledger.index.json"
-PERIOD = 60.0  # seconds between two writings while runs end
+PERIOD = 60.0  # seconds between two writings while runs end, or more:
+SHARE = 0.02  # of the time that writing may take, which grows with the runs that there are
 
 
 class Index:
@@ -39,7 +40,7 @@ class Index:
         self._summaries: dict[str, Record | None] = {}  # that have been compared with their files
         self._proposed: dict[str, tuple[list[str], Proposed]] = {}  # key -> (the space's dimensions, what is known)
         self._defaults: tuple[Any, str] = (None, "")
-        self._saved = time.monotonic()
+        self._saved, self._took = time.monotonic(), 0.0  # when, and in how many seconds
         self._stored = read_sealed(self.path)
         whole = all(isinstance(self._stored.get(part), dict) for part in ("runs", "searches"))
         if not whole or self._stored.get("code") != _code():
@@ -59,8 +60,9 @@ class Index:
 
     def keep(self) -> None:
         """Write the index if it has not been written for a while."""
-        if time.monotonic() - self._saved > PERIOD:
+        if (began := time.monotonic()) - self._saved > max(PERIOD, self._took / SHARE):
             self.save()
+            self._took = self._saved - began
 
     def save(self) -> None:
         """Write the index, if there is anything new. Only the holder of the ledger's lock may.

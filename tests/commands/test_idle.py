@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from harness import code_versions
+from harness.commands import kept_table
 from harness.commands import run as commands
+from harness.commands import view as viewing
+from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.executors import choosing
 from harness.ledger import Ledger
@@ -101,6 +104,7 @@ def test_nothing_heavy_is_loaded(asked: tuple[str, ...], first: tuple[Path, str]
 
 def test_the_same_is_printed_and_written(again: Callable[..., Any], first: tuple[Path, str], out: Path) -> None:
     files = {path: path.read_bytes() for path in (out / FOLDER).rglob("table.*")}
+    assert again()[1] == 1, "a copy of a folder has other files"
     printed, made = again()
     assert made == 0 and said(printed) == said(first[1])
     assert len(files) == 5 and {path: path.read_bytes() for path in files} == files
@@ -187,3 +191,59 @@ def test_another_teacher_or_other_data_are_trained(
             again()
     finally:
         path.write_bytes(whole)
+
+
+# ---------------------------------------------------------------- harness report
+
+
+@pytest.fixture
+def report(call: Harness, out: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """report(*words) asks for the table: (what it prints, what it says, how often it made the table)."""
+    made: list[Any] = []
+    table_of = viewing.table_of
+    monkeypatch.setattr(viewing, "table_of", lambda *given: made.append(given) or table_of(*given))
+
+    def ask(*words: object) -> tuple[str, str, int]:
+        before = len(made)
+        done = call("report", "--study", "objectives_vs_init", "--out", out, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr, len(made) - before
+
+    return ask
+
+
+@pytest.mark.parametrize("form", ["terminal", "latex", "json", "methods"])
+def test_a_report_that_was_printed_is_not_made_again(form: str, report: Callable[..., Any]) -> None:
+    first, _, made = report("--format", form)
+    assert made == 1 and report("--format", form) == (first, "", 0)
+    assert report("--format", "csv")[2] == 1 and report("--format", form) == (first, "", 0)
+
+
+@pytest.mark.parametrize("words", [("--against", "vanilla_kd"), ("--layout", "matrix"), ("--compare", "published")])
+def test_each_request_is_its_own(words: tuple[str, ...], report: Callable[..., Any]) -> None:
+    plain = report()[0]
+    assert report(*words)[2] == 1 and report(*words)[2] == 0
+    assert report() == (plain, "", 0)
+
+
+def test_a_report_follows_the_ledger(report: Callable[..., Any], out: Path) -> None:
+    assert [report()[2], report()[2]] == [1, 0]
+    student = next(run for run in Ledger(out).runs() if not _is_teacher(out, run))
+    _flip(out / "ledger" / student / "record.json")
+    for _ in range(2):
+        _, told, made = report()
+        assert made == 1 and f"the record of run {student} is damaged" in told, "what is damaged is told each time"
+    (out / "ledger" / student / "record.json").unlink()
+    assert [report()[2], report()[2]] == [1, 0]
+    server_scores.keep(Ledger(out), {"run": {"sst2": {"accuracy": 90.0}}})
+    assert [report()[2], report()[2]] == [1, 0]
+
+
+def test_a_folder_that_may_only_be_read_is_reported(
+    report: Callable[..., Any], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("it cannot be written")
+
+    monkeypatch.setattr(kept_table, "write_sealed", refuse)
+    assert report()[0] == report()[0] != ""

@@ -327,6 +327,7 @@ def test_a_driver_keeps_the_index_up_to_date(tmp_path: Path, monkeypatch: pytest
             seen.append(len(stored.get("runs", ())))
 
     monkeypatch.setattr(indexing, "PERIOD", 0.0)
+    monkeypatch.setattr(indexing, "SHARE", float("inf"))
     Ledger(tmp_path / "out", create=True)
     one = replace(PLAN, cells=CELLS[:1])
     assert Driver(one, Ledger(tmp_path / "out"), AtOnce(), Watching()).run() == 6
@@ -334,3 +335,19 @@ def test_a_driver_keeps_the_index_up_to_date(tmp_path: Path, monkeypatch: pytest
     ledger = Ledger(tmp_path / "out")
     assert not Index(ledger).progress(CELLS[0], DEFAULTS).missing
     assert not list(ledger.known())  # no record was read for that
+
+
+def test_what_takes_long_to_write_is_written_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, written = [0.0], []
+
+    def slowly(path: Path, content: Any) -> None:
+        clock[0] += 4.0
+        written.append(clock[0])
+
+    monkeypatch.setattr(indexing.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(indexing, "write_sealed", slowly)
+    index = Index(Ledger(tmp_path / "out", create=True))
+    for clock[0] in (30.0, 61.0, 130.0, 264.0, 266.0):
+        index._stored = {**index._stored, "code": ""}  # something new
+        index.keep()
+    assert written == [65.0, 270.0], "four seconds are to be a fiftieth of the time"
