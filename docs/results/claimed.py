@@ -6,7 +6,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from harness.reports import Table
 from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
-from harness.reports.statistics.noise import LEVEL, POWER, holm
+from harness.reports.statistics.noise import LEVEL, POWER, Noise, holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import key_of
@@ -168,16 +168,22 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
     for j in columns:
         tested, column = table.tested.get(j), table.columns[j]
         where = column.label if column.alone else f"{column.label}, {column.metric.replace('_', ' ')}"
-        for sides in ours["pairs"]:
-            above, below = (line_of(side, ours, table, j) for side in sides)
-            rows = " − ".join(named(*each) for each in zip(sides, (above, below), strict=True))
-            if above and below and all(countable(x, j, tested, "collapsed" in ours) for x in (above, below)):
-                noise, (a, b) = tested.noise, (np.array([tested.place(key_of(line))]) for line in (above, below))
+        for pair in ours["pairs"]:
+            sides = [*pair, *ours.get("minus", ())]
+            lines = [line_of(side, ours, table, j) for side in sides]
+            rows = " − ".join(named(*each) for each in zip(pair, lines, strict=False))
+            if "minus" in ours:
+                less = " − ".join(named(*each) for each in zip(sides[2:], lines[2:], strict=True))
+                rows = f"({rows}) − ({less})"
+            if all(line and countable(line, j, tested, "collapsed" in ours) for line in lines):
+                places = [tested.place(key_of(line)) for line in lines if line]
+                noise = summed_up(tested.noise, places[::3], places[1:3]) if "minus" in ours else tested.noise
+                a, b = np.array([[0], [1]]) if "minus" in ours else np.array(places)[:, None]
                 value, reach = (noise.values[a] - noise.values[b]).item(), partial(noise.reach, a=a, b=b)
                 found.append((f"{where}: {rows}", noise.p_value(a, b).item(), reach, value))
             elif column.selects:
-                whole = above and below and all(x.entries[j].status == "complete" for x in (above, below))
-                reasons = filter(None, (why_not(line, j) for line in (above, below)))
+                whole = all(line and line.entries[j].status == "complete" for line in lines)
+                reasons = filter(None, (why_not(line, j) for line in lines))
                 verdict = COLLAPSED if whole else UNFINISHED
                 yield Compared(f"{where}: {rows}", verdict, "; ".join(dict.fromkeys(reasons)))
     corrected = holm(np.array([p for _, p, _, _ in found]))
@@ -186,6 +192,22 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
         low, middle, high = (signed(100 * number) for number in (value - half, value, value + half))
         verdict = (SUPPORTED if value > 0 else CONTRADICTED) if p < LEVEL else UNDECIDED
         yield Compared(what, verdict, f"{middle} [{low}, {high}]")
+
+
+def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:
+    """The sums of these pairs of means, as means of their own: (a + d) - (b + c) is (a - b) - (c - d)."""
+    chosen = np.zeros((len(groups), len(noise.values)))
+    for group, row in zip(groups, chosen, strict=True):
+        row[list(group)] = 1.0
+    variances = [np.add.outer(*noise.seeds[list(group)]).ravel() for group in groups]
+    chances = [np.outer(*noise.weights[list(group)]).ravel() for group in groups]
+    return replace(
+        noise,
+        values=chosen @ noise.values,
+        examples=chosen @ noise.examples @ chosen.T,
+        seeds=np.array(variances),
+        weights=np.array(chances),
+    )
 
 
 def _measured(factor: Told, ours: Told, table: Table) -> Iterator[Compared]:
