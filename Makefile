@@ -38,7 +38,7 @@ bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.corpus
 	$(BIN)/python -m benchmarks.commands
 	$(BIN)/python -m benchmarks.ledger
-	$(BIN)/python -m benchmarks.ledger 100000
+	$(BIN)/python -m benchmarks.ledger 100000 --wide
 	$(BIN)/python -m benchmarks.executors
 	$(BIN)/python -m benchmarks.statistics speed
 

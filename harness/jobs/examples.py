@@ -135,10 +135,9 @@ def _indices(
     else:
         index = torch.arange(size)
         held_out = index[:0] if settings["protocol"] == "nested" else None
-    if settings["train_fraction"] < 1:
-        index = subset_index(index, math.ceil(settings["train_fraction"] * len(index)), content, groups)
-    if settings["train_examples"]:
-        index = subset_index(index, settings["train_examples"], content, groups)
+    whole = min(settings["train_examples"] or len(index), len(index))
+    if (count := math.ceil(settings["train_fraction"] * whole)) < len(index):
+        index = subset_index(index, count, content, groups)
     return index, held_out
 
 

@@ -47,7 +47,10 @@ TRAINING: dict[str, Hyperparameter] = {
     ),
     "augmentation_probability": Hyperparameter(0.4, low=0.01, high=1.0, says="of replacing a word"),
     "train_fraction": Hyperparameter(
-        1.0, low=0.001, high=1.0, says="share of the training data that teacher and student are trained on"
+        1.0,
+        low=0.001,
+        high=1.0,
+        says="share of the training data, or of train_examples, that teacher and student are trained on",
     ),
     "train_examples": Hyperparameter(0, low=0, says="examples that students are trained on; 0: all"),
     "labels": Hyperparameter("given", choices=("given", "none"), says="none: the teacher's answers stand for them"),

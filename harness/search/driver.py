@@ -126,6 +126,7 @@ class Driver:
             self._running.pop(run, None)
             self.ledger.note_running(self._running)
             self._ended.add(run)
+            self._kept.made(run)
             self.listener.ended(what, record)
             for cell in self._waiting.pop(run, {}).values():
                 self._advance(cell)

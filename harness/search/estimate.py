@@ -106,7 +106,7 @@ def _weight(cell: Cell, plan: Plan) -> float:
     if "epochs" not in settings:
         return 1.0  # a cell that counts, or compares vectors
     examples = plan.examples.get(cell.task, 0) or get_task(cell.task).examples
-    examples = settings["train_examples"] or (settings["train_fraction"] or 1) * examples
+    examples = (settings["train_fraction"] or 1) * min(settings["train_examples"] or examples, examples)
     layers, width = cell.size["layers"], cell.size["width"]
     operations = cell.size.get("operations", 12 * layers * width**2)  # a plan of an older version has none
     read = examples * settings["epochs"] * cell.stages

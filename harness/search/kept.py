@@ -36,6 +36,7 @@ class Kept:
         self._plan, self._ledger, self._keep = plan, ledger, keep
         self._wanted: dict[str, str] = {}  # what names a cell's runs -> the one whose weights are kept
         self._changed: list[Progress] = []
+        self._gone: set[str] = set()  # runs whose weights are not there
 
     def note(self, cell: Cell, found: Progress) -> None:
         """A cell may have other runs, or another best one, than before."""
@@ -45,13 +46,22 @@ class Kept:
         self._wanted[cell.search] = best.run if best else ""
         self._changed.append(found)
 
+    def made(self, run: str) -> None:
+        """A run ended, and may have left weights."""
+        self._gone.discard(run)
+
     def clear(self) -> None:
         """Remove what the cells noted since the last call have that none wants. Only the lock's holder may."""
         for found in self._changed:
             for run in leaves(self._plan, found):
+                if run in self._gone:
+                    continue
                 folder = self._ledger.folder(run) / "weights"
-                if os.path.isdir(folder) and run not in self._wanted.values():
+                if not os.path.isdir(folder):
+                    self._gone.add(run)
+                elif run not in self._wanted.values():
                     remove(folder)
+                    self._gone.add(run)
         self._changed.clear()
 
 

@@ -48,12 +48,13 @@ class Proposed:
 
     trials: (hyperparameters, run) of each trial proposed, in order. evidence: of each finished one, all that its
     record adds to what later proposals come from: where a record says otherwise now, they are forgotten. seeds: the
-    best trial's run -> the runs of its setting with the further seeds, in order.
+    best trial's run -> the runs of its setting with the further seeds, in order. made: what runs are, by identity.
     """
 
     trials: list[tuple[Hyperparameters, RunId]] = field(default_factory=list)
     evidence: list[Any] = field(default_factory=list)
     seeds: dict[str, list[str]] = field(default_factory=dict)
+    made: dict[RunId, Run] = field(default_factory=dict, compare=False)
 
     def learn(self, number: int, evidence: Any) -> None:
         """Take note of what trial `number` ended with; forget what was proposed from anything else."""
@@ -79,7 +80,8 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
     known = Proposed() if proposed is None else proposed
 
     def finished(run: RunId, hyperparameters: Hyperparameters, seed: int) -> Finished | None:
-        made = specify(cell, hyperparameters, seed, found.trials if seed == 0 else ())
+        if (made := known.made.get(run)) is None:
+            made = known.made[run] = specify(cell, hyperparameters, seed, found.trials if seed == 0 else ())
         record = lookup(run)
         if record is None:
             found.missing.append(made)

@@ -20,6 +20,7 @@ from harness.data import sources
 from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.data.tasks import get_task
+from harness.files import digest
 from harness.jobs.examples import Examples, examples_of, reader_of
 from harness.runs import CheckpointRun, JointRun, JointStudentRun, JointTeacherRun, Run, StudentRun, TaskRun, TeacherRun
 from harness.training.workspace import Workspace, teacher_tokenizer
@@ -107,12 +108,23 @@ def test_every_kind_of_run_trains_on_the_same_share(kind: type[Run], workspace: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_train_examples_limit_a_run_within_its_share(kind: type[Run], workspace: Workspace) -> None:
-    share = lines(read(asked(workspace, kind=kind, train_fraction=0.5), workspace).train, workspace)
-    limited = lines(
-        read(asked(workspace, kind=kind, train_fraction=0.5, train_examples=10), workspace).train, workspace
-    )
-    assert len(limited) == 10 and set(limited) < set(share)
+@pytest.mark.parametrize(("share", "examples", "count"), [(0.5, 10, 5), (0.25, 10, 3), (1.0, 10, 10), (0.5, 9_999, 0)])
+def test_a_share_is_of_the_examples_that_there_are(
+    kind: type[Run], share: float, examples: int, count: int, workspace: Workspace
+) -> None:
+    """So rows of different shares differ where --set train_examples cuts all of them."""
+    made = read(asked(workspace, kind=kind, train_fraction=share, train_examples=examples), workspace)
+    limited = lines(read(asked(workspace, kind=kind, train_examples=examples), workspace).train, workspace)
+    found = lines(made.train, workspace)
+    assert len(found) == (count or TRAINED // 2) and set(found) <= set(limited)
+
+
+def test_such_a_share_is_another_run_than_in_version_0_1(workspace: Workspace) -> None:
+    made = asked(workspace, train_fraction=0.5, train_examples=10)
+    before = digest(made.specification())[:16]  # no setting has its default's value where there are none
+    assert made.identity({}) != before
+    one = asked(workspace, train_examples=10)
+    assert one.identity({}) == digest(one.specification())[:16]
 
 
 def test_where_dev_chooses_nothing_is_held_out(workspace: Workspace) -> None:
