@@ -10,7 +10,7 @@ import pytest
 from harness.ledger import Ledger
 from harness.runs.messages import Finished
 from harness.search.driver import Driver
-from harness.search.kept import best_run, size
+from harness.search.kept import Kept, best_run, size
 from harness.search.results import replayed
 from tests.at_once import AtOnce, Silent
 from tests.search.test_index import CELLS, PLAN, TEACHER
@@ -82,3 +82,17 @@ def test_all_are_kept_or_none_and_that_is_no_part_of_what_a_run_is(tmp_path: Pat
     assert left(tmp_path) == runs - {TEACHER}
     driven(tmp_path, "none", most=0)  # nothing is missing
     assert not left(tmp_path) and set(Ledger(tmp_path).runs()) == runs
+
+
+def test_what_a_run_leaves_that_is_made_once_more_goes_too(tmp_path: Path) -> None:
+    driven(tmp_path, "none")
+    ledger = Ledger(tmp_path)
+    cell, found = SOME.cells[0], replayed(SOME, ledger)[0]
+    kept = Kept(SOME, ledger, "none")
+    for _ in range(2):
+        for one in found.trials:
+            (ledger.folder(one.run) / "weights").mkdir()
+            kept.made(one.run)
+        kept.note(cell, found)
+        kept.clear()
+        assert not left(tmp_path)
