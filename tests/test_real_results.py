@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import io
 import math
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from tests.conftest import ROOT
 
 RESULTS = ROOT / "docs" / "results"
 RENDER = reports.render
+GLUE = Path(os.environ.get("GLUE_DIR", ROOT.parent / "shared" / "glue"))
 NAMES = sorted(path.name.partition(".")[0] for path in RESULTS.glob("*.tar.xz"))
 
 
@@ -33,7 +36,7 @@ def scripts() -> Iterator[dict[str, ModuleType]]:
     """The scripts that write the pages, by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(RESULTS), str(RESULTS.parent), *sys.path])
-        yield {name: importlib.import_module(name) for name in ("packed", "claimed", "write")}
+        yield {name: importlib.import_module(name) for name in ("packed", "claimed", "write", "glue_sentences")}
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +121,14 @@ def test_claims_and_overview_are_made_of_them(scripts: dict[str, ModuleType], fo
     for work in scripts["packed"].told("claims")["works"]:
         for claim in work["claims"]:
             assert claim["study"] in registry.STUDIES.names() and {"file", "printed"} & claim.keys()
+
+
+def test_the_corpus_of_sra_is_made_again(scripts: dict[str, ModuleType]) -> None:
+    """To the byte, as its content is part of what those runs are."""
+    if not (GLUE / "SST-2" / "train.tsv").is_file():
+        pytest.skip("needs real GLUE files: set GLUE_DIR")
+    whole = "\n".join(scripts["glue_sentences"].sentences(GLUE)) + "\n"
+    assert hashlib.sha256(whole.encode()).hexdigest().startswith("6484e6c275f9c09d")
 
 
 def test_a_verdict_follows_the_sign_and_the_noise(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from harness.files import atomic_write
 from harness.ledger import Ledger
 from harness.planning import filed
 from harness.reports import Table
+from harness.search.results import replayed
 
 HERE = Path(__file__).parent
 KEPT = ("ids", "predictions", "labels", "teacher")  # what tests ask of a run's answers
@@ -48,20 +49,24 @@ def archive(name: str) -> Path:
     return HERE / f"{name}.tar.xz"
 
 
-def pack(name: str, folder: Path) -> None:
-    """Write the archive of a folder of results, which is only read: a harness run may be working in it.
+def pack(name: str, folder: Path, study: str) -> None:
+    """Write the archive of what a folder of results, which is only read, has of a study.
 
     Left out are weights, probabilities, logs, and the answers of runs that do not count for the table.
     """
     source = Ledger(folder)
+    paths = [path for path in filed.paths(folder) if path.relative_to(folder).parts[0] == study]
+    plans = [filed.read(path, folder) for path in paths]
+    wanted = {run for plan in plans for run in plan.first}
+    wanted |= {one.run for plan in plans for found in replayed(plan, source) for one in (*found.trials, *found.seeds)}
     with tempfile.TemporaryDirectory() as temporary:
         to = Path(temporary) / name
         target = Ledger(to, create=True)
-        for run in source.runs():
+        for run in sorted(wanted):
             if record := source.read(run):
                 arrays = source.predictions(run) or {}
                 target.write(run, record, {key: array for key, array in arrays.items() if key in KEPT} or None)
-        for path in filed.paths(source.out):
+        for path in paths:
             content = filed.moved(path.read_bytes(), lambda _, text: Path(text).name if os.path.isabs(text) else text)
             atomic_write(to / path.relative_to(source.out), content)
         runs = harness.load_results(to).whole.runs

@@ -113,12 +113,12 @@ def data(made: Results) -> str:
 
 
 def main(*packs: str) -> None:
-    names = [entry["name"] for entry in told("pages")]
+    studies = {entry["name"]: entry["study"] for entry in told("pages")}
     for word in packs:
         name, _, folder = word.partition("=")
-        if name not in names or not folder:
-            raise SystemExit(f"{word} is not NAME=FOLDER; names in docs/results/pages.yaml: {', '.join(names)}")
-        pack(name, Path(folder))
+        if name not in studies or not folder:
+            raise SystemExit(f"{word} is not NAME=FOLDER; names in docs/results/pages.yaml: {', '.join(studies)}")
+        pack(name, Path(folder), studies[name])
     found = results()
     for name, made in found.items():
         for kind in figures(made):
