@@ -26,12 +26,14 @@ LOW := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=
 bits: $(VENV)/installed-for-tests
 	$(LOW) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(BITS)
 
-# mypy looks for packages in folders: harness.objectives is put where an installation has it.
+# mypy looks for packages in folders: harness.objectives is put where an installation has it. The rules of the
+# structure and the released identities are held here too, where it takes seconds to learn of a breach.
 lint: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
 	rm -rf build/types && mkdir -p build/types/harness
 	ln -s $(CURDIR)/harness/* $(addprefix $(CURDIR)/,objectives students teachers studies reports) build/types/harness/
 	cd build/types && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml
+	$(BIN)/python -m pytest --quiet --exitfirst tests/test_structure.py tests/test_identities.py
 
 bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.time_shares

@@ -260,7 +260,7 @@ def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
 # Where the function of a command's name is, in harness.commands; where it is called otherwise, MODULE.FUNCTION.
 MODULES = {
     **dict.fromkeys(("run", "plan"), "run"),
-    **dict.fromkeys(("report", "status", "show"), "view"),
+    **dict.fromkeys(("status", "show"), "view"),
     **dict.fromkeys(("merge", "pack"), "merge"),
     **dict.fromkeys(("clean", "remove"), "clean"),
     "list": "listing.list_names",

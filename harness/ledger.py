@@ -270,6 +270,16 @@ class Ledger:
         finally:
             lock.release()
 
+    def is_worked_in(self) -> bool | None:
+        """Whether another process holds the folder; None where the lock cannot tell."""
+        try:
+            with self.lock():
+                return False
+        except Held:
+            return True
+        except UserError:
+            return None
+
 
 def packed(predictions: Mapping[str, np.ndarray]) -> bytes:
     """Predictions as they are stored: the same arrays give the same bytes."""

@@ -15,7 +15,7 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from harness.commands.view import table_of
+from harness.commands.recorded import table_of
 from harness.ledger import Ledger
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness import registry
 from harness.code_versions import of_stored
-from harness.commands.view import say, tell
+from harness.commands.telling import say, tell
 from harness.data.store import INDEX
 from harness.errors import UserError, near
 from harness.files import read_sealed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import registry
 from harness.commands.taken import Taken, opened, taken
-from harness.commands.view import say, tell
+from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.files import check_new_folder
 from harness.planning.recipe import as_known

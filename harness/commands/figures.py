@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness import registry, reports
 from harness.commands import columns
-from harness.commands.view import recorded, say, table_of, tell
+from harness.commands.recorded import recorded, table_of
+from harness.commands.telling import say, tell
 from harness.errors import UserError, near, unknown
 from harness.files import atomic_write
 from harness.ledger import Ledger

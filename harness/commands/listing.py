@@ -9,7 +9,7 @@ import textwrap
 from argparse import Namespace
 
 from harness.commands import declared
-from harness.commands.view import tell
+from harness.commands.telling import tell
 from harness.errors import unknown
 
 WIDEST = 28  # of a column of names; longer ones have a line of their own

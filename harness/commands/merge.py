@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import code_versions
-from harness.commands.view import say, tell
+from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.files import atomic_file, atomic_write, cannot_write, check_writable, remove, sync_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import registry
 from harness.commands import declared, distribution
-from harness.commands.view import tell
+from harness.commands.telling import tell
 from harness.errors import UserError
 from harness.files import atomic_write
 

@@ -1,4 +1,4 @@
-"""What the commands that work or write do; `harness.viewing` has the others. Each returns the exit status."""
+"""harness plan and harness run. Each returns the exit status."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns
 from harness.commands.kept_table import KeptTable
+from harness.commands.recorded import chosen_on, table_of
 from harness.commands.sight import sight
-from harness.commands.view import chosen_on, say, table_of, tell
+from harness.commands.telling import say, tell
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.executors import choosing, environment

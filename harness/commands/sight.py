@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.commands.view import table_of, tasks_of
+from harness.commands.recorded import table_of, tasks_of
 from harness.contracts import Task
 from harness.data import sources
 from harness.errors import UserError

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.commands.view import recorded, say, tasks_of, tell
+from harness.commands.recorded import recorded, tasks_of
+from harness.commands.telling import say, tell
 from harness.contracts import Task
 from harness.errors import UserError, unknown
 from harness.evaluation import server_scores

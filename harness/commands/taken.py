@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import registry
-from harness.commands.view import find, say, tasks_of
+from harness.commands.recorded import find, tasks_of
+from harness.commands.telling import say
 from harness.contracts import Task
 from harness.errors import UserError
 from harness.executors.local import LocalExecutor

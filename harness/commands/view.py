@@ -1,107 +1,24 @@
-"""Looking at what is recorded: report, status and show. Nothing here trains, or writes but into the cache."""
+"""Looking at what is done: harness status and show. Nothing here trains or writes."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
 
-from harness import registry, reports
-from harness.code_versions import here
-from harness.collecting import uncollected
-from harness.commands import columns, exchange, long_form, methods
-from harness.commands.kept_table import KeptTable
-from harness.contracts import CellResult, Study, Task
-from harness.data import own
-from harness.data.tasks import MEASURED, get_task
-from harness.errors import UserError, near, plain, sentence, unknown
-from harness.evaluation import server_scores
-from harness.ledger import LOG, Held, Ledger
-from harness.planning import filed, recipe
-from harness.planning.plan import resolve
+from harness.commands.recorded import chosen_on, find, recorded
+from harness.commands.telling import tell
+from harness.ledger import LOG, Ledger
 from harness.planning.planned import Cell, Plan, distinct
 from harness.planning.recipe import as_known
-from harness.planning.request import Request
-from harness.runs import CountRun
 from harness.runs.told import Entry, Record
-from harness.search import frame, results, terms
 from harness.search import kept as weights
+from harness.search import results
 from harness.search.estimate import estimate
 from harness.search.index import Index
-from harness.search.progress import Progress, progress
-
-
-def report(options: Namespace) -> int:
-    """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
-    formats = (*reports.FORMATS, *methods.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
-    if options.format not in formats:
-        raise unknown("report format", options.format, formats)
-    if (options.format in exchange.FORMATS) != (options.to is not None):
-        raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
-    if options.additions and options.format not in reports.FORMATS:
-        raise UserError(f"--with goes with --format {', '.join(reports.FORMATS)}: what it adds stands below a table")
-    code = here(options.plugin)
-    study = _study(options)
-    plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
-    if options.format in long_form.FORMATS:
-        long_form.write(plan, ledger, options.format)
-        return 0
-    if options.format in exchange.FORMATS:
-        for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
-            tell(line)
-        return 0
-    if isinstance(ledger, Ledger):
-        print(_kept_text(plan, ledger, options, code), end="")
-    else:
-        print(_text(plan, ledger, options), end="")
-    return 0
-
-
-def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:
-    """The table as asked for, of the cache where nothing has changed; what it is to be read with is told."""
-    asked = [options.format, options.layout, options.against, options.compare, options.additions]
-    # Plugins that the plan alone names are loaded by now, as they were, and columns are measured.
-    vouches = not options.columns and (options.plugin or not plan.plugins)
-    name = f"report {plan.study} {plan.profile} {plan.variant} {asked}"
-    kept = KeptTable(name, plan, ledger, code if vouches else None)
-    text = kept.said().get("text")
-    if text is None:
-        text = _text(plan, ledger, options)
-        if not ledger.damaged:
-            with suppress(UserError):  # a folder that others may only read
-                kept.keep({"text": text})
-    for damage in ledger.damaged.values():
-        say(damage)
-    _say_how_it_goes(plan, ledger)
-    return text
-
-
-def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
-    table = table_of(plan, ledger, options.layout, options.against)
-    if options.compare:
-        table = reports.with_published(table, registry.STUDIES.get(plan.study))
-    if options.columns:
-        table = columns.added(plan, ledger, table, options.columns, say)
-    table = reports.with_additions(table, options.additions)
-    if options.format in methods.FORMATS:
-        return methods.write(plan, ledger, table, options.format)
-    return reports.render(table, options.format)
-
-
-def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:
-    """Where a harness run is working: what it does, and how long the rest of the plan takes."""
-    if not (running := ledger.running()) or not _is_locked(ledger):
-        return
-    say(f"a harness run is working here, now on {'; '.join(name for _, name in running.values())}")
-    replays = results.replayed(plan, ledger)
-    if any(found.missing for found in replays):
-        say(estimate(plan, replays, len(running)))
+from harness.search.progress import Progress
 
 
 def status(options: Namespace) -> int:
@@ -140,7 +57,7 @@ def status(options: Namespace) -> int:
 
 def _tell_going(plan: Plan, ledger: Ledger, index: Index, seen: Sequence[Progress]) -> None:
     """Which runs go on, by name, how long the rest takes, and which were interrupted."""
-    working = _is_locked(ledger)
+    working = ledger.is_worked_in()
     running = ledger.running() if working else {}
     for run, (since, name) in running.items():
         tell(f"running since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))}: {name} ({run})")
@@ -168,144 +85,6 @@ def show(options: Namespace) -> int:
     else:
         _show_run(which, ledger)
     return 0
-
-
-def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
-    """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError."""
-    plans, unread = filed.every(ledger.out)
-    cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
-    runs = list(ledger.runs())
-    matches = [i for i in {*cells, *runs} if i.startswith(asked)]
-    if not matches:
-        for error in unread:
-            say(str(error))
-        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
-    if len(matches) > 1:
-        raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
-    return matches[0], cells, plans
-
-
-@uncollected()
-def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str = "") -> reports.Table:
-    """The table of what is recorded, made from one frame of runs, which it keeps.
-
-    layout, against (the row that others are compared with): where not the study's own.
-    """
-    study = registry.STUDIES.get(plan.study)
-    replays = results.replayed(plan, ledger)
-    runs = frame.runs(plan, ledger, replays)
-    cells = frame.cells(plan, runs)
-    shown = results.shown(study, tasks_of(plan), cells)
-    tasks = shown_of(plan, cells)
-    inits, profile = tuple(plan.inits), study.profile(plan.profile)
-    study = replace(
-        study,
-        metrics={**study.metrics, **shown},
-        students=tuple(plan.students),
-        layout=layout or study.layout,
-        profiles={
-            **study.profiles,
-            plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks)),
-        },
-    )
-    provenance = reports.Provenance(
-        teacher=plan.label,
-        teacher_scores=results.teacher_scores(plan, ledger),
-        teachers=results.teachers(plan),
-        tuned=bool(plan.teachers),
-        protocol=recipe.protocol(plan),
-        budget=recipe.budget(plan),
-        recipe=recipe.recipe(plan),
-        notes=(
-            *(told["told"] for told in plan.declared.values()),
-            *results.how_far(plan, replays),
-            *recipe.families(plan),
-            *recipe.corpus_recipe(plan),
-            *results.coverage(plan, replays),
-            *results.pruned(replays),
-            *terms.unequal(replays),
-            *results.other_weights(replays, ledger),
-            *results.unlabelled(plan),
-        ),
-        older_code=tuple(results.older_code(plan, ledger.read, replays)),
-    )
-    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
-    submitted = server_scores.of_cells(plan, ledger, replays)
-    before = {run: record for run in plan.first if (record := ledger.read(run))}
-    return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
-
-
-def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:
-    """The tasks of a plan, by name, each with the metric that its study shows first."""
-    shown = results.shown(registry.STUDIES.get(plan.study), tasks_of(plan), cells)
-    return {name: replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
-
-
-def score_of(task: Task, predictions: Any, labels: Any) -> float:
-    """The value of task.metric. predictions, labels: (N,)."""
-    from harness.evaluation.metrics import score
-
-    return score(task, predictions, labels)[task.metric]
-
-
-def tasks_of(plan: Plan) -> dict[str, Task]:
-    """The tasks of a plan, by name; those of its plugin files are found there again."""
-    known = {*MEASURED, *registry.TASKS.names(), *plan.declared}
-    for path in plan.plugins if {*plan.tasks} - known else ():
-        registry.load_file(path)
-    own.recall(plan.declared)
-    return {name: get_task(name) for name in plan.tasks}
-
-
-def _study(options: Namespace) -> Study:
-    """The study asked for. Raises UserError if there is none of that name or profile."""
-    filed.load_study(Path(options.out), options.study, options.plugin)
-    if options.study not in registry.STUDIES.names():
-        raise unknown("study", options.study, registry.STUDIES.names())
-    study = registry.STUDIES.get(options.study)
-    study.profile(options.profile)
-    return study
-
-
-class _Counted:
-    """Records of counted models, as a ledger that was never written."""
-
-    damaged: Mapping[str, str] = {}
-
-    def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
-
-    def read(self, run: str) -> Any:
-        return self.records.get(run)
-
-    def predictions(self, run: str) -> None:
-        return None
-
-
-def _counted(options: Namespace) -> tuple[Plan, Any]:
-    from harness.jobs.measuring import count_parameters
-
-    plan, ledger = resolve(_request(options)), _Counted()
-    for cell in plan.cells:
-        for run in progress(cell, plan.defaults, ledger.read).missing:
-            record = {**count_parameters(cast(CountRun, run))[0], "status": "finished"}
-            ledger.records[run.identity(plan.defaults)] = record
-    return plan, ledger
-
-
-def recorded(options: Namespace) -> tuple[Plan, Ledger]:
-    """What was planned of what the flags ask for, and the ledger."""
-    _study(options)
-    ledger = Ledger(Path(options.out))
-    plan = filed.recorded(ledger.out, _request(options))
-    own.recall(plan.declared)
-    return plan, ledger
-
-
-def _request(options: Namespace) -> Request:
-    """What the flags select. Of harness submit, --tasks and --data are no part of that."""
-    request = Request.of(options)
-    return replace(request, tasks=None, data=None) if options.command == "submit" else request
 
 
 def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
@@ -352,10 +131,6 @@ def _tell_tracebacks(runs: Iterable[str], ledger: Ledger) -> None:
         tell(f"run {', '.join(failed)} failed:\n{text.rstrip()}")
 
 
-def chosen_on(protocol: str) -> str:
-    return {"published": "dev", "nested": "each fold of the training data"}.get(protocol, "held-out training data")
-
-
 def _show_run(run: str, ledger: Ledger) -> None:
     record = ledger.read(run)
     if record is None:
@@ -386,24 +161,3 @@ def _terms(entry: Entry) -> str:
     shares = {name: "" if term["share"] is None else f", {100 * term['share']:.0f}%" for name, term in found.items()}
     told = (f"{name} {term['value']:.5f}{shares[name]}" for name, term in found.items())
     return f" ({'; '.join(told)} of the gradient)"
-
-
-def _is_locked(ledger: Ledger) -> bool | None:
-    """Whether another process works in the folder; None where the lock cannot tell."""
-    try:
-        with ledger.lock():
-            return False
-    except Held:
-        return True
-    except UserError:
-        return None
-
-
-def say(text: str) -> None:
-    """Tell something beside the output."""
-    print(f"harness: {sentence(text)}", file=sys.stderr)
-
-
-def tell(text: str) -> None:
-    """Print lines that may hold text from outside."""
-    print("\n".join(map(plain, text.split("\n"))))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from harness import registry
 from harness.commands import run as commands
 from harness.commands.columns import added
-from harness.commands.view import say, table_of
+from harness.commands.recorded import table_of
+from harness.commands.telling import say
 from harness.data import own
 from harness.errors import UserError
 from harness.ledger import Ledger

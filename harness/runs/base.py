@@ -100,7 +100,7 @@ class Run:
         A setting that is added later with a default thus changes no earlier identity.
         """
         settings = {k: v for k, v in self.settings.items() if k not in defaults or v != defaults[k]}
-        if settings.get("train_examples") and settings.get("train_fraction", 1.0) < 1:
+        if self.settings["train_examples"] and self.settings["train_fraction"] < 1:
             settings["share_of"] = "train_examples"  # in version 0.1 that of all data, which is more, was cut to them
         return digest({**self.specification(), "settings": settings})[:16]
 

@@ -14,8 +14,8 @@ import pytest
 
 from harness import code_versions
 from harness.commands import kept_table
+from harness.commands import report as reporting
 from harness.commands import run as commands
-from harness.commands import view as viewing
 from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.executors import choosing
@@ -200,8 +200,8 @@ def test_another_teacher_or_other_data_are_trained(
 def report(call: Harness, out: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """report(*words) asks for the table: (what it prints, what it says, how often it made the table)."""
     made: list[Any] = []
-    table_of = viewing.table_of
-    monkeypatch.setattr(viewing, "table_of", lambda *given: made.append(given) or table_of(*given))
+    table_of = reporting.table_of
+    monkeypatch.setattr(reporting, "table_of", lambda *given: made.append(given) or table_of(*given))
 
     def ask(*words: object) -> tuple[str, str, int]:
         before = len(made)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness import registry
-from harness.commands import declared, methods, view
+from harness.commands import declared, methods, recorded
 from harness.planning.planned import Plan, distinct
 from harness.registry import STUDIES
 from harness.reports.papers.references import Citations, key_of, references
@@ -65,7 +65,7 @@ def planned(study: str, profile: str) -> Plan:
 def told(study: str, profile: str = "quick", kind: Any = Finished, form: str = "methods") -> str:
     plan = planned(study, profile)
     ledger = kind(plan)
-    return methods.write(plan, ledger, view.table_of(plan, ledger), form)
+    return methods.write(plan, ledger, recorded.table_of(plan, ledger), form)
 
 
 @pytest.mark.parametrize("study", STUDIES.names())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.commands.view import table_of
+from harness.commands.recorded import table_of
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from harness.commands.view import table_of
+from harness.commands.recorded import table_of
 from harness.contracts import AGREEMENT, Task
 from harness.data import sources
 from harness.data.sources import Split, TaskSource, told

@@ -1,0 +1,139 @@
+"""What was planned of what flags ask for, what is recorded of it, and the table of that."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness import registry, reports
+from harness.collecting import uncollected
+from harness.commands.telling import say
+from harness.contracts import CellResult, Study, Task
+from harness.data import own
+from harness.data.tasks import MEASURED, get_task
+from harness.errors import UserError, near, unknown
+from harness.evaluation import server_scores
+from harness.ledger import Ledger
+from harness.planning import filed, recipe
+from harness.planning.planned import Cell, Plan
+from harness.planning.request import Request
+from harness.search import frame, results, terms
+
+
+def recorded(options: Namespace) -> tuple[Plan, Ledger]:
+    """What was planned of what the flags ask for, and the ledger."""
+    study_asked_for(options)
+    ledger = Ledger(Path(options.out))
+    plan = filed.recorded(ledger.out, request_of(options))
+    own.recall(plan.declared)
+    return plan, ledger
+
+
+def study_asked_for(options: Namespace) -> Study:
+    """The study asked for. Raises UserError if there is none of that name or profile."""
+    filed.load_study(Path(options.out), options.study, options.plugin)
+    if options.study not in registry.STUDIES.names():
+        raise unknown("study", options.study, registry.STUDIES.names())
+    study = registry.STUDIES.get(options.study)
+    study.profile(options.profile)
+    return study
+
+
+def request_of(options: Namespace) -> Request:
+    """What the flags select. Of harness submit, --tasks and --data are no part of that."""
+    request = Request.of(options)
+    return replace(request, tasks=None, data=None) if options.command == "submit" else request
+
+
+def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
+    """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError."""
+    plans, unread = filed.every(ledger.out)
+    cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
+    runs = list(ledger.runs())
+    matches = [i for i in {*cells, *runs} if i.startswith(asked)]
+    if not matches:
+        for error in unread:
+            say(str(error))
+        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
+    if len(matches) > 1:
+        raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
+    return matches[0], cells, plans
+
+
+@uncollected()
+def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str = "") -> reports.Table:
+    """The table of what is recorded, made from one frame of runs, which it keeps.
+
+    layout, against (the row that others are compared with): where not the study's own.
+    """
+    study = registry.STUDIES.get(plan.study)
+    replays = results.replayed(plan, ledger)
+    runs = frame.runs(plan, ledger, replays)
+    cells = frame.cells(plan, runs)
+    shown = results.shown(study, tasks_of(plan), cells)
+    tasks = shown_of(plan, cells)
+    inits, profile = tuple(plan.inits), study.profile(plan.profile)
+    study = replace(
+        study,
+        metrics={**study.metrics, **shown},
+        students=tuple(plan.students),
+        layout=layout or study.layout,
+        profiles={
+            **study.profiles,
+            plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks)),
+        },
+    )
+    provenance = reports.Provenance(
+        teacher=plan.label,
+        teacher_scores=results.teacher_scores(plan, ledger),
+        teachers=results.teachers(plan),
+        tuned=bool(plan.teachers),
+        protocol=recipe.protocol(plan),
+        budget=recipe.budget(plan),
+        recipe=recipe.recipe(plan),
+        notes=(
+            *(told["told"] for told in plan.declared.values()),
+            *results.how_far(plan, replays),
+            *recipe.families(plan),
+            *recipe.corpus_recipe(plan),
+            *results.coverage(plan, replays),
+            *results.pruned(replays),
+            *terms.unequal(replays),
+            *results.other_weights(replays, ledger),
+            *results.unlabelled(plan),
+        ),
+        older_code=tuple(results.older_code(plan, ledger.read, replays)),
+    )
+    table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
+    submitted = server_scores.of_cells(plan, ledger, replays)
+    before = {run: record for run in plan.first if (record := ledger.read(run))}
+    return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
+
+
+def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:
+    """The tasks of a plan, by name, each with the metric that its study shows first."""
+    shown = results.shown(registry.STUDIES.get(plan.study), tasks_of(plan), cells)
+    return {name: replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
+
+
+def score_of(task: Task, predictions: Any, labels: Any) -> float:
+    """The value of task.metric. predictions, labels: (N,)."""
+    from harness.evaluation.metrics import score
+
+    return score(task, predictions, labels)[task.metric]
+
+
+def tasks_of(plan: Plan) -> dict[str, Task]:
+    """The tasks of a plan, by name; those of its plugin files are found there again."""
+    known = {*MEASURED, *registry.TASKS.names(), *plan.declared}
+    for path in plan.plugins if {*plan.tasks} - known else ():
+        registry.load_file(path)
+    own.recall(plan.declared)
+    return {name: get_task(name) for name in plan.tasks}
+
+
+def chosen_on(protocol: str) -> str:
+    return {"published": "dev", "nested": "each fold of the training data"}.get(protocol, "held-out training data")

@@ -1,0 +1,118 @@
+"""The table of what is recorded, printed: harness report. Nothing here trains, or writes but into the cache."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from harness import registry, reports
+from harness.code_versions import here
+from harness.commands import columns, exchange, long_form, methods
+from harness.commands.kept_table import KeptTable
+from harness.commands.recorded import recorded, request_of, study_asked_for, table_of, tasks_of
+from harness.commands.telling import say, tell
+from harness.errors import UserError, unknown
+from harness.ledger import Ledger
+from harness.planning.plan import resolve
+from harness.planning.planned import Plan
+from harness.runs import CountRun
+from harness.runs.told import Record
+from harness.search import results
+from harness.search.estimate import estimate
+from harness.search.progress import progress
+
+
+def report(options: Namespace) -> int:
+    """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
+    formats = (*reports.FORMATS, *methods.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
+    if options.format not in formats:
+        raise unknown("report format", options.format, formats)
+    if (options.format in exchange.FORMATS) != (options.to is not None):
+        raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
+    if options.additions and options.format not in reports.FORMATS:
+        raise UserError(f"--with goes with --format {', '.join(reports.FORMATS)}: what it adds stands below a table")
+    code = here(options.plugin)
+    study = study_asked_for(options)
+    plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
+    if options.format in long_form.FORMATS:
+        long_form.write(plan, ledger, options.format)
+        return 0
+    if options.format in exchange.FORMATS:
+        for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
+            tell(line)
+        return 0
+    if isinstance(ledger, Ledger):
+        print(_kept_text(plan, ledger, options, code), end="")
+    else:
+        print(_text(plan, ledger, options), end="")
+    return 0
+
+
+def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:
+    """The table as asked for, of the cache where nothing has changed; what it is to be read with is told."""
+    asked = [options.format, options.layout, options.against, options.compare, options.additions]
+    # Plugins that the plan alone names are loaded by now, as they were, and columns are measured.
+    vouches = not options.columns and (options.plugin or not plan.plugins)
+    name = f"report {plan.study} {plan.profile} {plan.variant} {asked}"
+    kept = KeptTable(name, plan, ledger, code if vouches else None)
+    text = kept.said().get("text")
+    if text is None:
+        text = _text(plan, ledger, options)
+        if not ledger.damaged:
+            with suppress(UserError):  # a folder that others may only read
+                kept.keep({"text": text})
+    for damage in ledger.damaged.values():
+        say(damage)
+    _say_how_it_goes(plan, ledger)
+    return text
+
+
+def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
+    table = table_of(plan, ledger, options.layout, options.against)
+    if options.compare:
+        table = reports.with_published(table, registry.STUDIES.get(plan.study))
+    if options.columns:
+        table = columns.added(plan, ledger, table, options.columns, say)
+    table = reports.with_additions(table, options.additions)
+    if options.format in methods.FORMATS:
+        return methods.write(plan, ledger, table, options.format)
+    return reports.render(table, options.format)
+
+
+def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:
+    """Where a harness run is working: what it does, and how long the rest of the plan takes."""
+    if not (running := ledger.running()) or not ledger.is_worked_in():
+        return
+    say(f"a harness run is working here, now on {'; '.join(name for _, name in running.values())}")
+    replays = results.replayed(plan, ledger)
+    if any(found.missing for found in replays):
+        say(estimate(plan, replays, len(running)))
+
+
+class _Counted:
+    """Records of counted models, as a ledger that was never written."""
+
+    damaged: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+
+    def read(self, run: str) -> Any:
+        return self.records.get(run)
+
+    def predictions(self, run: str) -> None:
+        return None
+
+
+def _counted(options: Namespace) -> tuple[Plan, Any]:
+    from harness.jobs.measuring import count_parameters
+
+    plan, ledger = resolve(request_of(options)), _Counted()
+    for cell in plan.cells:
+        for run in progress(cell, plan.defaults, ledger.read).missing:
+            record = {**count_parameters(cast(CountRun, run))[0], "status": "finished"}
+            ledger.records[run.identity(plan.defaults)] = record
+    return plan, ledger
