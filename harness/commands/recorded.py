@@ -20,7 +20,7 @@ from harness.ledger import Ledger
 from harness.planning import filed, recipe
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
-from harness.search import frame, results, terms
+from harness.search import alike, frame, results, terms
 
 
 def recorded(options: Namespace) -> tuple[Plan, Ledger]:
@@ -102,6 +102,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *results.coverage(plan, replays),
             *results.pruned(replays),
             *terms.unequal(replays),
+            *alike.without_effect(plan, replays),
             *results.other_weights(replays, ledger),
             *results.unlabelled(plan),
         ),
