@@ -99,8 +99,8 @@ class Run:
 
         A setting that is added later with a default thus changes no earlier identity.
         """
-        settings = {k: v for k, v in self.settings.items() if k not in defaults or v != defaults[k]}
-        if self.settings["train_examples"] and self.settings["train_fraction"] < 1:
+        settings = Settings({k: v for k, v in self.settings.items() if k not in defaults or v != defaults[k]})
+        if settings["train_examples"] and settings["train_fraction"] < 1:
             settings["share_of"] = "train_examples"  # in version 0.1 that of all data, which is more, was cut to them
         return digest({**self.specification(), "settings": settings})[:16]
 

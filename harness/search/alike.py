@@ -32,7 +32,8 @@ def without_effect(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
             rows = " and ".join(dict.fromkeys((first.row, cell.row)))
             pairs[_difference(run, other)].append(f"{rows} of {cell.student} on {cell.task}")
     return tuple(
-        f"The choice of {difference} made no difference to the last digit of a loss or a metric: {'; '.join(names[:SHOWN])}"
+        f"The choice of {difference} made no difference to the last digit of a loss or a metric: "
+        + "; ".join(names[:SHOWN])
         + (f"; and {len(names) - SHOWN} more." if len(names) > SHOWN else ".")
         for difference, names in sorted(pairs.items())
     )
