@@ -314,5 +314,6 @@ def failed_cells(table: Any) -> int:
 def status_of(failed: int) -> int:
     """The exit status with so many cells failed, which is said."""
     if failed:
-        say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and the same command tries again")
+        again = "the same command tries again what has not diverged"
+        say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and {again}")
     return 1 if failed else 0

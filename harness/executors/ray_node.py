@@ -75,7 +75,8 @@ def train(session: Session, run: str, specification: Any, workspace: Workspace, 
 
     message = attempt(run, work)
     if isinstance(message, Failed):
-        return Failed(run, node.as_on_driver(message.error), node.as_on_driver(message.traceback))
+        error, traceback = map(node.as_on_driver, (message.error, message.traceback))
+        return replace(message, error=error, traceback=traceback)
     if isinstance(message, Refused) and (told := node.as_on_driver(message.sentence)) != message.sentence:
         return Refused(run, f"{told} (on node {ray.util.get_node_ip_address()}, below {node.folder})")
     return message

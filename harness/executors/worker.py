@@ -65,11 +65,13 @@ def attempt(run: RunId, work: Callable[[], Message]) -> Message:
 
 def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:
     from harness.jobs.perform import perform
-    from harness.training.loop import TrainingFailure
+    from harness.training.loop import Diverged, TrainingFailure
 
     try:
         record, predictions = perform(specification, workspace, tell)
         return Finished(run, {**record, "made_on": made_on()}, predictions)
+    except (Diverged, FloatingPointError) as error:  # a product of many matrices overflows before the loss does
+        return Failed(run, str(error), traceback.format_exc(), diverged=True)
     except TrainingFailure as error:
         return Failed(run, str(error), traceback.format_exc())
     except (SystemExit, KeyboardInterrupt) as error:

@@ -26,7 +26,7 @@ from harness.training.workspace import Workspace
 def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     """Do one run. Returns what it leaves: see `Performed`.
 
-    Raises UserError where data or teacher cannot be read, TrainingFailure where the loss is not finite.
+    Raises UserError where data or teacher cannot be read, Diverged where the loss is not finite.
     """
     began = time.perf_counter()
     note_checksums(workspace.cache / KNOWN)

@@ -15,7 +15,7 @@ from harness.runs.settings import Settings
 from harness.runs.told import Entry, Performed
 from harness.seeds import derive_seed
 from harness.training import machine
-from harness.training.loop import TrainingFailure
+from harness.training.loop import Diverged
 from harness.training.weights import save
 from harness.training.work import Work
 from harness.training.workspace import teacher_source
@@ -40,7 +40,7 @@ def mask_tokens(
 def pretraining(run: PretrainingRun, work: Work) -> Performed:
     """Train the teacher's masked language model on the grammar's corpus for settings["steps"] steps; keep its weights.
 
-    Raises TrainingFailure when a loss is not finite.
+    Raises Diverged when a loss is not finite.
     """
     machine.seed(derive_seed("weights", run.seed))
     settings, source = run.settings, teacher_source(work.workspace.teacher, work.workspace.argument)
@@ -60,7 +60,7 @@ def pretraining(run: PretrainingRun, work: Work) -> Performed:
         logits = model(**{name: tensor.to(model.device) for name, tensor in part.items()}).logits
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().to(model.device))  # (B L, V), (B L)
         if not torch.isfinite(loss):
-            raise TrainingFailure(f"the masked-language-model loss became {loss.item()} at step {step}")
+            raise Diverged(f"the masked-language-model loss became {loss.item()} at step {step}")
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()

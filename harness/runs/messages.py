@@ -49,10 +49,11 @@ class Finished(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """The run alone went wrong; traceback: or the same sentence."""
+    """The run alone went wrong; traceback: or the same sentence. diverged: it computed what is not finite."""
 
     error: str
     traceback: str
+    diverged: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.code_versions import changed
+from harness.code_versions import changed, here
 from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
@@ -60,7 +60,8 @@ class View(Protocol):
 class Driver:
     """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts.
 
-    refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once.
+    refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once, and
+    so is one that diverged: the same code would come to the same. Any other that failed is tried again.
     keep: whose weights are, see `harness.search.kept`.
     """
 
@@ -71,6 +72,7 @@ class Driver:
     view: View | None = None
     refresh: bool = False
     keep: str = "none"
+    _code: str = field(init=False)  # what a run that diverges is recorded with; "" where it cannot be told
     _index: Index = field(init=False)
     _kept: Kept = field(init=False)
     _running: dict[str, tuple[float, str]] = field(default_factory=dict)  # run -> (when it began, what it is)
@@ -81,6 +83,7 @@ class Driver:
     _waiting: dict[RunId, dict[str, Cell]] = field(default_factory=dict)  # run -> the cells that need it, by id
 
     def __post_init__(self) -> None:
+        self._code = here(self.plan.plugins) or ""
         self._index = Index(self.ledger)
         self._kept = Kept(self.plan, self.ledger, self.keep)
 
@@ -114,7 +117,7 @@ class Driver:
                 continue
             if isinstance(message, Refused):
                 raise UserError(message.sentence)
-            record, predictions = _outcome(message, what)
+            record, predictions = self._outcome(message, what)
             if record["status"] == "failed" and self._sound(run):  # a refresh
                 self.listener.note(f"run {run} could not be made anew, its older number stays: {record['error']}")
             else:
@@ -148,8 +151,8 @@ class Driver:
     def _lookup(self, run: str) -> Record | None:
         record = self.ledger.read(run)
         if record is not None and run not in self._ended:
-            if record["status"] == "failed":
-                return None  # in an earlier session: tried again
+            if record["status"] == "failed" and (self.refresh or not self._code or record.get("by") != self._code):
+                return None  # in an earlier session, and for another reason than its numbers: tried again
             if self.refresh and self._older(record):
                 return None
         if run not in self._whole:
@@ -194,6 +197,16 @@ class Driver:
             self._submit(first.run, cell)
         return False
 
+    def _outcome(self, message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarray] | None]:
+        """(the record, the predictions) of a run that ended so. by: the code of one that diverged."""
+        if isinstance(message, Finished):
+            return message.record, message.predictions
+        if not isinstance(message, Failed):
+            raise TypeError(f"a run cannot end with {message!r}")
+        told = {"status": "failed", "error": message.error, "traceback": message.traceback}
+        by = {"by": self._code} if message.diverged else {}
+        return {**told, **by, "specification": what.specification()}, None
+
     def _has_weights(self, run: str) -> bool:
         """True if the weights that a finished run left are those recorded; otherwise, said once, it is made again."""
         if run not in self._weights:
@@ -211,16 +224,6 @@ class Driver:
             self._flying[run] = what
             workspace = workspace_of(self.plan, self.ledger.out, run, what, self.keep != "none")
             self.executor.submit(run, what.specification(), workspace)
-
-
-def _outcome(message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarray] | None]:
-    """(the record, the predictions) of a run that ended so."""
-    if isinstance(message, Finished):
-        return message.record, message.predictions
-    if not isinstance(message, Failed):
-        raise TypeError(f"a run cannot end with {message!r}")
-    told = {"status": "failed", "error": message.error, "traceback": message.traceback}
-    return {**told, "specification": what.specification()}, None
 
 
 def workspace_of(plan: Plan, out: Path, run: RunId, what: Run, keep: bool = False) -> Any:

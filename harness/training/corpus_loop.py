@@ -17,7 +17,7 @@ from harness.runs.told import Entry, Record, State
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.checkpoints import Timer
-from harness.training.loop import Data, Regime, TeacherOutputs, TrainingFailure, in_float32, precision
+from harness.training.loop import Data, Diverged, Regime, TeacherOutputs, in_float32, precision
 from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum, Told, shares
 
@@ -70,7 +70,7 @@ def train_on_corpus(
     """Train `model` and the objective's own parameters in place; every process ends with the same weights.
 
     Returns the curve and the throughput. checkpoint is written every two minutes and read at the start. Raises
-    TrainingFailure when a loss is not finite.
+    Diverged when a loss is not finite.
     """
     settings, device, checkpoint, course = regime.settings, regime.device, regime.checkpoint, Course()
     steps, per_epoch = steps_of(len(data), settings)
@@ -167,7 +167,7 @@ def _update(
     loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
     if not torch.isfinite(torch.tensor(loss)):
         bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
-        raise TrainingFailure(
+        raise Diverged(
             f"the loss became {loss} at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
         )
     pieces.told.add(dict(zip(names, parts_of_loss, strict=True)))

@@ -29,7 +29,11 @@ LOOK_STEPS = 20  # between looks at the losses, each of which waits for the devi
 
 
 class TrainingFailure(Exception):
-    """A run that cannot go on: a loss that is not finite, told with its step and term."""
+    """A run that cannot go on."""
+
+
+class Diverged(TrainingFailure):
+    """A loss that is not finite, told with its step and term: the same code would come to it again."""
 
 
 @dataclass
@@ -134,7 +138,7 @@ def train(
     """Train `model` in place through the stages and leave it with the weights of the best epoch.
 
     data: the training examples, whose ids are 0..size-1. select scores the model on what epochs are chosen by (higher
-    is better). Raises TrainingFailure when a loss is not finite.
+    is better). Raises Diverged when a loss is not finite.
     """
     return _Training(model, stages, data, teacher, select, regime).run()
 
@@ -239,7 +243,7 @@ class _Training:
         regime.clock.add(began)
 
     def _look(self, stage: Stage, epoch: int, within: EpochState) -> None:
-        """Tell `within` of the steps since the last look. Raises TrainingFailure where a loss is not finite."""
+        """Tell `within` of the steps since the last look. Raises Diverged where a loss is not finite."""
         began = time.perf_counter()
         every = [value.float().reshape(()) for loss, terms in self.unseen for value in (loss, *terms.values())]
         values = iter(torch.stack(every).tolist())
@@ -250,7 +254,7 @@ class _Training:
             told = {name: next(values) for name in terms}
             if not math.isfinite(self.loss):
                 bad = [name for name, value in told.items() if not math.isfinite(value)]
-                raise TrainingFailure(
+                raise Diverged(
                     f"the loss became {self.loss} at step {number} of stage {stage.name} "
                     f"in term {' and '.join(bad or told)}"
                 )

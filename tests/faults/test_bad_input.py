@@ -331,25 +331,34 @@ def test_broken_plugin_files(fault: str, call: Harness, tmp_path: Path, monkeypa
 def test_a_loss_that_becomes_nan_fails_its_run_alone(
     glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
+    """And so does a product that overflows before the loss does; neither is tried again."""
     (tmp_path / "explosive.py").write_text(
         "from harness.contracts import Signal\nfrom harness.registry import objective\n"
         "@objective('explosive', needs={Signal.SENTENCE})\n"
         "def explosive(student, teacher, batch):\n"
         "    return (student.sentence - teacher.sentence).mean() * (float('nan') if 5 in batch.ids else 1.0)\n"
+        "@objective('overflowing', needs={Signal.SENTENCE})\n"
+        "def overflowing(student, teacher, batch):\n"
+        "    raise FloatingPointError('a product of 64 matrices')\n"
     )
-    study = [w if w != "att_kl" else "explosive" for w in SMALL_STUDY]
-    words = ("--data", glue, "--teacher", checkpoint, "--out", tmp_path / "out", "--plugin", tmp_path / "explosive.py")
-    process = call("run", *study, "--inits", "every", "--trials", "1", "--seeds", "1", *words)
+    out = tmp_path / "out"
+    words = [word for one in SMALL_STUDY for word in (("explosive", "overflowing") if one == "att_kl" else (one,))]
+    words += ["--inits", "every", "--trials", "1", "--seeds", "1", "--data", glue, "--teacher", checkpoint]
+    words += ["--out", out, "--plugin", tmp_path / "explosive.py"]
+    process = call("run", *words)
     assert process.returncode == 1, process.stdout + process.stderr
     assert "became nan at step" in process.stderr and "term explosive" in process.stderr
     assert "Traceback" not in process.stderr
     assert "failed" in process.stdout
-    table = json.loads((table_folder(tmp_path / "out") / "table.json").read_text())
+    table = json.loads((table_folder(out) / "table.json").read_text())
     text = json.dumps(table)
     assert '"failed"' in text and '"complete"' in text
-    failed = next(p for p in (tmp_path / "out" / "ledger").glob("*/record.json") if b'"failed"' in p.read_bytes())
-    shown = call("show", failed.parent.name[:10], "--out", tmp_path / "out")
-    assert "TrainingFailure" in shown.stdout and "Traceback" in shown.stdout
-    cell = next(entry["cell"] for entry in table["entries"] if entry["status"] == "failed" and entry["cell"])
-    shown = call("show", cell, "--out", tmp_path / "out")
-    assert f"run {failed.parent.name} failed:\n" in shown.stdout and "TrainingFailure" in shown.stdout
+    failed = [p.parent.name for p in out.glob("ledger/*/record.json") if b'"failed"' in p.read_bytes()]
+    shown = "".join(call("show", run[:10], "--out", out).stdout for run in failed)
+    assert "Diverged" in shown and "FloatingPointError" in shown and shown.count("Traceback") >= len(failed) == 2
+    cells = {entry["cell"] for entry in table["entries"] if entry["status"] == "failed" and entry["cell"]}
+    shown = "".join(call("show", cell, "--out", out).stdout for cell in cells)
+    assert all(f"run {run} failed:\n" in shown for run in failed) and "Diverged" in shown
+    again = call("run", *words)
+    assert again.returncode == 1 and "0 runs trained" in again.stdout
+    assert "2 cells failed" in again.stderr and "tries again what has not diverged" in again.stderr

@@ -13,6 +13,7 @@ from harness.code_versions import engine
 from harness.files import checksums, digest, sealed, unsealed
 from harness.ledger import Ledger
 from harness.runs.messages import Failed, Message
+from harness.search import driver
 from harness.search.driver import Driver
 from tests.at_once import AtOnce, Silent
 from tests.search.test_index import CELLS, PLAN, TEACHER
@@ -87,10 +88,40 @@ def test_what_learned_from_a_teacher_is_made_anew_only_if_that_has_other_weights
 
 
 class Failing(AtOnce):
-    """Fails whatever it is asked to train."""
+    """Fails in whatever it is asked to train but the teacher."""
+
+    def __init__(self, diverged: bool = False):
+        super().__init__()
+        self.diverged = diverged
 
     def next(self) -> Message:
-        return Failed(super().next().run, "the loss became nan", "Traceback")
+        message = super().next()
+        if message.run == TEACHER:
+            return message
+        return Failed(message.run, "the loss became nan", "Traceback", self.diverged)
+
+
+def test_what_diverged_is_tried_again_by_other_code_alone_and_what_else_failed_by_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diverged, failed = tmp_path / "diverged", tmp_path / "failed"
+    for out in (diverged, failed):
+        Ledger(out, create=True)
+        assert driven(out, Failing(out == diverged), False) > 3
+    asked = sum(run != TEACHER for run in Ledger(diverged).runs())
+    before = {run: Ledger(diverged).read(run) for run in Ledger(diverged).runs()}
+    assert driven(diverged, Failing(True), False) == 0
+    assert {run: Ledger(diverged).read(run) for run in before} == before
+    assert driven(diverged, Failing(True), True) == asked + 1, (
+        "a refresh asks for it, and for the teacher, of older code"
+    )
+    monkeypatch.setattr(driver, "here", lambda plugins: None)
+    assert driven(diverged, Failing(True), False) == asked, "code that cannot be told may be other code"
+    monkeypatch.setattr(driver, "here", lambda plugins: "another formula")
+    assert driven(diverged, Failing(True), False) == asked and driven(diverged, Failing(True), False) == 0
+    monkeypatch.undo()
+    assert driven(diverged, AtOnce(), False) > asked and driven(diverged, AtOnce(), False) == 0
+    assert driven(failed, Failing(), False) == asked and driven(failed, AtOnce(), False) > asked
 
 
 def test_a_refresh_that_fails_leaves_the_number_that_there_was(tmp_path: Path) -> None:
