@@ -151,8 +151,9 @@ class Driver:
     def _lookup(self, run: str) -> Record | None:
         record = self.ledger.read(run)
         if record is not None and run not in self._ended:
-            if record["status"] == "failed" and (self.refresh or not self._code or record.get("by") != self._code):
-                return None  # in an earlier session, and for another reason than its numbers: tried again
+            diverged = bool(self._code) and record.get("diverged") == self._code
+            if record["status"] == "failed" and (self.refresh or not diverged):
+                return None  # in an earlier session: tried again
             if self.refresh and self._older(record):
                 return None
         if run not in self._whole:
@@ -198,14 +199,14 @@ class Driver:
         return False
 
     def _outcome(self, message: Message, what: Run) -> tuple[Record, Mapping[str, np.ndarray] | None]:
-        """(the record, the predictions) of a run that ended so. by: the code of one that diverged."""
+        """(the record, the predictions) of a run that ended so. diverged: by which code."""
         if isinstance(message, Finished):
             return message.record, message.predictions
         if not isinstance(message, Failed):
             raise TypeError(f"a run cannot end with {message!r}")
         told = {"status": "failed", "error": message.error, "traceback": message.traceback}
-        by = {"by": self._code} if message.diverged else {}
-        return {**told, **by, "specification": what.specification()}, None
+        diverged = {"diverged": self._code} if message.diverged else {}
+        return {**told, **diverged, "specification": what.specification()}, None
 
     def _has_weights(self, run: str) -> bool:
         """True if the weights that a finished run left are those recorded; otherwise, said once, it is made again."""
