@@ -36,6 +36,15 @@ def test_the_heatmap_is_annotated_and_shows_every_student():
     assert {"83.5 ± 0.7", "56.0 ± 1.4", "–", "every", "random", "Att-KL + Val-KL", "transformer", "bilstm"} <= drawn
 
 
+def test_long_names_of_students_with_one_initialisation_do_not_overlap():
+    names = ("transformer:layers=3", "biattentive_lstm", "averaged_transformer:layers=3", "bidirectional_hybrid")
+    once = [c for c in mixed() if c.init == "every"]
+    figure = heatmap(table([replace(c, student=name) for name in names for c in once]))
+    figure.draw_without_rendering()
+    titles = sorted((p.title.get_window_extent() for p in figure.axes if p.get_title()), key=lambda box: box.x0)
+    assert len(titles) == len(names) and all(left.x1 < right.x0 for left, right in pairwise(titles))
+
+
 def test_the_curves_show_a_panel_per_row_and_a_line_per_task():
     drawn = texts(curves(table(mixed())))
     assert {"SST-2", "RTE", "Vanilla KD", "Hid-Seq", "Att-KL", "Att-KL + Val-KL"} <= drawn
