@@ -23,6 +23,7 @@ from harness.ledger import Ledger
 from harness.planning.planned import Plan
 
 ROOM = "tables"  # in the cache
+UNASKED: tuple[Any, ...] = ("", None, [])  # --against, --compare and --with of a report that gives none
 
 
 class KeptTable:
@@ -31,14 +32,18 @@ class KeptTable:
     To be asked for before records are read for a new table: who writes one meanwhile is noticed the next time.
     """
 
-    def __init__(self, name: str, plan: Plan, ledger: Ledger, code: str | None, *asked: Any):
-        """name: the command, and what it has a file of its own for. asked: flags that the table depends on besides.
+    def __init__(self, name: str, plan: Plan, ledger: Ledger, code: str | None):
+        """name: the command, and the flags that the table depends on besides.
 
         code: `code_versions.here` of the plan's plugins as the command began; None vouches for nothing.
         """
-        self._file = ledger.out / "cache" / ROOM / f"{digest(name)[:16]}.json"
+        self._room = ledger.out / "cache" / ROOM
+        self._file = self._named(name)
         self._vouches = bool(code)
-        self._key = digest([code, plan.to_json(), asked, _shape(), _state(ledger), digest(server_scores.kept(ledger))])
+        self._key = digest([code, plan.to_json(), _shape(), _state(ledger), digest(server_scores.kept(ledger))])
+
+    def _named(self, name: str) -> Path:
+        return self._room / f"{digest(name)[:16]}.json"
 
     def said(self) -> Mapping[str, Any]:
         """What `keep` was given, where the table would be the same and its files are as written; {} otherwise."""
@@ -48,10 +53,20 @@ class KeptTable:
         said: Mapping[str, Any] = stored["said"] if _sums(stored["files"]) == stored["files"] else {}
         return said
 
-    def keep(self, said: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
-        """Write down what is said of a table whose files are written. Raises UserError."""
+    def keep(self, said: Mapping[str, Any], files: Iterable[Path] = (), also: str = "") -> None:
+        """Write down what is said of a table whose files are written. Raises UserError.
+
+        also: the name of another command that would say its text.
+        """
         if self._vouches:
             write_sealed(self._file, {"key": self._key, "files": _sums(map(str, files)), "said": said})
+            if also:
+                write_sealed(self._named(also), {"key": self._key, "files": {}, "said": {"text": said["text"]}})
+
+
+def of_report(plan: Plan, form: str, layout: str | None, *asked: Any) -> str:
+    """What `harness report` is named here. asked: --against, --compare and --with."""
+    return f"report {plan.study} {plan.profile} {plan.variant} {[form, layout, *(asked or UNASKED)]}"
 
 
 def _sums(files: Iterable[str]) -> dict[str, str]:

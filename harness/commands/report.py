@@ -11,7 +11,7 @@ from typing import Any, cast
 from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns, exchange, long_form, methods
-from harness.commands.kept_table import KeptTable
+from harness.commands.kept_table import KeptTable, of_report
 from harness.commands.recorded import recorded, request_of, study_asked_for, table_of, tasks_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, unknown
@@ -53,10 +53,9 @@ def report(options: Namespace) -> int:
 
 def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:
     """The table as asked for, of the cache where nothing has changed; what it is to be read with is told."""
-    asked = [options.format, options.layout, options.against, options.compare, options.additions]
     # Plugins that the plan alone names are loaded by now, as they were, and columns are measured.
     vouches = not options.columns and (options.plugin or not plan.plugins)
-    name = f"report {plan.study} {plan.profile} {plan.variant} {asked}"
+    name = of_report(plan, options.format, options.layout, options.against, options.compare, options.additions)
     kept = KeptTable(name, plan, ledger, code if vouches else None)
     text = kept.said().get("text")
     if text is None:

@@ -15,7 +15,7 @@ from typing import Any
 from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns
-from harness.commands.kept_table import KeptTable
+from harness.commands.kept_table import KeptTable, of_report
 from harness.commands.recorded import chosen_on, table_of
 from harness.commands.sight import sight
 from harness.commands.telling import say, tell
@@ -117,7 +117,7 @@ def work(options: Namespace) -> Done:
 def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, folder: Path, code: str | None) -> Done:
     """The table and its files, which are left as they are where nothing that they rest on has changed."""
     files = [folder / name for name in FILES.values()]
-    kept = KeptTable(f"run {os.path.relpath(folder, ledger.out)}", plan, ledger, code, options.layout)
+    kept = KeptTable(f"run {os.path.relpath(folder, ledger.out)} {options.layout}", plan, ledger, code)
     made = functools.cache(lambda: table_of(plan, ledger, options.layout))
     # With columns or damage there is more to say than what is kept.
     said = {} if trained or options.columns or ledger.damaged else kept.said()
@@ -129,7 +129,7 @@ def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, fold
             "older": made().provenance.older_code,
         }
         if not (options.columns or ledger.damaged):
-            kept.keep(said, files)
+            kept.keep(said, files, of_report(plan, "terminal", options.layout))
     for sentence in () if options.refresh else said["older"]:
         say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
     return Done(plan, ledger, trained, folder, files, said["text"], said["failed"], made)

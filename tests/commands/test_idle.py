@@ -158,8 +158,7 @@ def test_a_file_that_was_edited_or_removed_is_written_again(
 
 
 def test_whatever_else_a_table_rests_on(again: Callable[..., Any], out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert again("--layout", "matrix")[1] == 1
-    assert again()[1] == 1
+    assert again()[1] == 1 and again("--layout", "matrix")[1] == 1
     server_scores.keep(Ledger(out), {"run": {"sst2": {"accuracy": 90.0}}})
     assert again()[1] == 1 and again()[1] == 0
     monkeypatch.setattr(code_versions, "_distributions", lambda: ["matplotlib-0.dist-info"])
@@ -210,6 +209,14 @@ def report(call: Harness, out: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         return done.stdout, done.stderr, len(made) - before
 
     return ask
+
+
+def test_nor_one_that_harness_run_printed(again: Callable[..., Any], report: Callable[..., Any]) -> None:
+    printed, made = again()
+    text, told, anew = report()
+    assert (made, told, anew) == (1, "", 0) and text in printed and "Vanilla KD" in text
+    again("--layout", "matrix")
+    assert report("--layout", "matrix")[2] == 0 and report("--against", "vanilla_kd")[2] == 1
 
 
 @pytest.mark.parametrize("form", ["terminal", "latex", "json", "methods"])
