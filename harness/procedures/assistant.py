@@ -66,7 +66,10 @@ class AssistedRun(StudentRun):
 
 @procedure("assistant")
 class Assistant(TwoStage):
-    """As `two_stage` twice: a student of more layers learns from the teacher, the row's own student from that one."""
+    """As `two_stage` twice: a student of more layers learns from the teacher, the row's own student from that one.
+
+    The assistant has the settings that a search would try first.
+    """
 
     settings: ClassVar[Mapping[str, Hyperparameter]] = {**TRAINING, LAYERS: Hyperparameter(0, low=0)}  # 0: half way
 
@@ -97,8 +100,9 @@ class Assistant(TwoStage):
 
     def planned(self, run: StudentRun, choice: Choice, task: Task, cells: Cells) -> tuple[StudentRun, list[RunId]]:
         own = {f"{run.student}.{k}": v for k, v in self._settings(choice, cells.asked.info(task)).items()}
-        settings = Settings({name: value for name, value in {**run.settings, **own}.items() if name != LAYERS})
-        fields = {**vars(run), "settings": settings, "procedure": TwoStage.name, "seed": 0}
+        settings = {**run.settings, **cells.first_tried(choice, task), **own}
+        settings.pop(LAYERS)
+        fields = {**vars(run), "settings": Settings(settings), "procedure": TwoStage.name, "seed": 0}
         before = cells.prerequisites.add(AssistantRun(**fields), [run.teacher] if isinstance(run.teacher, str) else [])
         return AssistedRun(**{**vars(run), "assistant": before}), [before]
 

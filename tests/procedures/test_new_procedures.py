@@ -36,7 +36,11 @@ study(
         profiles={
             "quick": Profile(
                 "embedded", ("sentiment",), ("every",), trials=1, seeds=1, settings=SETTINGS
-            )
+            ),
+            "small": Profile(
+                "embedded", ("sentiment",), ("every",), trials=2, seeds=1, search={"learning_rate": (0.0007, 0.0003)},
+                settings={"transformer.layers": 2},
+            ),
         },
     )
 )
@@ -93,6 +97,13 @@ def test_an_assistant_is_between_the_two(words: tuple[str, ...], tmp_path: Path)
     assert "an assistant of 3 layers is not between a student of 3 and a teacher of 4" in said.stdout
     said = forked(*asked, "--students", "bilstm", "--inits", "random", folder=tmp_path / "said")
     assert "a student bilstm has no setting layers" in said.stdout
+
+
+def test_an_assistant_learns_as_a_search_would_try_first(words: tuple[str, ...], tmp_path: Path) -> None:
+    asked = ("plan", *words, "--profile", "small", "--out", tmp_path / "none", "--objectives", "helped")
+    said = forked(*asked, folder=tmp_path / "said")
+    (line,) = [x for x in said.stdout.splitlines() if x.startswith("Assistant by")]
+    assert "learning_rate 0.0007;" in line, "not the default of a setting that is searched"
 
 
 def test_a_kill_changes_nothing(trained: tuple[Path, str], words: tuple[str, ...], tmp_path: Path) -> None:
