@@ -181,6 +181,17 @@ def test_a_difference_may_be_less_another(scripts: dict[str, ModuleType], found:
     assert one.interval.split()[0] == plain.interval.split()[0] and one.interval != plain.interval
 
 
+def test_a_claim_that_one_is_hardly_better(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
+    """By the whole interval: what reaches over the points that are claimed decides nothing."""
+    claimed, asked = scripts["claimed"], {"pairs": [["logits", "labels"]]}
+    table = found["augmentation_sst2"].table
+    (plain,) = claimed.judged(asked, table)
+    low, high = (float(n.replace("−", "-")) for n in re.findall(r"[+−][\d.]+", plain.interval)[1:])
+    assert low < high
+    verdicts = [claimed.judged({**asked, "within": n}, table)[0].verdict for n in (low - 0.1, low + 0.1, high + 0.1)]
+    assert verdicts == ["contradicted", "undecided", "supported"]
+
+
 def test_a_factor_is_held_against_what_is_claimed(scripts: dict[str, ModuleType], found: dict[str, Any]) -> None:
     """Of sizes, which are counted: BERT-base has 2.89 times the parameters of the bidirectional hybrid."""
     claimed, table = scripts["claimed"], found["size_and_speed"].table

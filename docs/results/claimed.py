@@ -189,9 +189,17 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
     corrected = holm(np.array([p for _, p, _, _ in found]))
     for (what, _, reach, value), p in zip(found, corrected, strict=True):
         half = reach(LEVEL / 2 / len(found)).item()
-        low, middle, high = (signed(100 * number) for number in (value - half, value, value + half))
+        points = [100 * number for number in (value - half, value, value + half)]
+        low, middle, high = map(signed, points)
         verdict = (SUPPORTED if value > 0 else CONTRADICTED) if p < LEVEL else UNDECIDED
+        if "within" in ours:
+            verdict = _no_more_than(ours["within"], points[0], points[-1])
         yield Compared(what, verdict, f"{middle} [{low}, {high}]")
+
+
+def _no_more_than(points: float, low: float, high: float) -> str:
+    """The verdict on a claim that a difference is no more than so many points, by its interval."""
+    return SUPPORTED if high <= points else CONTRADICTED if low > points else UNDECIDED
 
 
 def summed_up(noise: Noise, *groups: Sequence[int]) -> Noise:
@@ -311,13 +319,14 @@ def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results
     """(the verdict of real data, what stands below the claim's heading)."""
     said = [f"*{place(claim['where'])}; study [{claim['study']}](../catalogue/studies/{claim['study']}.md).*"]
     said.append(f"In print: {in_print(claim, examples, known)}.")
-    verdict = NOT_RUN
+    verdict, real = NOT_RUN, []
     for ours in claim.get("ours", ()):
         made = found[ours["results"]]
         compared = judged(ours, made.table)
         whole = summed(compared)
         if made.told["real"]:
-            verdict = whole
+            real += compared
+            verdict = summed(real)
         elif verdict == NOT_RUN:
             verdict = f"{NOT_RUN} (embedded tasks: {whole})"
         each = "\n".join(f"  * {c.what}: {f'{c.interval}, ' if c.interval else ''}{c.verdict}" for c in compared)
