@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from harness.modeling import static_vectors
+from harness.modeling import glove, static_vectors
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from tests.conftest import Harness
@@ -41,8 +41,10 @@ def test_static_vectors_are_made_once_a_teacher_and_frozen_ones_stay(run: Any, t
 
 
 def test_a_row_that_lacks_its_file_stops_no_other_and_one_that_is_asked_for_stops_all(
-    call: Harness, glue: Path, checkpoint: Path, tmp_path: Path
+    call: Harness, glue: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(glove, "path", glove.path.__wrapped__)
+    monkeypatch.setattr(glove, "folder_of", lambda name: None)  # wherever the package is installed
     asked = Request("static_embeddings", teacher=str(checkpoint), data=str(glue), tasks=["mrpc"])
     found = {cell.row: cell.refused for cell in resolve(asked).cells}
     assert found["glove"].startswith("vectors:glove") and found["cbow"] == found["transformer"] == ""
