@@ -8,14 +8,16 @@ from typing import Any
 from torch import nn
 
 from harness import registry
-from harness.contracts import ModelInfo
+from harness.contracts import Batch, ModelInfo, Outputs, Want
 from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
+from harness.errors import UserError
 from harness.jobs.examples import Examples, own_settings
 from harness.jobs.labelled import Imitated
 from harness.runs import RunId, StudentRun
 from harness.teaching.outputs import TeacherOutputs
 from harness.training import machine
+from harness.training.loop import TrainingFailure
 from harness.training.workspace import Workspace, teacher_source
 
 
@@ -24,10 +26,15 @@ class StudentOutputs(TeacherOutputs):
 
     def __init__(self, run: StudentRun, workspace: Workspace, train: Encoded, info: ModelInfo):
         """run: whose `teacher` is the run of the other student; info: what that one is."""
-        if teacher_source(workspace.teacher, workspace.argument).members:  # it reads as the first of them
-            train = replace(train, sequences=train.sequences[:1], sizes=train.sizes[:1])
         super().__init__(run, replace(workspace, outputs={}), train, machine.device(), info)
         self._student: Any = None
+
+    def __call__(self, batch: Batch, want: Want) -> Outputs:
+        """As a teacher's. Raises TrainingFailure for what the student does not emit, which concerns this run alone."""
+        try:
+            return super().__call__(batch, want)
+        except UserError as error:
+            raise TrainingFailure(str(error)) from error
 
     def _encoder(self) -> Any:
         if self._student is None:

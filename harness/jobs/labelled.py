@@ -26,7 +26,7 @@ from harness.runs.told import Performed, Record
 from harness.seeds import derive_seed
 from harness.teaching.outputs import Encoder, TeacherOutputs, teacher_of
 from harness.training import machine
-from harness.training.loop import Stage
+from harness.training.loop import Stage, TrainingFailure
 from harness.training.sums import Sum
 from harness.training.weights import save
 from harness.training.work import Work
@@ -108,7 +108,8 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
         for stage in planned:
             objective = Sum(combine.parse(stage.objective), described, info, stage.layers, settings)
             objective.prepare(data.labels, len(data))
-            epochs = max(settings["epochs"] // stage.parts, 1)
+            if not (epochs := stage.share(settings["epochs"])):
+                raise TrainingFailure(f"{settings['epochs']} epochs cannot be divided among {stage.parts} stages")
             frozen = frozenset(name for layer in stage.frozen for name in student.layer_weights(layer))
             made.append(Stage(stage.name, objective, objective.wants(), epochs, stage.selects, frozen))
         wanted = functools.reduce(operator.or_, (stage.wants[1] for stage in made))

@@ -26,7 +26,8 @@ class PlannedStage:
     """A part of a run.
 
     layers: those that the objective compares; selects: the best epoch is chosen. parts: among how many stages the
-    epochs of one are divided. frozen: layers of the student whose weights stay; 0 is what lies before the first.
+    epochs of one are divided; part: which of them this is, from 0. frozen: layers of the student whose weights stay;
+    0 is what lies before the first.
     """
 
     name: str
@@ -34,7 +35,12 @@ class PlannedStage:
     layers: LayerMap
     selects: bool
     parts: int = 1
+    part: int = 0
     frozen: tuple[int, ...] = ()
+
+    def share(self, epochs: int) -> int:
+        """Its part of the epochs of one stage; where they cannot be divided, the first stages have one more."""
+        return epochs // self.parts + (self.part < epochs % self.parts)
 
 
 class Procedure(ABC):

@@ -126,7 +126,8 @@ class ShuffledTeacher(Control):
 
     def refuse_choice(self, choice: Choice, task: Task, cells: Cells) -> str:
         if not (task.classification and task.labelled):
-            return f"outputs are shuffled within the classes of the labels, and {task.name} is to be trained without"
+            lacking = "is to be trained without" if task.classification else "has scores"
+            return f"outputs are shuffled within the classes of the labels, and {task.name} {lacking}"
         for expression in self.objectives(choice.row.objective):
             for _, name in combine.parse(expression):
                 if registry.OBJECTIVES.get(name).token_level:

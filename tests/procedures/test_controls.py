@@ -10,11 +10,14 @@ import pytest
 import torch
 
 from harness.contracts import Batch, Outputs, Want
+from harness.errors import UserError
 from harness.jobs.controls import ShuffledOutputs, shuffled
+from harness.jobs.imitation import StudentOutputs
 from harness.planning.plan import resolve
 from harness.planning.request import Request
 from harness.runs import StudentRun
 from harness.teaching.outputs import TeacherOutputs
+from harness.training.loop import TrainingFailure
 from tests.faults.killing import run_and_kill
 from tests.launching import forked
 from tests.results import done, records
@@ -107,6 +110,24 @@ def test_a_flag_adds_them_to_another_study() -> None:
     first = next(cell.run for cell in plan.cells if cell.row == "control_born_again")
     generation = plan.first[first.assistant].run  # type: ignore[attr-defined]
     assert generation.settings["learning_rate"] == 2e-3, "what its search tries first, not the default"
+
+
+def test_one_of_an_ensembles_students_reads_pairs_as_itself(tmp_path: Path) -> None:
+    words = ("--teacher", "embedded+embedded", "--students", "bilstm", "--objectives", "control_born_again")
+    asked = (*words, "--study", "controls", "--tasks", "entailment", "--inits", "random", "--seeds", "1", "--set")
+    said = forked("run", *asked, "train_examples=32", "epochs=1", "--out", tmp_path / "out", folder=tmp_path / "said")
+    (found,) = records(done(said) and tmp_path / "out", "born_again").values()
+    assert found["status"] == "finished"
+
+
+def test_what_one_of_its_own_kind_does_not_emit_fails_its_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object) -> Outputs:
+        raise UserError("the pair has no sentence")
+
+    monkeypatch.setattr(TeacherOutputs, "__call__", lacking)
+    data = examples(4)
+    with pytest.raises(TrainingFailure, match="the pair has no sentence"):
+        StudentOutputs.__new__(StudentOutputs)(data.batch(torch.arange(4)), Want(sentence=True))
 
 
 # ---------------------------------------------------------------- what they learn

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import registry
+from harness.contracts import LayerMap
+from harness.procedures.base import PlannedStage
 from tests.conftest import ROOT
 from tests.faults.killing import run_and_kill
 from tests.launching import forked
@@ -31,6 +33,8 @@ study(
             Row("two", "hid_seq", "Two stages"),
             Row("layers", "hid_seq", "Layer by layer", procedure="layerwise"),
             Row("helped", "hid_seq", "By an assistant", procedure="helper"),
+            Row("values", "minilm", "The last layer at each", procedure="layerwise"),
+            Row("contrast", "hid_cls_contrast", "All layers at each", procedure="layerwise"),
         ),
         students=("transformer",),
         profiles={
@@ -97,6 +101,27 @@ def test_an_assistant_is_between_the_two(words: tuple[str, ...], tmp_path: Path)
     assert "an assistant of 3 layers is not between a student of 3 and a teacher of 4" in said.stdout
     said = forked(*asked, "--students", "bilstm", "--inits", "random", folder=tmp_path / "said")
     assert "a student bilstm has no setting layers" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("row", "epochs", "sentence"),
+    [
+        ("values", 6, "refused: progressive transfers one layer after another, but minilm compares others beside"),
+        ("contrast", 6, "but hid_cls_contrast compares others beside"),
+        ("layers", 1, "refused: progressive divides the epochs among 2 layers, and 1 are too few"),
+    ],
+)
+def test_layers_one_after_another_are_just_that(
+    words: tuple[str, ...], row: str, epochs: int, sentence: str, tmp_path: Path
+) -> None:
+    asked = ("plan", *words, "--out", tmp_path / "none", "--objectives", row, "--set", f"epochs={epochs}")
+    assert sentence in forked(*asked, folder=tmp_path / "said").stdout
+
+
+def test_their_epochs_are_those_of_one_stage() -> None:
+    for epochs, shares in ((6, [2, 2, 2]), (5, [2, 2, 1]), (3, [1, 1, 1])):
+        parts = [PlannedStage("", "hid_seq", LayerMap(()), False, 3, part) for part in range(3)]
+        assert [stage.share(epochs) for stage in parts] == shares
 
 
 def test_an_assistant_learns_as_a_search_would_try_first(words: tuple[str, ...], tmp_path: Path) -> None:
