@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Protocol
 
 import torch
@@ -157,6 +158,7 @@ class _Training:
     number: int = 0  # of the stage
     best_weights: dict[str, Tensor] | None = None  # of the stage
     unseen: list[tuple[Tensor, dict[str, Tensor]]] = field(default_factory=list)  # (loss, terms) of steps
+    steps: list[int] = field(default_factory=list)  # of the stage, before each of its epochs and after the last
     saved: Timer = field(default_factory=Timer)  # since the last checkpoint
 
     def run(self) -> History:
@@ -180,8 +182,10 @@ class _Training:
         """Train a stage, from its beginning or from where a checkpoint left it."""
         settings, device = self.regime.settings, self.regime.device
         stage.objective.to(device)
-        self.per_epoch = len(self.data.batches(settings["batch_size"], 0, 0))
-        self.optimisation = Optimisation(self.model, stage.objective, settings, stage.epochs * self.per_epoch)
+        # Not the same in every epoch: how many batches groups make that are larger than one depends on their order.
+        sizes = (len(self._batches_of(epoch)) for epoch in range(stage.epochs))
+        self.steps = list(accumulate(sizes, initial=0))
+        self.optimisation = Optimisation(self.model, stage.objective, settings, self.steps[-1])
         self.best_weights = None
         begin, within = 0, EpochState()
         if state:
@@ -201,11 +205,15 @@ class _Training:
             if self.history.pruned:
                 break
 
+    def _batches_of(self, epoch: int) -> list[Tensor]:
+        """The positions of each batch of one of the stage's epochs."""
+        order = derive_seed("order", self.regime.seed, self.number)
+        return self.data.batches(self.regime.settings["batch_size"], order, epoch)
+
     def _epoch(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """One pass over the data from `within` on, which it advances."""
         self.model.train()
-        regime, order = self.regime, derive_seed("order", self.regime.seed, self.number)
-        batches = self.data.batches(regime.settings["batch_size"], order, epoch)
+        regime, batches = self.regime, self._batches_of(epoch)
         told, seen = time.perf_counter(), list[Tensor]()
         for index, batch in _batches(self.data, batches[within.step :], regime.device, epoch):
             self._step(stage, batch, within)
@@ -248,7 +256,7 @@ class _Training:
         every = [value.float().reshape(()) for loss, terms in self.unseen for value in (loss, *terms.values())]
         values = iter(torch.stack(every).tolist())
         self.regime.clock.add(began)  # what the device has still to compute
-        first = epoch * self.per_epoch + within.step - len(self.unseen) + 1
+        first = self.steps[epoch] + within.step - len(self.unseen) + 1
         for number, (_, terms) in enumerate(self.unseen, first):
             self.loss = next(values)
             told = {name: next(values) for name in terms}
@@ -265,7 +273,7 @@ class _Training:
     def _ended(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """Note how an epoch ended, and write the checkpoint if it is time."""
         history, best = self.history, self.history.best.get("selection")
-        loss = within.total / self.per_epoch
+        loss = within.total / within.step
         entry: Entry = {"stage": stage.name, "epoch": epoch + 1, "loss": loss, "selection": None}
         if stage.selects:
             entry["selection"] = found = self.select(self.model)

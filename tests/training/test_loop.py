@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Outputs, Want
 from harness.runs import StudentRun
+from harness.seeds import derive_seed
 from harness.training import loop
 from harness.training.checkpoints import Timer
 from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
+from harness.training.optimisation import Optimisation
 from harness.training.pruning import pruner
 from tests.training.builders import CPU, Bag, a_run, every, examples, regime, settings
 
@@ -29,6 +32,14 @@ class Labels(nn.Module):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         loss = nn.functional.cross_entropy(student.logits * self.scale, batch.labels)
+        return loss, {"labels": loss.detach()}
+
+
+class Three(Labels):
+    """A loss of 3, whatever the model says."""
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss = 3.0 + 0.0 * self.scale * student.logits.sum()
         return loss, {"labels": loss.detach()}
 
 
@@ -140,6 +151,27 @@ def test_a_run_killed_in_the_middle_of_an_epoch_goes_on_with_the_same_losses(
     resumed, after, _ = run(tmp_path / "killed", stages)
     assert after == history
     assert all(torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in whole.state_dict().items())
+
+
+def test_schedule_and_mean_loss_go_by_the_steps_there_are_where_groups_are_larger_than_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = torch.tensor([0] * 21 + [1] * 19 + [2 + i // 3 for i in range(20)])  # two larger than a batch of 8
+    data = replace(examples(60), groups=groups)
+    monkeypatch.setattr("tests.training.test_loop.examples", lambda count: data)
+    rates: list[float] = []
+    update = Optimisation.update
+
+    def seen(optimisation: Optimisation) -> None:
+        update(optimisation)
+        rates.append(optimisation.rate)
+
+    monkeypatch.setattr(Optimisation, "update", seen)
+    _, history, _ = run(tmp_path, [("prediction", 6, True)], objective=Three, schedule="linear", warmup_ratio=0.0)
+    in_epochs = {len(data.batches(8, derive_seed("order", 0, 0), epoch)) for epoch in range(6)}
+    assert len(in_epochs) > 1, "the case is none otherwise"
+    assert [e["loss"] for e in history.curve] == [pytest.approx(3.0, abs=1e-6)] * 6
+    assert rates == pytest.approx([0.01 * (len(rates) - step) / len(rates) for step in range(len(rates))])
 
 
 def test_a_loss_that_is_not_finite_names_step_stage_and_term(tmp_path: Path) -> None:
