@@ -183,7 +183,9 @@ def _judged(ours: Told, table: Table, columns: Sequence[int]) -> Iterator[Compar
                 found.append((f"{where}: {rows}", noise.p_value(a, b).item(), reach, value))
             elif column.selects:
                 whole = all(line and line.entries[j].status == "complete" for line in lines)
-                reasons = filter(None, (why_not(line, j) for line in lines))
+                reasons = [reason for line in lines if (reason := why_not(line, j))]
+                if whole and not reasons:
+                    raise ValueError(f"{table.title} lacks the answers that test {where}: {rows}")
                 verdict = COLLAPSED if whole else UNFINISHED
                 yield Compared(f"{where}: {rows}", verdict, "; ".join(dict.fromkeys(reasons)))
     corrected = holm(np.array([p for _, p, _, _ in found]))

@@ -65,7 +65,7 @@ def pack(name: str, folder: Path, study: str) -> None:
         for run in sorted(wanted):
             if record := source.read(run):
                 arrays = source.predictions(run) or {}
-                target.write(run, record, {key: array for key, array in arrays.items() if key in KEPT} or None)
+                target.write(run, record, {key: array for key, array in arrays.items() if _kept(key)} or None)
         for path in paths:
             content = filed.moved(path.read_bytes(), lambda _, text: Path(text).name if os.path.isabs(text) else text)
             atomic_write(to / path.relative_to(source.out), content)
@@ -76,6 +76,11 @@ def pack(name: str, folder: Path, study: str) -> None:
             record = target.read(run) or {}
             target.write(run, {key: value for key, value in record.items() if key != "predictions_sha256"}, None)
         atomic_write(archive(name), _archived(to))
+
+
+def _kept(key: str) -> bool:
+    """Whether an array of predictions is packed; of a joint run each is told as TASK/NAME."""
+    return key.rpartition("/")[2] in KEPT
 
 
 def _archived(folder: Path) -> bytes:
