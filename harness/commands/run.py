@@ -196,7 +196,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         *(f"note: {notice}" for notice in worked_out.notices),
     ]
     lines += sight(worked_out, replays, ledger)
-    return worked_out, [*lines, estimate(worked_out, replays, workers)]
+    return worked_out, [*lines, estimate(worked_out, replays, workers, ledger.read if ledger else lambda _: None)]
 
 
 def _explain(plan: Plan) -> list[str]:
@@ -281,7 +281,7 @@ def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
     if any(found.missing for found in replays):
         for said in _slow(plan):
             say(said)
-        say(estimate(plan, replays, workers))
+        say(estimate(plan, replays, workers, ledger.read))
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Namespace) -> int:

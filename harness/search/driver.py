@@ -16,10 +16,9 @@ from harness.planning.planned import Cell, Plan, distinct
 from harness.runs import Run, RunId
 from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
 from harness.runs.told import Entry, Record
-from harness.search.estimate import left
 from harness.search.index import Index
 from harness.search.kept import Kept
-from harness.search.progress import Progress
+from harness.search.progress import Progress, left
 from harness.training.workspace import Workspace
 
 if TYPE_CHECKING:

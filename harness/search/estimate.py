@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from harness.data.tasks import get_task
 from harness.files import JSON
-from harness.planning.planned import Cell, Plan, trials_of
-from harness.runs import Run, SpeedRun
+from harness.planning.planned import Cell, Plan
+from harness.runs import Run, RunId, SpeedRun
 from harness.runs.settings import FOLDS
-from harness.search.progress import Progress
+from harness.search.progress import Progress, left
+from harness.search.results import started_from
 
 RATE = 4e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
 STEP = 0.002  # seconds of a step that a layer takes however small it is
@@ -18,8 +20,13 @@ TOKENS = 32  # a typical sentence or pair
 BESIDES = 0.5  # seconds of a run beside its training: its process, its evaluation
 
 
-def estimate(plan: Plan, replays: Sequence[Progress], workers: int) -> str:
-    """A sentence on the time that the missing runs would take. replays: the progress of every cell."""
+def estimate(
+    plan: Plan, replays: Sequence[Progress], workers: int, read: Callable[[RunId], JSON | None] = lambda run: None
+) -> str:
+    """A sentence on the time that the missing runs would take, those that cells start from apart.
+
+    replays: the progress of every cell; read: the record of a run in the ledger.
+    """
     left = sum(_weight(cell, plan) * count for cell, count in _missing(plan, replays))
     if not left:
         return "time: nothing is missing"
@@ -29,8 +36,48 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int) -> str:
     per_weight = seconds / sum(_weight(cell, plan) for _, cell in made.values()) if made else 1.0
     how = f"as {len(made)} finished runs took" if made else "from sizes alone: an order of magnitude"
     about, who = words(left * per_weight / workers), f"{workers} worker{'s' * (workers > 1)}"
-    aside = "" if not plan.trains else ", teachers and distillations on a corpus aside"
-    return f"time: about {about} with {who} ({how}){aside}"
+    return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, read)}"
+
+
+def _before(plan: Plan, replays: Sequence[Progress], workers: int, read: Callable[[RunId], JSON | None]) -> str:
+    """What is to be said of the missing runs that cells start from: their time, as far as finished ones tell it."""
+    waited = {run for cell, count in _missing(plan, replays) if count for run in cell.after if run in plan.first}
+    needed = plan.needed(waited).keys() & set(started_from(plan, replays))
+    known, missing = defaultdict[tuple[str, bool], list[float]](list), []
+    for name, first in plan.first.items():
+        record = read(name) or {}
+        if record.get("status") == "finished":
+            known[_like(first.run)].append(record["seconds"] / _read(first.run, plan))
+        elif name in needed:
+            missing.append(first.run)
+    told = [run for run in missing if _like(run) in known]
+    parts, count = [], len(missing) - len(told)
+    if told:
+        each = [_read(run, plan) * sum(known[_like(run)]) / len(known[_like(run)]) for run in told]
+        about = words(sum(each) / min(workers, len(told)))
+        parts.append(
+            f", and about {about} for {_runs(len(told))} that they start from (as finished ones like these took)"
+        )
+    if count:
+        parts.append(
+            f", without {_runs(count)} that they start from (teachers, distillations), which nothing here tells of"
+        )
+    return "".join(parts)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count > 1)}"
+
+
+def _like(run: Run) -> tuple[str, bool]:
+    """Runs that cells start from take alike, by what they read, if they agree in this."""
+    return run.kind, getattr(run, "evaluate_only", False)
+
+
+def _read(run: Run, plan: Plan) -> float:
+    """How many examples a run reads; 1 of one on a corpus, which is the same for all of a plan."""
+    tasks = [task for task in getattr(run, "tasks", [getattr(run, "task", "")]) if task]
+    return float((run.settings.get("epochs") or 1) * sum(_examples(run, task, plan) for task in tasks) or 1)
 
 
 def _missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
@@ -38,11 +85,6 @@ def _missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
     found = {cell.search: (cell, left(cell, one)) for cell, one in zip(plan.cells, replays, strict=True)
              if not cell.refused}  # fmt: skip
     return list(found.values())
-
-
-def left(cell: Cell, found: Progress) -> int:
-    """How many runs a cell still asks for, at most: trials, then the remaining seeds."""
-    return max(trials_of(cell) - len(found.trials), 0) + cell.seeds - max(len(found.seeds), 1)
 
 
 class Meter:
@@ -105,14 +147,19 @@ def _weight(cell: Cell, plan: Plan) -> float:
         return float(settings["rounds"] * _round(cell.run))
     if "epochs" not in settings:
         return 1.0  # a cell that counts, or compares vectors
-    examples = plan.examples.get(cell.task, 0) or get_task(cell.task).examples
-    examples = (settings["train_fraction"] or 1) * min(settings["train_examples"] or examples, examples)
+    examples = _examples(cell.run, cell.task, plan)
     layers, width = cell.size["layers"], cell.size["width"]
     operations = cell.size.get("operations", 12 * layers * width**2)  # a plan of an older version has none
     read = examples * settings["epochs"] * cell.stages
     read *= FOLDS if settings.get("protocol") == "nested" else 1  # all of its parts but one, then all of them
     steps = STEP * (1 + layers) * read / settings["batch_size"]
     return BESIDES + float(steps + 6 * operations * min(TOKENS, settings["max_length"]) * read / RATE)
+
+
+def _examples(run: Run, task: str, plan: Plan) -> float:
+    """How many examples of a task a run reads in an epoch."""
+    known = plan.examples.get(task, 0) or get_task(task).examples
+    return (run.settings.get("train_fraction") or 1) * min(run.settings.get("train_examples") or known, known)
 
 
 def _round(run: SpeedRun) -> float:

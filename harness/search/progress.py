@@ -42,6 +42,11 @@ class Progress:
     wanted_trials: int = 0
 
 
+def left(cell: Cell, found: Progress) -> int:
+    """How many runs a cell still asks for, at most: trials, then the remaining seeds."""
+    return max(trials_of(cell) - len(found.trials), 0) + cell.seeds - max(len(found.seeds), 1)
+
+
 @dataclass
 class Proposed:
     """What the search of a cell has proposed so far. It spares asking again, and never changes an answer.

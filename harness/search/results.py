@@ -11,9 +11,8 @@ from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.search.estimate import left
 from harness.search.index import Index
-from harness.search.progress import Lookup, Progress, progress
+from harness.search.progress import Lookup, Progress, left, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:

@@ -7,11 +7,13 @@ import re
 import pytest
 
 from harness.planning.plan import resolve
-from harness.planning.planned import trials_of
+from harness.planning.planned import First, trials_of
 from harness.planning.request import Request
+from harness.runs import CorpusDistillationRun, TeacherRun
 from harness.search.estimate import Meter, estimate
 from harness.search.progress import Finished, Progress
-from tests.search.builders import cell, plan, student_run
+from tests.search.builders import BASE, cell, plan, student_run
+from tests.training.builders import a_run
 
 SIZE = {"layers": 6, "width": 384}
 SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
@@ -59,9 +61,28 @@ def test_what_was_measured_goes_before_arithmetic() -> None:
     _, *others = made.cells
     nothing = [Progress() for _ in others]
     text = estimate(made, [Progress(trials=[done], best=done, seeds=[done]), *nothing], 2)
-    assert text == (
-        "time: about 5.0 minutes with 2 workers (as 1 finished runs took), teachers and distillations on a corpus aside"
+    assert text == "time: about 5.0 minutes with 2 workers (as 1 finished runs took)"
+
+
+def test_what_cells_start_from_is_told_apart_and_as_far_as_finished_ones_tell() -> None:
+    """Two teachers and two distillations are missing; a teacher of half as many examples is finished, for 100 s."""
+    own = {"teacher": BASE, "data": "", "settings": {"epochs": 2}}
+    teachers = {task: a_run(TeacherRun, **own, task=task) for task in ("sst2", "rte", "qnli")}
+    own = {"teacher": BASE, "corpus": "", "objective": "cosine", "student": "bilstm", "init": "random"}
+    general = [a_run(CorpusDistillationRun, **own, settings={"steps": steps}) for steps in (1, 2)]
+    first = {run.identity({}): First(run) for run in (*teachers.values(), *general)}
+    cells = [cell(student_run(task=task), task, after=list(first)) for task in teachers]
+    made = plan(cells, first=first, examples={"sst2": 2_000, "rte": 1_000, "qnli": 2_000})
+    finished = {teachers["rte"].identity({}): {"status": "finished", "seconds": 100.0}}
+    nothing = [Progress() for _ in cells]
+    text = estimate(made, nothing, 2, finished.get)
+    assert text.endswith(
+        ", and about 3.3 minutes for 2 runs that they start from (as finished ones like these took), "
+        "without 2 runs that they start from (teachers, distillations), which nothing here tells of"
     )
+    assert "without 5 runs" in estimate(made, nothing, 2) and "and about" not in estimate(made, nothing, 2)
+    everything = dict.fromkeys(first, {"status": "finished", "seconds": 100.0})
+    assert "start from" not in estimate(made, nothing, 2, everything.get)
 
 
 def test_long_tasks_weigh_more_than_short_ones() -> None:
