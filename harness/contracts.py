@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from harness.batch import IGNORED as IGNORED
+from harness.batch import Batch as Batch
+from harness.batch import Encoding as Encoding
 from harness.errors import unknown
 from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said
@@ -105,36 +108,6 @@ class Outputs:
     embeddings: Tensor = field(default=None)  # type: ignore[assignment]
     queries: dict[int, Tensor] = field(default_factory=dict)
     keys: dict[int, Tensor] = field(default_factory=dict)
-
-
-IGNORED = -100  # the target of a position where nothing is predicted
-
-
-@dataclass
-class Batch:
-    """Examples as one model reads them.
-
-    ids: (B,) stable example ids, unique within the split. labels: (B,) int64 classes or float32 scores.
-    encodings: one mapping for single sentences and joint pairs, two for pairs encoded apart; each holds
-    input_ids, attention_mask and, where the tokenizer gives them, token_type_ids, all (B, L). targets: (B, L) int64,
-    of masked text the token that stood at each position to predict and -100 elsewhere; None for a labelled task.
-    epoch: the pass over the data, 0-based; masks differ from one to the next. task: where a model is trained on several
-    tasks, the one whose examples these are. groups: (B,) int64 of a task that ranks: examples with one number are the
-    candidates of one question, all of which are here; otherwise None.
-    """
-
-    ids: Tensor
-    labels: Tensor
-    encodings: tuple[dict[str, Tensor], ...]
-    targets: Tensor | None = None
-    epoch: int = 0
-    task: str = ""
-    groups: Tensor | None = None
-
-    @property
-    def mask(self) -> Tensor:
-        """(B, L) bool, True at real tokens, of the first (for joint encoding the only) sequence."""
-        return self.encodings[0]["attention_mask"].bool()
 
 
 @dataclass(frozen=True)

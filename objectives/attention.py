@@ -26,18 +26,18 @@ class _HeadByHead(Objective):
         )
 
 
-def relation_kl(student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
+def relation_kl(student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
     """KL(teacher || student) of softmaxed scores over the real keys, mean over real queries and heads.
 
-    student, teacher: (B, H, L, L) scores before softmax; mask: (B, L) bool. Taken in log space, so that no
+    student, teacher: (B, H, L, L) scores before softmax. Taken in log space, so that no
     probability needs a floor.
     """
-    padded = ~mask[:, None, None, :]
+    padded = ~batch.mask[:, None, None, :]
     lowest = torch.finfo(student.dtype).min  # not -inf: the difference of two padded keys must be a number
     log_student = student.masked_fill(padded, lowest).log_softmax(-1)
     log_teacher = teacher.masked_fill(padded, lowest).log_softmax(-1)
     divergence = F.kl_div(log_student, log_teacher, reduction="none", log_target=True).sum(-1)  # (B, H, L)
-    return divergence.mean(1)[mask].mean()
+    return batch.real(divergence.mean(1)).mean()
 
 
 def value_relation(values: Tensor) -> Tensor:
@@ -55,9 +55,10 @@ class AttentionMSE(_HeadByHead):
     """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        real = batch.mask[:, :, None] & batch.mask[:, None, :]  # (B, L, L): query and key are tokens
         losses = [
-            (student.attention_scores[ours] - teacher.attention_scores[theirs].detach()).square().mean(1)[real]
+            batch.real_pairs(
+                (student.attention_scores[ours] - teacher.attention_scores[theirs].detach()).square().mean(1)
+            )
             for ours, theirs in self.pairs
         ]
         return torch.stack([loss.mean() for loss in losses]).sum()
@@ -77,7 +78,7 @@ class AttentionKL(_HeadByHead):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         losses = [
-            relation_kl(student.attention_scores[ours], teacher.attention_scores[theirs].detach(), batch.mask)
+            relation_kl(student.attention_scores[ours], teacher.attention_scores[theirs].detach(), batch)
             for ours, theirs in self.pairs
         ]
         return torch.stack(losses).sum()
@@ -97,9 +98,7 @@ class ValueKL(_HeadByHead):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         losses = [
-            relation_kl(
-                value_relation(student.values[ours]), value_relation(teacher.values[theirs].detach()), batch.mask
-            )
+            relation_kl(value_relation(student.values[ours]), value_relation(teacher.values[theirs].detach()), batch)
             for ours, theirs in self.pairs
         ]
         return torch.stack(losses).sum()

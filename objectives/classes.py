@@ -141,8 +141,9 @@ class DecoupledKD(OfClasses):
     def _parts(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms of (b, o): (B, 2) and (B, C - 1)."""
         softened = logits / self.temperature
-        labelled = F.one_hot(labels, logits.shape[-1]).bool()  # (B, C)
-        own, others = softened[labelled].unsqueeze(1), softened[~labelled].view(len(labels), -1)
+        places = torch.arange(logits.shape[-1] - 1, device=labels.device)  # of C classes all but one
+        others = places + (places >= labels[:, None])  # (B, C - 1)
+        own, others = softened.gather(1, labels[:, None]), softened.gather(1, others)
         both = torch.cat([own, others.logsumexp(1, keepdim=True)], 1)
         return both.log_softmax(1), others.log_softmax(1)
 

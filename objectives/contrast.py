@@ -93,14 +93,15 @@ class HiddenCLSContrast(Objective):
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         states = (first_tokens(student), first_tokens(teacher).detach())
         views = torch.stack([F.normalize(f(x), dim=-1) for f, x in zip(self.projections, states, strict=True)])
-        others = draw_others(self.order, self.block[:, batch.ids], self.negatives)
-        compared = self.memory[:, torch.cat([batch.ids[:, None], others], 1)]  # (2, B, 1 + K, width)
+        ids = batch.ids.to(self.memory.device, non_blocking=True)
+        others = draw_others(self.order, self.block[:, ids], self.negatives)
+        compared = self.memory[:, torch.cat([ids[:, None], others], 1)]  # (2, B, 1 + K, width)
         # A row times a matrix: the same product as an einsum over the width, with a backward three times as fast.
         scores = (views[:, :, None] @ compared.transpose(2, 3)).squeeze(2) / TEMPERATURE  # (2, B, 1 + K)
-        if self.log_z.isnan().any():
-            self.log_z = scores.detach().flatten(1).logsumexp(1) - math.log(scores[0].numel())
+        first = scores.detach().flatten(1).logsumexp(1) - math.log(scores[0].numel())
+        self.log_z = torch.where(self.log_z.isnan(), first, self.log_z)  # not asked on the host, which would wait
         logits = scores - self.log_z[:, None, None] - math.log(self.negatives)
         if self.training:
-            kept = MOMENTUM * self.memory[:, batch.ids] + (1 - MOMENTUM) * views.flip(0).detach()
-            self.memory[:, batch.ids] = F.normalize(kept, dim=-1)
+            kept = MOMENTUM * self.memory[:, ids] + (1 - MOMENTUM) * views.flip(0).detach()
+            self.memory[:, ids] = F.normalize(kept, dim=-1)
         return -(F.logsigmoid(logits[..., 0]) + F.logsigmoid(-logits[..., 1:]).sum(-1)).mean(1).sum()

@@ -63,10 +63,9 @@ class HiddenSequence(_Transformed):
     """
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        mask = batch.mask
         # (B, L, D) -> (real tokens, D): padding is neither transformed nor counted
-        losses = [
-            F.mse_loss(transform(student.hidden_states[ours][mask]), teacher.hidden_states[theirs][mask].detach())
-            for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True)
-        ]
+        losses = []
+        for transform, (ours, theirs) in zip(self.transformations, self.pairs, strict=True):
+            target = batch.real(teacher.hidden_states[theirs]).detach()
+            losses.append(F.mse_loss(transform(batch.real(student.hidden_states[ours])), target))
         return torch.stack(losses).sum()

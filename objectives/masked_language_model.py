@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from harness.contracts import IGNORED, Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Want
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Want
 from harness.modeling.bases import Objective
 from harness.registry import objective
 
@@ -59,4 +59,4 @@ def _masked_tokens(batch: Batch) -> Tensor:
     """(P,) the tokens to predict, row by row."""
     if batch.targets is None:
         raise TypeError("a masked-language-model objective was given a batch without targets")
-    return batch.targets[batch.targets != IGNORED]
+    return batch.targets.flatten()[batch.predicted]

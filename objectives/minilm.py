@@ -40,7 +40,7 @@ class MiniLM(AttentionKL):
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         (ours, theirs), *_ = self.pairs
         values = value_relation(student.values[ours]), value_relation(teacher.values[theirs].detach())
-        return super().forward(student, teacher, batch) + relation_kl(*values, batch.mask)
+        return super().forward(student, teacher, batch) + relation_kl(*values, batch)
 
 
 @objective(
@@ -78,9 +78,7 @@ class MiniLMv2(Objective):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         losses = [
-            relation_kl(
-                self._relation(ours[self.layer]), self._relation(theirs[self.teacher_layer].detach()), batch.mask
-            )
+            relation_kl(self._relation(ours[self.layer]), self._relation(theirs[self.teacher_layer].detach()), batch)
             for ours, theirs in (
                 (student.queries, teacher.queries),
                 (student.keys, teacher.keys),

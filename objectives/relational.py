@@ -70,20 +70,22 @@ def _vectors(outputs: Outputs) -> Tensor:
 
 def _distances(vectors: Tensor) -> Tensor:
     """(N, D) -> (N (N - 1),), their mean 1 unless all are 0."""
-    found = (vectors.unsqueeze(1) - vectors).norm(dim=-1)[_different(vectors)]
+    found = (vectors.unsqueeze(1) - vectors).norm(dim=-1).flatten()[_different(2, vectors)]
     return found / found.mean().clamp_min(torch.finfo(found.dtype).tiny)
 
 
 def _angles(vectors: Tensor) -> Tensor:
     """(N, D) -> (N (N - 1) (N - 2),), cosines."""
     sides = directions(vectors - vectors.unsqueeze(1))  # (N, N, D): from j to i
-    other = _different(vectors)
-    return (sides @ sides.mT)[other.unsqueeze(2) & other.unsqueeze(1) & other]
+    return (sides @ sides.mT).flatten()[_different(3, vectors)]
 
 
-def _different(vectors: Tensor) -> Tensor:
-    """(N, N) bool, False on the diagonal."""
-    return ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+def _different(number: int, vectors: Tensor) -> Tensor:
+    """Places in (N, N) or (N, N, N), read row by row, of so many vectors of which no two are one."""
+    other = ~torch.eye(len(vectors), dtype=torch.bool)  # on the host, which knows N
+    if number == 3:
+        other = other.unsqueeze(2) & other.unsqueeze(1) & other
+    return other.flatten().nonzero().squeeze(1).to(vectors.device, non_blocking=True)
 
 
 def _huber(ours: Tensor, theirs: Tensor) -> Tensor:

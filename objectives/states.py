@@ -82,14 +82,11 @@ class HiddenCosine(Objective):
         self.alignments = nn.ModuleList(aligned(student.width, teacher.width) for _ in self.pairs)
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        mask = batch.mask
         # (B, L, D) -> (real tokens, D)
-        cosines = [
-            F.cosine_similarity(
-                align(student.hidden_states[ours][mask]), teacher.hidden_states[theirs][mask].detach(), dim=-1
-            )
-            for align, (ours, theirs) in zip(self.alignments, self.pairs, strict=True)
-        ]
+        cosines = []
+        for align, (ours, theirs) in zip(self.alignments, self.pairs, strict=True):
+            target = batch.real(teacher.hidden_states[theirs]).detach()
+            cosines.append(F.cosine_similarity(align(batch.real(student.hidden_states[ours])), target, dim=-1))
         return torch.stack([(1 - cosine).mean() for cosine in cosines]).sum()
 
 
@@ -110,5 +107,4 @@ class EmbeddingMSE(Objective):
         (nn.init.eye_ if width == teacher.width else nn.init.orthogonal_)(self.transformation.weight)
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-        mask = batch.mask
-        return F.mse_loss(self.transformation(student.embeddings[mask]), teacher.embeddings[mask].detach())
+        return F.mse_loss(self.transformation(batch.real(student.embeddings)), batch.real(teacher.embeddings).detach())

@@ -55,7 +55,7 @@ class AveragedTransformer(Transformer):
     def forward(self, batch: Batch, want: Want) -> Outputs:
         averaged = frozenset(range(1, self.model.config.num_hidden_layers + 1) if want.sentence or want.logits else ())
         inner = replace(want, logits=False, sentence=False, hidden_states=want.hidden_states | averaged)
-        outputs = emit(self.model, batch.encodings[0], inner, targets=batch.targets)
+        outputs = emit(self.model, batch.encodings[0], inner, predicted=batch.predicted)
         states = outputs.hidden_states
         outputs.hidden_states = {layer: states[layer] for layer in sorted(want.hidden_states)}
         if averaged:

@@ -12,7 +12,6 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import (
-    IGNORED,
     Batch,
     Hyperparameter,
     LayerMap,
@@ -160,7 +159,7 @@ class MatrixStudent(Student):
         if want.sentence:
             outputs.sentence = sentences[0]
         if want.mlm_logits and batch.targets is not None:
-            outputs.mlm_logits = self.head(self.dropout(states[0][batch.targets != IGNORED]))
+            outputs.mlm_logits = self.head(self.dropout(states[0].flatten(0, 1)[batch.predicted]))
         if want.logits and self.reads_tokens:
             aligned, mask = pairs.align(states, [encoding["attention_mask"].bool() for encoding in batch.encodings])
             outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, aligned)), mask)

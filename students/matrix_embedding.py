@@ -135,7 +135,8 @@ class MatrixEmbedding(nn.Module):
             look, order = partial(self._look, table), ids.flip(1) if direction else ids
             matrices = map(look, order.unbind(1)) if self._step_by_step(form) else look(order)
             parts.append(products.product(matrices, form).flatten(1))  # (B, n, n) -> (B, n * n)
-        return self._checked(torch.cat(parts, 1), ids)
+        sentence = torch.cat(parts, 1)
+        return self._checked(sentence, sentence, ids)
 
     def states(self, ids: Tensor) -> Tensor:
         """(B, L) token ids -> (B, L, W), the state of every token in its place. Raises as `products.check`."""
@@ -149,8 +150,7 @@ class MatrixEmbedding(nn.Module):
                 part = found.cumsum(1) if table is self.vectors else products.prefixes(found, form).flatten(2)
                 parts.append(part.flip(1) if backwards else part)
             states = torch.cat(parts, 2)
-        self._checked(self.sentence_of(states), ids)
-        return states
+        return self._checked(states, self.sentence_of(states), ids)
 
     def alone(self, ids: Tensor) -> Tensor:
         """(B, L) token ids -> (B, L, W), the states as if every token stood alone."""
@@ -207,8 +207,13 @@ class MatrixEmbedding(nn.Module):
             return torch.zeros_like(table.weight[0])
         return torch.eye(self.side, dtype=table.weight.dtype, device=table.weight.device).flatten()
 
-    def _checked(self, sentence: Tensor, ids: Tensor) -> Tensor:
-        size = self.side**2
-        if self.matrices:  # (B, D) -> (B * directions, n * n): either product alone may overflow or vanish
-            products.check(sentence[:, -len(self.matrices) * size :].reshape(-1, size), ids.size(1))
-        return sentence
+    def _checked(self, found: Tensor, sentence: Tensor, ids: Tensor) -> Tensor:
+        """What was found, (B, ...), if the products among the sentence vectors (B, D) can be computed with."""
+        if not self.matrices:
+            return found
+        directions, size = len(self.matrices), self.side**2
+        # (B, D) -> (B * directions, n * n): either product alone may overflow or vanish
+        factor = products.check(sentence[:, -directions * size :].reshape(-1, size), ids.size(1))
+        if factor is None:
+            return found
+        return found * factor.view(-1, directions).prod(1).view(-1, *(1,) * (found.ndim - 1))

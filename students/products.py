@@ -65,17 +65,36 @@ def prefixes(matrices: Tensor | Iterable[Tensor], form: str) -> Tensor:
     return torch.stack(list(accumulate(_one_by_one(matrices), torch.bmm)), 1)
 
 
-def check(products: Tensor, length: int) -> None:
-    """Raise FloatingPointError if products (B, *) of `length` matrices overflowed or vanished; not in an ONNX graph."""
+def check(products: Tensor, length: int) -> Tensor | None:
+    """Raise FloatingPointError if products (B, *) of `length` matrices overflowed or vanished; not in an ONNX graph.
+
+    In training on an accelerator to look would wait for it in every step. So (B,) is returned then, NaN of what is
+    wrong and otherwise 1, to be multiplied with: the loss that is not finite is told within some steps.
+    """
     if torch.onnx.is_in_onnx_export():
-        return
-    peak = torch.linalg.vector_norm(products.detach(), float("inf"), dim=tuple(range(1, products.ndim)))
-    if not ((peak < LARGEST) & (peak > 1 / LARGEST)).all():  # false also where a number is none
+        return None
+    found = factors(products)
+    if products.device.type != "cpu" and torch.is_grad_enabled():
+        return found
+    if found.isnan().any():
+        peak = _peaks(products)
         raise FloatingPointError(
             f"a product of the matrices of {length} tokens has a largest entry of {peak.max().item():.1e} or "
             f"{peak.min().item():.1e}, where 1e-18 to 1e18 can be computed with; shorten the inputs (max_length) or "
             "train with a smaller learning rate"
         )
+    return None
+
+
+def factors(products: Tensor) -> Tensor:
+    """(B, *) -> (B,): 1 of what can be computed with, NaN of what overflowed or vanished."""
+    peak = _peaks(products)
+    return torch.where((peak < LARGEST) & (peak > 1 / LARGEST), 1.0, torch.nan)  # NaN also where a number is none
+
+
+def _peaks(products: Tensor) -> Tensor:
+    """(B, *) -> (B,), the largest absolute entry."""
+    return torch.linalg.vector_norm(products.detach(), float("inf"), dim=tuple(range(1, products.ndim)))
 
 
 @cache

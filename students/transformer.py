@@ -126,4 +126,4 @@ class Transformer(Student):
         return self.model if self.config.outputs else None
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        return emit(self.model, batch.encodings[0], want, targets=batch.targets)
+        return emit(self.model, batch.encodings[0], want, predicted=batch.predicted)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Recipe, Signal, Task, rates
+from harness.contracts import Batch, Encoding, Hyperparameter, LayerMap, ModelInfo, Recipe, Signal, Task, rates
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
@@ -68,13 +68,13 @@ class WordEmbedding(nn.Module):
         count = int(found.sum())
         return {"coverage": count / len(table), "vectors_found": count, "filled": "vectors"}
 
-    def forward(self, encoding: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def forward(self, encoding: Encoding) -> tuple[Tensor, Tensor]:
         """The words of padded sequences, (B, L, width), and the sequences' lengths, (B,) on the CPU.
 
         L is the longest length, at least 1: a text without tokens is read as one padding token.
         """
         mask = encoding["attention_mask"]
-        lengths = mask.sum(1).clamp(min=1).cpu()
+        lengths = encoding.lengths.clamp(min=1)
         ids = encoding["input_ids"].masked_fill(mask == 0, self.padding)
         if not torch.onnx.is_in_onnx_export():  # whose graphs hold no number that follows from the lengths
             ids = F.pad(ids, (0, 1), value=self.padding)[:, : int(lengths.max())]

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, RobertaConfig, RobertaModel
 
-from harness.contracts import IGNORED, LAYER_SIGNALS, Outputs, Signal, Task, Want
+from harness.contracts import LAYER_SIGNALS, Outputs, Signal, Task, Want
 from harness.errors import UserError
 from harness.modeling import fairseq_library
 from harness.modeling.bases import Emitter
@@ -52,7 +52,7 @@ class FairseqRoberta(Emitter):
         return self.encoder.embed_tokens
 
     def emit(
-        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
+        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, predicted: Tensor | None = None
     ) -> Outputs:
         padding = ~encoding["attention_mask"].bool()  # (B, L)
         tokens = encoding["input_ids"].masked_fill(padding, self.config.pad_token_id)
@@ -73,8 +73,8 @@ class FairseqRoberta(Emitter):
             outputs.logits = self.classification_head(features)
         if want.sentence:
             outputs.sentence = features[:, 0]
-        if want.mlm_logits and targets is not None:
-            outputs.mlm_logits = self.lm_head(features[targets != IGNORED])  # (P, D) -> (P, V)
+        if want.mlm_logits and predicted is not None:
+            outputs.mlm_logits = self.lm_head(features.flatten(0, 1)[predicted])  # (P, D) -> (P, V)
         return outputs
 
     def _scores(self, states: Tensor, layer: int) -> Tensor:

@@ -135,7 +135,7 @@ class OneVector(Emitter):
         """(B, D), of input_ids and attention_mask, (B, L) each, padded on the right."""
 
     def emit(
-        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
+        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, predicted: Tensor | None = None
     ) -> Outputs:
         outputs, vectors = Outputs(), self.vectors({n: encoding[n] for n in ("input_ids", "attention_mask")})
         if want.sentence:

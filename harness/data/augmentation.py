@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.contracts import IGNORED, Want
+from harness.contracts import Want
 from harness.data.encoding import MASK
 from harness.data.sources import Split
 from harness.errors import UserError
@@ -101,12 +101,9 @@ class MaskedProposals:
             rows = torch.arange(len(places), device=self.model.device)
             # (1, L) -> (R, L)
             batch = {name: t.to(self.model.device).repeat(len(rows), 1) for name, t in encoding.items()}
-            targets = torch.full_like(batch["input_ids"], IGNORED)
-            targets[rows, places] = batch["input_ids"][rows, places]
             batch["input_ids"][rows, places] = self.tokenizer.mask_token_id
-            logits = emit(self.model, batch, Want(mlm_logits=True), targets=targets).mlm_logits[
-                :, self.tokens
-            ]  # (R, W)
+            at = rows * batch["input_ids"].size(1) + places  # one a row
+            logits = emit(self.model, batch, Want(mlm_logits=True), predicted=at).mlm_logits[:, self.tokens]  # (R, W)
             best = logits.topk(min(self.k + 1, len(self.words)), dim=1).indices.tolist()  # one may be the word itself
             for (_, i), likely in zip(masked[start : start + ROWS], best, strict=True):
                 found[i] = _other(words[i], [self.words[place] for place in likely])[: self.k]

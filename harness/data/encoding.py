@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Batch
+from harness.contracts import Batch, Encoding
+from harness.data.placing import onto
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.runs.settings import FOLDS
@@ -77,10 +78,12 @@ class Encoded:
         """The examples at these positions, each sequence cut to the longest among them; the same in every epoch."""
         encodings = []
         for sequence, size in zip(self.sequences, self.sizes, strict=True):
-            longest = max(int(size[index].max()), 1)  # a text may hold no word at all
-            encodings.append({n: t[index, :longest].to(device, torch.int64) for n, t in sequence.items()})
-        groups = None if self.groups is None else self.groups[index].to(device)
-        return Batch(self.ids[index].to(device), self.labels[index].to(device), tuple(encodings), groups=groups)
+            lengths = size[index]
+            longest = max(int(lengths.max()), 1)  # a text may hold no word at all
+            read = {n: onto(t[index, :longest].to(torch.int64), device) for n, t in sequence.items()}
+            encodings.append(Encoding(read, lengths))
+        groups = None if self.groups is None else onto(self.groups[index], device)
+        return Batch(self.ids[index], onto(self.labels[index], device), tuple(encodings), groups=groups)
 
 
 def encode(split: Split, tokenizer: Reader, pair_encoding: str, max_length: int, ranking: bool = False) -> Encoded:

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import IGNORED, Batch
+from harness.batch import positions
+from harness.contracts import IGNORED, Batch, Encoding
 from harness.data.corpora import Corpus
+from harness.data.placing import onto
 from harness.errors import UserError
 from harness.seeds import derive_seed
 
@@ -64,12 +66,15 @@ class MaskedText:
         random = self.ordinary[(which * len(self.ordinary)).astype(np.int64)]
         inputs = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
         inputs = np.where(chosen & (fate >= 0.8) & (fate < 0.9), random, inputs)
+        lengths = torch.tensor([len(piece) for piece in pieces])
         encoding = {"input_ids": inputs, "attention_mask": real.astype(np.int64)}
         if self.segments:
             encoding["token_type_ids"] = np.zeros(shape, np.int64)
+        targets = onto(torch.from_numpy(np.where(chosen, tokens, IGNORED)), device)
         return Batch(
-            index.to(device),
+            index,
             torch.zeros(len(pieces), device=device),
-            ({name: torch.from_numpy(array).to(device) for name, array in encoding.items()},),
-            torch.from_numpy(np.where(chosen, tokens, IGNORED)).to(device),
+            (Encoding({name: onto(torch.from_numpy(array), device) for name, array in encoding.items()}, lengths),),
+            targets,
+            chosen=(targets, onto(positions(torch.from_numpy(chosen)), device)),
         )

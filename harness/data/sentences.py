@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Batch
+from harness.contracts import Batch, Encoding
 from harness.data import corpora
 from harness.data.corpora import Corpus
 from harness.data.encoding import tokenizer_fingerprint
+from harness.data.placing import onto
 from harness.data.store import Once, Store, alone
 from harness.errors import UserError
 from harness.files import atomic_file
@@ -109,10 +110,11 @@ class SentenceText:
             encoding["attention_mask"][row, : len(piece)] = 1
         if self.segments:
             encoding["token_type_ids"] = np.zeros(shape, np.int64)
+        lengths = torch.tensor([len(piece) for piece in pieces])
         return Batch(
-            index.to(device),
+            index,
             torch.zeros(len(pieces), device=device),
-            ({name: torch.from_numpy(array).to(device) for name, array in encoding.items()},),
+            (Encoding({name: onto(torch.from_numpy(array), device) for name, array in encoding.items()}, lengths),),
         )
 
 

@@ -27,7 +27,7 @@ class ShuffledOutputs(TeacherOutputs):
         self.others = torch.from_numpy(shuffled(train.keys, train.labels.numpy(), derive_seed("shuffled", run.seed)))
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
-        return super().__call__(replace(batch, ids=self.others[batch.ids.cpu()]), want)
+        return super().__call__(replace(batch, ids=self.others[batch.ids]), want)
 
 
 def shuffled(keys: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:

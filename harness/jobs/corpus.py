@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from harness import combine, registry
-from harness.contracts import IGNORED, Batch, LayerMap, Outputs, Want
+from harness.contracts import Batch, LayerMap, Outputs, Want
 from harness.data import corpora
 from harness.data.encoding import evaluation_batches, hold_out, subset_index, training_batches
 from harness.data.masking import MaskedText
@@ -209,7 +209,7 @@ def _cross_entropy(model: nn.Module, data: Part, settings: Settings) -> float:
             outputs: Outputs = model(batch, Want(mlm_logits=True))
         if batch.targets is None:
             raise TypeError("masked text has targets")
-        targets = batch.targets[batch.targets != IGNORED]
+        targets = batch.targets.flatten()[batch.predicted]
         total += F.cross_entropy(outputs.mlm_logits.float(), targets, reduction="sum").item()
         number += len(targets)
     return total / number

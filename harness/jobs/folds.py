@@ -114,6 +114,6 @@ def _of_these(teacher: TeacherOutputs, index: Tensor) -> TeacherOutputs:
     """What the teacher says of the examples at these positions, whose ids are their places among them."""
 
     def outputs(batch: Batch, want: Want) -> Outputs:
-        return teacher(replace(batch, ids=index[batch.ids.cpu()]), want)
+        return teacher(replace(batch, ids=index[batch.ids]), want)
 
     return outputs

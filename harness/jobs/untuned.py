@@ -127,7 +127,7 @@ class UntunedTeacher:
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         if self._cache is None:
             raise LookupError("no vectors were stored yet")
-        rows = self._cache.rows(self.keys[batch.ids.cpu().numpy()])
+        rows = self._cache.rows(self.keys[batch.ids.numpy()])
         return Outputs(sentence=self._cache.read(("sentence", -1), rows, 0).to(machine.device()))
 
     def store(self, pairs: Encoded) -> None:

@@ -211,7 +211,7 @@ class Emitter(PreTrainedModel):
     """
 
     def emit(
-        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
+        self, encoding: dict[str, Tensor], want: Want, exact: bool = False, predicted: Tensor | None = None
     ) -> Outputs:
         """The signals asked for; arguments and errors as of `harness.modeling.signals.emit`."""
         raise TypeError(f"{type(self).__name__} has no emit")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from harness.contracts import HEAD_SIGNALS, IGNORED, Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling import signals
 from harness.modeling.bases import Emitter
@@ -109,8 +109,9 @@ class _Known:
         """own: the model before it was prepared, changed in nothing but its attention. head: it has the head too."""
         self.encoding = signals.texts(own.config, lengths)
         self.mask = self.encoding["attention_mask"].bool()  # (B, L)
-        self.targets = torch.full_like(self.encoding["input_ids"], IGNORED)
-        self.targets[:, 1:3] = 1  # two predictions a text
+        asked = torch.zeros_like(self.mask)
+        asked[:, 1:3] = True  # two predictions a text
+        self.predicted = asked.flatten().nonzero().squeeze(1)
         signals.set_attention(own, "eager")
         inputs = signals.own_inputs(own, self.encoding)
         told = own(**inputs, output_hidden_states=True, output_attentions=True, return_dict=True)
@@ -118,7 +119,7 @@ class _Known:
         states, attentions = getattr(told, "hidden_states", None), getattr(told, "attentions", None)
         self.states = states if states is not None and len(states) == depth + 1 else None
         self.attentions = attentions if attentions is not None and len(attentions) == depth else None
-        self.predictions = (told.logits[self.targets != IGNORED] if masked else told.logits) if head else None
+        self.predictions = (told.logits.flatten(0, 1)[self.predicted] if masked else told.logits) if head else None
         last = own.base_model(**inputs)[0] if self.states is None else self.states[-1]
         self.sentence = last[:, 0]
         self.blind = bool((last[0, 0] - last[1, 0]).abs().max() <= 1e-6 * last[0, 0].abs().max())
@@ -126,7 +127,7 @@ class _Known:
 
     def unlike(self, model: PreTrainedModel, want: Want, exact: bool = False) -> str:
         """What of these signals cannot be had of the model, or is not what its library says; or ""."""
-        found = _emitted(model, self.encoding, want, exact, self.targets)
+        found = _emitted(model, self.encoding, want, exact, self.predicted)
         if isinstance(found, str):
             return found
         pairs: list[tuple[str, Any, Any]] = [("sentence", found.sentence, self.sentence)] if want.sentence else []
@@ -172,11 +173,11 @@ def _emitted(
     encoding: dict[str, Tensor],
     want: Want,
     exact: bool = False,
-    targets: Tensor | None = None,
+    predicted: Tensor | None = None,
 ) -> Outputs | str:
     """The signals, or why they cannot be had."""
     try:
-        return signals.emit(model, encoding, want, exact, targets)
+        return signals.emit(model, encoding, want, exact, predicted)
     except UserError as error:
         return str(error)
     except Exception as error:  # models of the library raise anything where they are not what is expected

@@ -21,7 +21,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils import logging
 
-from harness.contracts import HEAD_SIGNALS, IGNORED, LAYER_SIGNALS, Outputs, Signal, Want
+from harness.contracts import HEAD_SIGNALS, LAYER_SIGNALS, Outputs, Signal, Want
 from harness.errors import UserError
 from harness.modeling.bases import Emitter
 from harness.modeling.caught import OUT_OF_SIGHT, Caught
@@ -110,9 +110,19 @@ def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~seen & seen.any(-2, keepdim=True), OUT_OF_SIGHT)
 
 
+def _attention_mask(*arguments: Any, device: Any = "cpu", **keywords: Any) -> Tensor | None:
+    """As the library's for its own fused attention; on an accelerator it is not left out where there is no padding,
+    since to look for that would wait for the device in every step.
+    """
+    if torch.device(device).type != "cpu":
+        keywords["allow_is_bidirectional_skip"] = False
+    mask: Tensor | None = sdpa_mask(*arguments, device=device, **keywords)
+    return mask
+
+
 AttentionInterface.register(IMPLEMENTATION, _attention)
 # Without a mask function of the same name transformers passes no mask at all, silently.
-AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+AttentionMaskInterface.register(IMPLEMENTATION, _attention_mask)
 
 
 def check_layers_known(model: PreTrainedModel) -> None:
@@ -227,14 +237,18 @@ def set_attention(model: PreTrainedModel, implementation: str) -> None:
 
 
 def emit(
-    model: PreTrainedModel, encoding: dict[str, Tensor], want: Want, exact: bool = False, targets: Tensor | None = None
+    model: PreTrainedModel,
+    encoding: dict[str, Tensor],
+    want: Want,
+    exact: bool = False,
+    predicted: Tensor | None = None,
 ) -> Outputs:
     """Run an encoder with a sequence-classification or masked-language-model head; return the signals asked for.
 
     encoding: input_ids, attention_mask and possibly token_type_ids, each (B, L). Shapes of the signals are those of
     `harness.contracts.Signal`; `sentence` is the last layer's first-token state, before any pooler. The head runs only
     for logits. With `exact` no layer uses the fused kernel, so that asking for more never changes a bit of the rest.
-    targets: (B, L), see `Batch`; the masked-language-model head runs only where they ask for a prediction.
+    predicted: (P,), see `Batch`; the masked-language-model head runs at these positions only, everywhere without them.
     Raises UserError for a layer the model does not have, for a text longer than its positions, and for attention
     signals of a model whose attention does not go through transformers' attention interface.
     """
@@ -243,7 +257,7 @@ def emit(
     check_layers(type(model).__name__, depth, want)
     _check_length(model, encoding["input_ids"].shape[1])
     if isinstance(model, Emitter):
-        return model.emit(encoding, want, exact, targets)
+        return model.emit(encoding, want, exact, predicted)
     ways: Ways = getattr(model, "signal_ways")  # noqa: B009 - unknown to type checkers
     request = _Request(want, exact)
     attention = any(getattr(want, signal.value) for signal in ATTENTION_SIGNALS)
@@ -255,7 +269,7 @@ def emit(
     network = model if want.logits or want.mlm_logits else model.base_model
     caught = Caught() if attention and not ways.interface else None
     with (
-        _head_at(model, targets if want.mlm_logits else None),
+        _head_at(model, predicted if want.mlm_logits else None),
         _states(model, hooked) as found,
         caught or nullcontext(),
     ):
@@ -321,17 +335,16 @@ def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tens
 
 
 @contextmanager
-def _head_at(model: PreTrainedModel, targets: Tensor | None) -> Iterator[None]:
-    """Lets the head of `model` see the states at the positions that have a target alone: most have none."""
-    if targets is None:
+def _head_at(model: PreTrainedModel, predicted: Tensor | None) -> Iterator[None]:
+    """Lets the head of `model` see the states at these positions alone: most are not to be predicted."""
+    if predicted is None:
         yield
         return
     # Every head of the library's masked language models works position by position and begins with a module of its own.
     head = next(module for name, module in model.named_children() if name != model.base_model_prefix)
-    chosen = targets != IGNORED
 
     def select(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (arguments[0][chosen], *arguments[1:])  # (B, L, D) -> (P, D)
+        return (arguments[0].flatten(0, 1)[predicted], *arguments[1:])  # (B, L, D) -> (P, D)
 
     hook = head.register_forward_pre_hook(select)
     try:

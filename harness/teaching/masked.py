@@ -79,7 +79,7 @@ class MaskedTeacher(CorpusTeacher):
         outputs = self._compute(batch, Want.of_parts(parts)) if parts else Outputs()
         if number and want.mlm_logits:
             self.how["mlm_logits"] = f"stored, the {number} likeliest"
-            outputs.mlm_logits = self._targets(batch.epoch, number).logits(batch.ids.cpu().numpy()).to(self.device)
+            outputs.mlm_logits = self._targets(batch.epoch, number).logits(batch.ids.numpy()).to(self.device)
         return outputs
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward

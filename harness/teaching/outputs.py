@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         self.exact = exact
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        return signals.emit(self.model, batch.encodings[0], want, exact=self.exact, targets=batch.targets)
+        return signals.emit(self.model, batch.encodings[0], want, exact=self.exact, predicted=batch.predicted)
 
 
 class Ensemble(nn.Module):
@@ -139,7 +139,7 @@ class TeacherOutputs:
             computed = [part for part in want.parts() if not self._stored(part)]
             self._asked[want] = [part for part in want.parts() if self._stored(part)], Want.of_parts(computed)
         stored, missing = self._asked[want]
-        ids = batch.ids.cpu()  # the student may read the same examples otherwise: its encodings are not the teacher's
+        ids = batch.ids  # the student may read the same examples otherwise: its encodings are not the teacher's
         outputs = self._compute(self.train.batch(ids, self.device), missing) if missing != Want() else Outputs()
         rows = self.rows[ids.numpy()]
         length = int(self.train.sizes[0][ids].max())

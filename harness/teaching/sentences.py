@@ -36,12 +36,11 @@ class SentenceTeacher(CorpusTeacher):
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         parts = [part for part in want.parts() if part[0] != "sentence"]
         self.how |= {name: "computed" for name, _ in parts}
-        ids = batch.ids.cpu()
-        outputs = self._compute(self.text.batch(ids, self.device), Want.of_parts(parts)) if parts else Outputs()
+        outputs = self._compute(self.text.batch(batch.ids, self.device), Want.of_parts(parts)) if parts else Outputs()
         if want.sentence:
             self.how["sentence"] = "stored"
             stored = self._vectors()
-            outputs.sentence = stored.read(("sentence", -1), stored.rows(ids.numpy()), 0).to(self.device)
+            outputs.sentence = stored.read(("sentence", -1), stored.rows(batch.ids.numpy()), 0).to(self.device)
         return outputs
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward

@@ -51,7 +51,7 @@ def test_one_step_with_every_objective_or_a_sentence(case: Case, objective: str)
 
 
 @functools.cache
-def _teacher(corpus: bool, width: int, labels: int) -> Encoder:
+def teacher_of(corpus: bool, width: int, labels: int) -> Encoder:
     head = AutoModelForMaskedLM if corpus else AutoModelForSequenceClassification
     return Encoder(small_model("bert", seed=1, head=head, width=width, labels=labels)).eval()
 
@@ -63,7 +63,7 @@ def _step(case: Case, objective: str, described: ModelInfo, teacher: ModelInfo) 
     batch = case.batch()
     if not case.task.corpus:
         loss_of.prepare(batch.labels, len(batch.labels))
-    imitated = _teacher(case.task.corpus, teacher.width, case.task.outputs or 2)
+    imitated = teacher_of(case.task.corpus, teacher.width, case.task.outputs or 2)
     ours, theirs = loss_of.wants()
     with torch.no_grad():
         said = imitated(case.batch(apart=False), theirs)

@@ -70,6 +70,11 @@ def test_a_batch_is_what_models_read(tmp_path: Path) -> None:
     assert {t.dtype for t in (*encoding.values(), batch.targets, batch.ids)} == {torch.int64}
     original = torch.where(batch.targets == IGNORED, encoding["input_ids"], batch.targets)
     assert original.tolist() == [[2, 14, 13, 12, 11, 3, 0, 0, 0, 0], [2, 5, 6, 7, 8, 9, 10, 11, 12, 3]]
+    assert batch.predicted is not None and encoding.lengths.tolist() == [6, 10]
+    assert torch.equal(batch.predicted, (batch.targets != IGNORED).flatten().nonzero()[:, 0])
+    assert text.batch(torch.tensor([1, 0]), torch.device("meta"), 3).predicted.shape == batch.predicted.shape
+    batch.targets = torch.full_like(batch.targets, IGNORED)  # what the host knew was of others
+    assert batch.predicted.tolist() == []
 
 
 def test_a_tokenizer_without_segments_or_mask() -> None:

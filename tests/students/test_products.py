@@ -115,3 +115,5 @@ class TestLongInputs:
         got[2] *= value
         with pytest.raises(FloatingPointError, match="7 tokens"):
             products.check(got, 7)
+        assert products.factors(got).isnan().tolist() == [False, False, True, False]
+        assert products.factors(got)[0] == 1

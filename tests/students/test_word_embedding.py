@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from harness.contracts import ModelInfo, Signal, Task
+from harness.contracts import Encoding, ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.word_tokenizer import word_level
@@ -64,12 +64,12 @@ def test_two_channels_start_alike_and_one_is_frozen() -> None:
     assert gradient.to_dense().sum(1).tolist() == [0, 0, 3, 3, 3, 0]
 
 
-def read(rows: list[list[int]], padding: int = 0, filler: int = 1) -> dict[str, Tensor]:
+def read(rows: list[list[int]], padding: int = 0, filler: int = 1) -> Encoding:
     """The rows as a tokenizer pads them, with `padding` positions more; what stands past a row's end is `filler`."""
     longest = max(map(len, rows)) + padding
     ids = torch.tensor([row + [filler] * (longest - len(row)) for row in rows]).view(len(rows), longest)
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]).view(len(rows), longest)
-    return {"input_ids": ids.long(), "attention_mask": mask.long()}
+    return Encoding({"input_ids": ids.long(), "attention_mask": mask.long()})
 
 
 @pytest.mark.parametrize("padding", [0, 3])

@@ -1,0 +1,121 @@
+"""A training step asks no value of the device, for which the host would wait.
+
+The device here is `meta`, whose tensors have shapes and no values: what looks at one, or lets a shape depend on one,
+fails on any machine. Left out is what torch does by itself: it looks at packed sequences (but their lengths are on the
+host), and at the rows of sparse gradients.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import combine, pairing
+from harness.contracts import Batch, Encoding, Outputs, Want
+from harness.data.encoding import Encoded
+from harness.registry import OBJECTIVES, STUDENTS
+from harness.runs.settings import Settings
+from harness.students import words
+from harness.testing.student_cases import Case, cases, named, plain, possible
+from harness.testing.test_pairs import teacher_of
+from harness.training.optimisation import Optimisation
+from harness.training.sums import Sum
+
+META, WIDTH = torch.device("meta"), 32
+SOME = ("logit_mse", "cosine", "hid_seq", "att_mse", "mlm_kd")  # with every student; all others with a transformer
+
+
+def tried() -> list[tuple[Case, str]]:
+    """Every pair that is tried of a case and an objective that can train it."""
+    found = []
+    for case in (case for name in STUDENTS.names() for case in cases(name) if possible(case) and plain(case)):
+        described, teacher = case.describe(WIDTH), case.teacher_info(WIDTH)
+        procedure = "general" if case.task.corpus else "two_stage"
+        for objective in OBJECTIVES.names() if case.name == "transformer" else SOME:
+            if not pairing.refusal(objective, procedure, described, teacher, case.task):
+                found.append((case, objective))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `meta` has not got: autocast, which does nothing here, and packed sequences."""
+
+    def run(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        states, (last, _) = lstm(inputs[:, : int(lengths.max())])
+        return states, last.transpose(0, 1).flatten(1)
+
+    monkeypatch.setattr(torch, "autocast", lambda *given, **more: nullcontext())
+    monkeypatch.setattr(words, "run", run)
+
+
+def moved(value: Any) -> Any:
+    """The same without values."""
+    if isinstance(value, dict):
+        return {key: moved(inner) for key, inner in value.items()}
+    return value.to(META) if isinstance(value, Tensor) else value
+
+
+def on_device(batch: Batch) -> Batch:
+    """The batch as one is that was made on the host: ids and lengths stay there."""
+    encodings = tuple(Encoding(moved(dict(encoding)), encoding.lengths) for encoding in batch.encodings)
+    labels, targets, predicted = (moved(part) for part in (batch.labels, batch.targets, batch.predicted))
+    return replace(batch, labels=labels, encodings=encodings, targets=targets, chosen=(targets, predicted))
+
+
+def has_sparse_gradients(model: nn.Module) -> bool:
+    return any(isinstance(module, nn.Embedding) and module.sparse for module in model.modules())
+
+
+@pytest.mark.parametrize(("case", "objective"), tried(), ids=lambda v: v if isinstance(v, str) else named(v))
+def test_a_step_looks_at_nothing(case: Case, objective: str) -> None:
+    student = case.build(teacher_width=WIDTH).train()
+    described, teacher = case.describe(WIDTH), case.teacher_info(WIDTH)
+    loss_of = Sum(combine.parse(objective), described, teacher, case.plugin.layer_map("random", described, teacher), {})
+    batch = case.batch()
+    if not case.task.corpus:
+        loss_of.prepare(batch.labels, len(batch.labels))
+    ours, theirs = loss_of.wants()
+    with torch.no_grad():
+        said = teacher_of(case.task.corpus, WIDTH, case.task.outputs or 2)(case.batch(apart=False), theirs)
+    student(batch, ours)  # what is found out once of a model
+    student.to(META)
+    loss_of.to(META)
+    stored = Outputs(**{part.name: moved(getattr(said, part.name)) for part in fields(said)})
+    loss, _ = loss_of(student(on_device(batch), ours), stored, on_device(batch))
+    if not has_sparse_gradients(student):
+        loss.backward()
+        settings = Settings({"learning_rate": 0.01, "warmup_ratio": 0.0, "optimiser": "adadelta"})
+        Optimisation(student, loss_of, settings, 10).update()
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        loss.item()
+
+
+def test_a_batch_tells_the_host_what_it_is_asked() -> None:
+    mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=torch.int32)
+    sequence = {"input_ids": mask * 7, "attention_mask": mask}
+    data = Encoded(torch.arange(3), torch.tensor([0, 1, 1]), np.arange(3, dtype=np.uint64), (sequence,), (mask.sum(1),))
+    batch = data.batch(torch.tensor([2, 1]), META)
+    assert batch.ids.tolist() == [2, 1] and batch.encodings[0].lengths.tolist() == [1, 3]
+    assert {batch.labels.device, *(tensor.device for tensor in batch.encodings[0].values())} == {META}
+    assert batch.real(torch.zeros(2, 3, 5, device=META)).shape == (4, 5)
+    assert batch.real_pairs(torch.zeros(2, 3, 3, device=META)).shape == (10,)
+    here = data.batch(torch.tensor([2, 1]))
+    states = torch.arange(12).view(2, 3, 2)
+    assert torch.equal(here.real(states), states[here.mask])
+    counted = replace(here, encodings=(dict(here.encodings[0]),))  # without lengths told
+    assert torch.equal(counted.real(states), here.real(states)) and counted.encodings[0].lengths.tolist() == [1, 3]
+
+
+def test_products_that_cannot_be_computed_with_become_nan_where_nobody_looks() -> None:
+    case = next(case for case in cases("hybrid") if plain(case))
+    student = case.build(teacher_width=WIDTH).to(META)
+    assert student(on_device(case.batch()), Want(logits=True)).logits.device == META
+    with torch.no_grad(), pytest.raises((RuntimeError, NotImplementedError)):  # in inference they are looked at
+        student(on_device(case.batch()), Want(logits=True))
