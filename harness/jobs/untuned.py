@@ -128,7 +128,7 @@ class UntunedTeacher:
         if self._cache is None:
             raise LookupError("no vectors were stored yet")
         rows = self._cache.rows(self.keys[batch.ids.numpy()])
-        return Outputs(sentence=self._cache.read(("sentence", -1), rows, 0).to(machine.device()))
+        return Outputs(sentence=self._cache.read(("sentence", -1), rows, 0, machine.device()))
 
     def store(self, pairs: Encoded) -> None:
         """Compute the vectors of these pairs, read apart, unless they are on disk. pairs: ids are 0..size-1."""

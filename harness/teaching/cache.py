@@ -18,10 +18,13 @@ import torch
 from torch import Tensor
 
 from harness.contracts import Batch, Outputs, Want
+from harness.data.placing import onto
 from harness.data.store import Once, Store, alone
 from harness.files import cannot_write
+from harness.teaching.held import Held, room
 
 Compute = Callable[[Batch, Want], Outputs]
+HOST = torch.device("cpu")
 Part = tuple[str, int]  # a signal and its layer, -1 of what has none
 # Which axes of an example's signal are its length: hidden states (L, D), values (H, L, d), attention scores (H, L, L).
 LENGTHS = {
@@ -43,6 +46,7 @@ class TeacherCache:
         self.length = self.data.lengths.numpy().astype(np.int64)
         self.store = Store(room, [*teacher, hashlib.sha256(self.keys.tobytes()).hexdigest()], once)
         self._open: dict[Part, tuple[np.ndarray, np.ndarray, tuple[int, ...]]] = {}
+        self._held: dict[Part, Held | None] = {}  # None: it does not fit
 
     def rows(self, keys: np.ndarray) -> np.ndarray:
         """The row of each example, by its key."""
@@ -103,8 +107,24 @@ class TeacherCache:
         self.store.vouch(*shapes, shapes=told.get("shapes", {}) | shapes, passes=passes, calls=made)
         return calls
 
-    def read(self, part: Part, rows: np.ndarray, length: int) -> Tensor:
-        """One signal for a batch, (B, ...) padded with zeros to `length` tokens."""
+    def read(self, part: Part, rows: np.ndarray, length: int, device: torch.device = HOST) -> Tensor:
+        """One signal for a batch, (B, ...) padded with zeros to `length` tokens, on the device."""
+        if held := self._on(part, device):
+            return held.read(rows, length)
+        return onto(self._read(part, rows, length), device)
+
+    def _on(self, part: Part, device: torch.device) -> Held | None:
+        """The signal as the device keeps it, if it does: in the order of asking, while there is room."""
+        if device.type == "cpu":
+            return None
+        if part not in self._held:
+            array, offsets, shape = self._opened(part, axes := LENGTHS.get(part[0], ()))
+            taken = sum(one.numbers.nbytes for one in self._held.values() if one)
+            fits = taken + array.nbytes <= room(device)
+            self._held[part] = Held(array, offsets[:-1], self.length, axes, shape, device) if fits else None
+        return self._held[part]
+
+    def _read(self, part: Part, rows: np.ndarray, length: int) -> Tensor:
         axes = LENGTHS.get(part[0], ())
         array, offsets, shape = self._opened(part, axes)
         batch = torch.zeros(len(rows), *_sized(axes, shape, length))  # torch's own memory, see `bases.in_own_memory`

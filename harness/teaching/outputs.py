@@ -144,7 +144,7 @@ class TeacherOutputs:
         rows = self.rows[ids.numpy()]
         length = int(self.train.sizes[0][ids].max())
         for name, layer in stored:
-            signal = self.cache.read((name, layer), rows, length).to(self.device)
+            signal = self.cache.read((name, layer), rows, length, self.device)
             if layer < 0:
                 setattr(outputs, name, signal)
             else:

@@ -40,7 +40,7 @@ class SentenceTeacher(CorpusTeacher):
         if want.sentence:
             self.how["sentence"] = "stored"
             stored = self._vectors()
-            outputs.sentence = stored.read(("sentence", -1), stored.rows(batch.ids.numpy()), 0).to(self.device)
+            outputs.sentence = stored.read(("sentence", -1), stored.rows(batch.ids.numpy()), 0, self.device)
         return outputs
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward

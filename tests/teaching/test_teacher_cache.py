@@ -10,7 +10,8 @@ import torch
 
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
-from harness.teaching.cache import TeacherCache
+from harness.teaching.cache import LENGTHS, TeacherCache
+from harness.teaching.held import Held, room
 from tests.training.builders import emit, examples
 
 EVERYTHING = Want(
@@ -23,7 +24,7 @@ EVERYTHING = Want(
     queries=frozenset({1, 2}),
     keys=frozenset({2}),
 )
-CPU = torch.device("cpu")
+CPU, META = torch.device("cpu"), torch.device("meta")
 
 
 class Counting:
@@ -65,6 +66,31 @@ def test_read_signals_equal_the_teachers(tmp_path: Path) -> None:
     again = cache(tmp_path)  # another process, as far as the files know
     assert fill(again, EVERYTHING) == 0
     check(again, EVERYTHING)
+
+
+@pytest.mark.parametrize("longer", [0, 3])
+def test_signals_kept_on_a_device_are_read_with_the_same_bits(tmp_path: Path, longer: int) -> None:
+    stored, data = cache(tmp_path), examples(50)
+    fill(stored, EVERYTHING)
+    rows = stored.rows(data.keys)[[7, 3, 3, 41]]
+    length = int(stored.length[rows].max()) + longer
+    for part in EVERYTHING.parts():
+        array, offsets, shape = stored._opened(part, axes := LENGTHS.get(part[0], ()))
+        held = Held(array, offsets[:-1], stored.length, axes, shape, CPU)
+        assert torch.equal(held.read(rows, length), stored.read(part, rows, length)), part
+        nowhere = Held(array, offsets[:-1], stored.length, axes, shape, META)  # fails where a value is looked at
+        assert nowhere.read(rows, length).shape == held.read(rows, length).shape
+
+
+def test_a_device_keeps_what_fits_in_the_order_of_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = cache(tmp_path)
+    fill(stored, EVERYTHING)
+    rows, logits = np.array([0, 1]), 4 * 50 * emit(examples(50).batch(torch.arange(50)), EVERYTHING).logits.shape[1]
+    monkeypatch.setattr("harness.teaching.cache.room", lambda device: logits)
+    for part in (("logits", -1), ("values", 2)):
+        assert stored.read(part, rows, 9, META).device == META
+    assert stored._held[("logits", -1)] is not None and stored._held[("values", 2)] is None
+    assert stored.read(("logits", -1), rows, 9).device == CPU and room(CPU) == room(META) == 0
 
 
 def test_only_missing_signals_are_computed_later(tmp_path: Path) -> None:
