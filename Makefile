@@ -44,11 +44,12 @@ bench: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.executors
 	$(BIN)/python -m benchmarks.statistics speed
 
-# What a GPU does, in under 20 minutes on one: `harness distil-corpus` against the device's own best rate, encoding,
+# What a GPU does, in under 20 minutes on one: `harness distil-corpus` against the device's own best rate, encoding, steps,
 # and runs that share it.
 bench-gpu: $(VENV)/installed-for-tests
 	$(BIN)/python -m benchmarks.corpus --pieces 1024
 	$(BIN)/python -m benchmarks.time_shares speed
+	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.sharing
 
 # The site, in build/site: a warning is an error, and so is a link within it that leads nowhere. No network.

@@ -6,6 +6,7 @@ python -m benchmarks.sharing [MOST] [RUNS]   up to MOST workers (8), RUNS runs e
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 import torch
 
 from harness.cli import main
-from harness.executors import gpus
+from harness.executors import gpus, mps
 
 STUDY = (
     "run", "--study", "objectives_vs_init", "--tasks", "sentiment", "--inits", "every", "--trials", "1",
@@ -23,13 +24,13 @@ STUDY = (
 )  # fmt: skip
 
 
-def seconds(workers: int, runs: int, folder: Path) -> float:
+def seconds(workers: int, runs: int, folder: Path, *flags: str) -> float:
     """Of so many runs by so many workers; one more is made before, with what all start from."""
-    out = ("--out", str(folder / str(workers)), "--workers", str(workers))
+    out = ("--out", str(folder / "-".join([str(workers), *flags])), "--workers", str(workers))
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
         main([*STUDY, *out, "--seeds", "1"])
         began = time.time()
-        status = main([*STUDY, *out, "--seeds", str(runs + 1)])
+        status = main([*STUDY, *out, *flags, "--seeds", str(runs + 1)])
     if status:
         raise SystemExit(f"the runs of {workers} workers ended with status {status}")
     return time.time() - began
@@ -41,9 +42,12 @@ def compare(most: int, runs: int) -> None:
     print(f"{', '.join(names)}; {os.cpu_count()} cores; {len(gpus.visible())} GPUs are shared; {runs} runs each time")
     numbers = [2**n for n in range(most.bit_length()) if 2**n <= most]
     with tempfile.TemporaryDirectory(prefix="bench_sharing_") as folder:
-        found = {workers: seconds(workers, runs, Path(folder)) for workers in numbers}
-    for workers, spent in found.items():
-        print(f"{workers:3} workers {3600 * runs / spent:10,.0f} runs/hour {found[1] / spent:6.2f} x one worker")
+        found = {(workers, ""): seconds(workers, runs, Path(folder)) for workers in numbers}
+        if gpus.visible() and shutil.which(mps.CONTROL):
+            found |= {(n, " with --mps"): seconds(n, runs, Path(folder), "--mps") for n in numbers if n > 1}
+    one = found[1, ""]
+    for (workers, how), spent in found.items():
+        print(f"{workers:3} workers{how} {3600 * runs / spent:10,.0f} runs/hour {one / spent:6.2f} x one worker")
 
 
 if __name__ == "__main__":

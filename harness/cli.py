@@ -51,7 +51,8 @@ def _add_working(commands: Any) -> None:
         help="train what is missing and print the table",
         description="Train what is missing and print the table. A second call trains nothing.",
     )
-    run.add_argument("--workers", type=int, metavar="N", help="runs at the same time (default: the number of cores)")
+    run.add_argument("--workers", type=int, metavar="N", help="runs at once (default: a core each; on GPUs found out)")
+    run.add_argument("--mps", action="store_true", help="let runs share a GPU by CUDA's Multi-Process Service")
     run.add_argument("--executor", default="local", choices=("local", "ray"), help="local (default) or ray")
     run.add_argument("--address", metavar="HOST:PORT", help="ray: join this cluster (default: start Ray here)")
     run.add_argument("--cpus-per-run", type=float, metavar="N", help="ray: CPUs that a run takes (default: 1)")

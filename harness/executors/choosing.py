@@ -26,8 +26,12 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
         for name in ("address", "cpus_per_run", "gpus_per_run"):
             if getattr(options, name) is not None:
                 raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
-        most = processes(options)
-        return lambda out: LocalExecutor(most, limit)
+        most, shares = processes(options), options.workers is None and not measures
+        if options.mps and most == 1:
+            raise UserError("--mps has no effect where one run goes on at a time")
+        return lambda out: LocalExecutor(most, limit, shares, options.mps)
+    if options.mps:
+        raise UserError("--mps has no effect with --executor ray: start CUDA's service on each node before Ray there")
     if measures:
         raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
     if options.workers is not None:

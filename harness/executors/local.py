@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import ExitStack
 from multiprocessing.connection import wait
 from typing import Any
 
 from harness.executors import environment, gpus, temporary
+from harness.executors.mps import service
 from harness.executors.process import Attempt
+from harness.executors.sharing import Sharing
 from harness.executors.worker import DEATHS
-from harness.runs.messages import Began, Died, Failed, Message, Told
+from harness.runs.messages import Began, Died, Failed, Message, Noted, Told
 
 Job = tuple[str, Any, Any]  # run, specification, workspace
 
@@ -18,18 +21,29 @@ class LocalExecutor:
     """At most `workers` runs at a time, each in a process of its own. One whose process dies is begun again.
 
     Where there are several GPUs, each run is given the one that the fewest others are on; several runs may share one.
-    limit: seconds after which an attempt at a run is given up.
+    limit: seconds after which an attempt at a run is given up. shares: on GPUs, start with a run on each and find out
+    how many, up to `workers`, get most done. mps: start CUDA's Multi-Process Service for them; raises UserError where
+    that cannot be.
     """
 
-    def __init__(self, workers: int, limit: float | None = None):
-        self.most, self._limit = workers, limit
+    def __init__(self, workers: int, limit: float | None = None, shares: bool = False, mps: bool = False):
+        self._limit = limit
         self._queue: deque[Job] = deque()
         self._going: list[tuple[Attempt, Job]] = []
         self._gpus = gpus.visible()
+        self._sharing = Sharing(len(self._gpus), workers, gpus.used) if shares and self._gpus else None
+        self._workers, self._undo, self._given = workers, ExitStack(), dict[str, str]()
         self._told: deque[Message] = deque()
         self._deaths: dict[str, int] = {}
         environment.prepare()  # the driver computes a little itself
         temporary.sweep()
+        if mps:
+            self._given = self._undo.enter_context(service(self._gpus))
+
+    @property
+    def most(self) -> int:
+        """Runs at a time."""
+        return self._sharing.workers if self._sharing else self._workers
 
     def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Queue a run; runs start in the order they were submitted."""
@@ -51,6 +65,7 @@ class LocalExecutor:
         for attempt, _ in self._going:
             attempt.end()
         self._going.clear()
+        self._undo.close()
 
     def _take(self, attempt: Attempt, job: Job, message: Message) -> None:
         run = message.run
@@ -58,6 +73,7 @@ class LocalExecutor:
             if "epoch" in message.entry and "step" not in message.entry:  # progress within one is lost with the process
                 self._deaths.pop(run, None)
             self._told.append(message)
+            self._watch(message)
             return
         attempt.end()
         self._going.remove((attempt, job))
@@ -74,10 +90,19 @@ class LocalExecutor:
             self._told.append(message)
         self._begin_waiting()
 
+    def _watch(self, message: Told) -> None:
+        """Find out how many runs are to share the GPUs."""
+        if self._sharing and (speed := message.entry.get("tokens_per_second")):
+            going = [attempt.run for attempt, _ in self._going]
+            if sentence := self._sharing.told(message.run, speed, going):
+                self._told.append(Noted(message.run, sentence))
+            self._begin_waiting()
+
     def _begin_waiting(self) -> None:
         while self._queue and len(self._going) < self.most:
             job = self._queue.popleft()
             used = [attempt.environment.get(gpus.VISIBLE, "") for attempt, _ in self._going]
-            attempt = Attempt(*job, self._limit, gpus.least_used(self._gpus, used))
+            environment = gpus.least_used(self._gpus, used) | self._given
+            attempt = Attempt(*job, self._limit, environment)
             self._going.append((attempt, job))
             self._told.append(Began(job[0]))

@@ -32,6 +32,13 @@ class Told(Message):
 
 
 @dataclass(frozen=True)
+class Noted(Message):
+    """Something about how runs are performed, found while this one is."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Wants(Message):
     """It asks for an exchange of a folder of the cache, and waits. what: fetch or offer, see `workspace.Exchange`."""
 

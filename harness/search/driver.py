@@ -14,7 +14,7 @@ from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, distinct
 from harness.runs import Run, RunId
-from harness.runs.messages import Began, Failed, Finished, Message, Refused, Told
+from harness.runs.messages import Began, Failed, Finished, Message, Noted, Refused, Told
 from harness.runs.told import Entry, Record
 from harness.search.index import Index
 from harness.search.kept import Kept
@@ -113,6 +113,9 @@ class Driver:
                 continue
             if isinstance(message, Told):
                 self.listener.epoch(what, message.entry)
+                continue
+            if isinstance(message, Noted):
+                self.listener.note(message.sentence)
                 continue
             if isinstance(message, Refused):
                 raise UserError(message.sentence)
