@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from harness.contracts import Batch, Want
+from harness.contracts import Batch, Encoding, Want
 from harness.modeling.bases import Student
 
 BATCHES = 8  # of different sequences, taken in turn, so that no cache holds the rows of just one
@@ -51,8 +51,11 @@ def _apart(model: Student) -> bool:
 
 def as_batch(*ids: Tensor) -> Batch:
     """Token ids (B, L), one tensor for single sentences and two for pairs, as a batch without padding."""
-    encodings = tuple({"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids)
-    return Batch(torch.arange(len(ids[0]), device=ids[0].device), torch.zeros_like(ids[0][:, 0]), encodings)
+    encodings = tuple(
+        Encoding({"input_ids": part, "attention_mask": torch.ones_like(part)}, torch.full((len(part),), part.size(1)))
+        for part in ids
+    )
+    return Batch(torch.arange(len(ids[0])), torch.zeros_like(ids[0][:, 0]), encodings)
 
 
 def random_batches(vocabulary: int, batch: int, length: int, device: torch.device) -> list[Tensor]:

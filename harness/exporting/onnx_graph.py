@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from harness.contracts import Batch
+from harness.contracts import Batch, Encoding
 from harness.errors import UserError
 from harness.exporting.opened import Opened
 from harness.modeling.bases import Student
@@ -34,7 +34,7 @@ class _Traced(nn.Module):
 
     def forward(self, *tensors: Tensor) -> Tensor:
         left = iter(tensors)
-        encodings = tuple({name: next(left) for name in names} for names in self._names)
+        encodings = tuple(Encoding({name: next(left) for name in names}) for names in self._names)
         rows = tensors[0].size(0)
         return self._opened.of_batch(Batch(torch.arange(rows), torch.zeros(rows), encodings))
 

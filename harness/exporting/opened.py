@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from harness import registry
-from harness.contracts import Batch, Task, Want
+from harness.contracts import Batch, Encoding, Task, Want
 from harness.data.encoding import encode, evaluation_batches
 from harness.data.sources import Split
 from harness.errors import UserError
@@ -114,7 +114,7 @@ class Opened:
             encodings.append({"input_ids": ids, "attention_mask": mask})
             if "token_type_ids" in self.tokenizer.model_input_names:
                 encodings[-1]["token_type_ids"] = torch.zeros_like(ids)
-        return Batch(torch.arange(rows), torch.zeros(rows), tuple(encodings))
+        return Batch(torch.arange(rows), torch.zeros(rows), tuple(map(Encoding, encodings)))
 
     def _read(self, texts: Sequence[Text]) -> tuple[list[str], list[str] | None]:
         wanted = "a pair of sentences" if self.task.pair else "a text"

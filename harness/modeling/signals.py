@@ -110,13 +110,13 @@ def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~seen & seen.any(-2, keepdim=True), OUT_OF_SIGHT)
 
 
-def _attention_mask(*arguments: Any, device: Any = "cpu", **keywords: Any) -> Tensor | None:
+def _attention_mask(*arguments: Any, **keywords: Any) -> Tensor | None:
     """As the library's for its own fused attention; on an accelerator it is not left out where there is no padding,
     since to look for that would wait for the device in every step.
     """
-    if torch.device(device).type != "cpu":
+    if torch.device(keywords.get("device", "cpu")).type != "cpu":
         keywords["allow_is_bidirectional_skip"] = False
-    mask: Tensor | None = sdpa_mask(*arguments, device=device, **keywords)
+    mask: Tensor | None = sdpa_mask(*arguments, **keywords)
     return mask
 
 

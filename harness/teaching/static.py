@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from harness.contracts import Batch, Want
+from harness.contracts import Batch, Encoding, Want
 from harness.modeling import static_vectors
 from harness.modeling.bases import LoadTeacher
 from harness.modeling.static_vectors import Vocabulary
@@ -49,7 +49,7 @@ def states(model: PreTrainedModel, vocabulary: Vocabulary) -> Tensor:
         read = read.to(machine.device())
         encoding = {"input_ids": read, "attention_mask": torch.ones_like(read)}
         encoding["token_type_ids"] = torch.zeros_like(read)
-        batch = Batch(ids, torch.zeros(len(ids)), (encoding,))
+        batch = Batch(ids, torch.zeros(len(ids)), (Encoding(encoding),))
         outputs = encoder(batch, Want(hidden_states=frozenset({last})))
         found.append(outputs.hidden_states[last].float().mean(1).cpu())
     return torch.cat(found)

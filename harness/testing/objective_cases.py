@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.contracts import IGNORED, Batch, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import IGNORED, Batch, Encoding, LayerMap, ModelInfo, Outputs, Signal, Task, Want
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 
@@ -40,7 +40,7 @@ def make(
 def make_batch(labels: Tensor | None = None, lengths: tuple[int, ...] = LENGTHS) -> Batch:
     """A joint batch whose example i has lengths[i] real tokens; labels 0, 1, 2, 0, ... unless given."""
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
-    encoding = {"input_ids": mask * 3, "attention_mask": mask}
+    encoding = Encoding({"input_ids": mask * 3, "attention_mask": mask})
     labels = torch.arange(len(lengths)) % 3 if labels is None else labels
     return Batch(torch.arange(len(lengths)), labels, (encoding,))
 
@@ -60,7 +60,7 @@ def make_pair_batch() -> Batch:
 def one_of(batch: Batch, example: int) -> Batch:
     """The batch of this example alone, still as long."""
     kept = slice(example, example + 1)
-    encodings = tuple({key: tensor[kept] for key, tensor in encoding.items()} for encoding in batch.encodings)
+    encodings = tuple(Encoding({key: tensor[kept] for key, tensor in encoding.items()}) for encoding in batch.encodings)
     targets, groups = (None if part is None else part[kept] for part in (batch.targets, batch.groups))
     return replace(
         batch, ids=batch.ids[kept], labels=batch.labels[kept], encodings=encodings, targets=targets, groups=groups
@@ -144,7 +144,7 @@ def padded(outputs: Outputs, extra: int, noise: float) -> Outputs:
 def padded_batch(batch: Batch, extra: int) -> Batch:
     """`batch` with `extra` padded positions more."""
     longer = tuple(
-        {key: torch.nn.functional.pad(value, (0, extra)) for key, value in encoding.items()}
+        Encoding({key: torch.nn.functional.pad(value, (0, extra)) for key, value in encoding.items()})
         for encoding in batch.encodings
     )
     targets = batch.targets

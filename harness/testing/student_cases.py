@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from harness.contracts import IGNORED, Batch, ModelInfo, Signal, Task, Want
+from harness.contracts import IGNORED, Batch, Encoding, ModelInfo, Signal, Task, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
@@ -71,7 +71,7 @@ class Case:
         if self.task.corpus:
             chosen = encodings[0]["attention_mask"].bool() & (torch.arange(len(encodings[0]["input_ids"][0])) % 3 == 1)
             targets = torch.where(chosen, encodings[0]["input_ids"], IGNORED)
-        return Batch(torch.arange(6), labels, tuple(encodings), targets)
+        return Batch(torch.arange(6), labels, tuple(map(Encoding, encodings)), targets)
 
     def everything(self) -> Want:
         """All that the student emits on the task."""

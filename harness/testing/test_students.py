@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.contracts import IGNORED, LAYER_SIGNALS, Batch, Outputs, Signal, Want
+from harness.contracts import IGNORED, LAYER_SIGNALS, Batch, Encoding, Outputs, Signal, Want
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
 from harness.planning import merging
@@ -129,7 +129,7 @@ def test_what_the_first_token_sees(name: str) -> None:
     last, want = described.layers, Want(hidden_states=frozenset({described.layers}))
     ids = batch.encodings[0]["input_ids"].clone()
     ids[0, LENGTHS[0][0] - 1] = ids[0, LENGTHS[0][0] - 1] % (VOCABULARY - 5) + 5  # another ordinary word
-    other = replace(batch, encodings=({**batch.encodings[0], "input_ids": ids},))
+    other = replace(batch, encodings=(Encoding({**batch.encodings[0], "input_ids": ids}),))
     before, after = (student(b, want).hidden_states[last][0, 0] for b in (batch, other))
     assert torch.equal(before, after) != described.first_token_sees_all
 
