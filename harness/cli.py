@@ -58,6 +58,9 @@ def _add_working(commands: Any) -> None:
     run.add_argument("--cpus-per-run", type=float, metavar="N", help="ray: CPUs that a run takes (default: 1)")
     run.add_argument("--gpus-per-run", type=float, metavar="N", help="ray: GPUs or a part of one (default: 0)")
     run.add_argument(
+        "--shared-out", action="store_true", help="ray: every node sees the folder of --out, so nothing of it is copied"
+    )
+    run.add_argument(
         "--refresh", action="store_true", help="make anew what another version of the code made (harness plan tells it)"
     )
     run.add_argument(

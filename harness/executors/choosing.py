@@ -23,8 +23,8 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
     measures = _measures(options)
     limit = _seconds("--run-timeout", options.run_timeout)
     if options.executor == "local":
-        for name in ("address", "cpus_per_run", "gpus_per_run"):
-            if getattr(options, name) is not None:
+        for name in ("address", "cpus_per_run", "gpus_per_run", "shared_out"):
+            if getattr(options, name) is not None and getattr(options, name) is not False:
                 raise UserError(f"--{name.replace('_', '-')} has no effect without --executor ray")
         most, shares = processes(options), options.workers is None and not measures
         if options.mps and most == 1:
@@ -36,13 +36,15 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
         raise UserError(f"study {options.study} times models on this machine, undisturbed: leave out --executor ray")
     if options.workers is not None:
         raise UserError("--workers has no effect with --executor ray: how many runs share a node is for --cpus-per-run")
+    if options.shared_out and not options.address:
+        raise UserError("--shared-out has no effect without --address: there is one machine")
     cpus = _amount("--cpus-per-run", options.cpus_per_run, 1.0)
     gpus = _amount("--gpus-per-run", options.gpus_per_run, 0.0)
     if gpus > 1:
         raise UserError("--gpus-per-run must be at most 1: a run computes on one GPU")
     if cpus == 0:
         raise UserError("--cpus-per-run must be more than 0: otherwise every run would start at once")
-    return lambda out: RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit)
+    return lambda out: RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit, options.shared_out)
 
 
 def _measures(options: Namespace) -> bool:

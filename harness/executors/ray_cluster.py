@@ -45,11 +45,20 @@ class RayExecutor:
     """Runs on the cluster at `address`, or on this machine alone if that is empty.
 
     cpus, gpus: what each run takes; a part of a GPU may be given. limit: seconds after which an attempt at a run is
-    given up. Raises UserError if Ray is not installed, the
-    cluster is not there, or no node of it has so much.
+    given up. shared: every node sees the folder of results. Raises UserError if Ray is not installed, the cluster is
+    not there, or no node of it has so much.
     """
 
-    def __init__(self, address: str, cpus: float, gpus: float, out: Path, here: int, limit: float | None = None):
+    def __init__(
+        self,
+        address: str,
+        cpus: float,
+        gpus: float,
+        out: Path,
+        here: int,
+        limit: float | None = None,
+        shared: bool = False,
+    ):
         """out: the driver's folder of results; here: CPUs to use if Ray is started on this machine."""
         self._ray = ray = _imported(address)
         from harness.executors import ray_node
@@ -64,6 +73,11 @@ class RayExecutor:
         with ExitStack() as ends:
             ends.enter_context(redirect_stdout(_FirstLines()))  # Ray prints where the table belongs
             clear(out.resolve())
+            self._shared = str(out.resolve()) if shared else ""
+            if shared:
+                mark = ray_node.mark_of(out.resolve(), self._session)
+                mark.write_text(self._session)
+                ends.callback(mark.unlink, missing_ok=True)
             temporary.sweep()
             own = temporary.new(self._session[:8])  # of what Ray writes if it is started on this machine
             if not address:
@@ -91,7 +105,8 @@ class RayExecutor:
         """Hand a run to Ray."""
         from harness.executors.ray_node import Session  # needs Ray
 
-        workspace, session = _absolute(workspace), Session(self._depot, self._session, self._code, self._limit)
+        workspace = _absolute(workspace)
+        session = Session(self._depot, self._session, self._code, self._limit, self._shared)
         task = self._train.remote(session, run, specification, workspace, _parts(Run.read(specification), workspace))
         self._tasks[run] = task
         task.future().add_done_callback(lambda future: self._messages.put(_Ended(run, future)))

@@ -19,9 +19,11 @@ NO_PART = re.compile(r"\.exchanged\.json|\..*\.tmp|\.(.*\.)?lock|\.git")  # name
 
 
 def clear(out: Path) -> None:
-    """Remove what a driver that was killed left in the cache. Before the depot begins: Ray may start that again."""
+    """Remove what a driver that was killed left. Before the depot begins: Ray may start that again."""
     for part in out.glob("cache/**/.*.incoming.tmp"):
         shutil.rmtree(part, ignore_errors=True)
+    for mark in out.glob(".seen-*.tmp"):
+        mark.unlink(missing_ok=True)
 
 
 class Depot:

@@ -1,4 +1,7 @@
-"""What a Ray task does on a node: bring what the run needs, train it, send back what it made. No folder is shared."""
+"""What a Ray task does on a node: bring what the run needs, train it, send back what it made.
+
+No folder is shared, unless the driver says that its folder of results is (`SharedNode`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import platform
 import shutil
 import time
 import uuid
@@ -38,13 +42,15 @@ LIBRARIES = ("torch", "transformers", "numpy")
 class Session:
     """What all runs of one driver have in common.
 
-    depot: its actor; name: what a node keeps for it; code: the driver's `code_here`; limit: see `process.Attempt`.
+    depot: its actor; name: what a node keeps for it; code: the driver's `code_here`; limit: see `process.Attempt`;
+    shared: its folder of results, where every node sees it, otherwise "".
     """
 
     depot: Any
     name: str
     code: str
     limit: float | None
+    shared: str = ""
 
 
 def train(session: Session, run: str, specification: Any, workspace: Workspace, parts: Sequence[str]) -> Message:
@@ -58,7 +64,8 @@ def train(session: Session, run: str, specification: Any, workspace: Workspace, 
     environment.alone()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    node = Node(session.depot, session.name, workspace, run)
+    kind = functools.partial(SharedNode, Path(session.shared)) if session.shared else Node
+    node = kind(session.depot, session.name, workspace, run)
 
     def work() -> Message:
         if session.code != code_here():
@@ -94,13 +101,7 @@ def _attempt(run: str, specification: Any, here: Workspace, limit: float | None,
                 node.tell(message.entry)
     finally:
         attempt.end()
-    log, checkpoint = here.run / LOG, here.run / CHECKPOINT
-    if log.exists():
-        node.send(log)
-    if isinstance(message, Finished) and (here.run / "weights").is_dir():
-        node.send(here.run / "weights", whole=True)
-    if not isinstance(message, Died):
-        checkpoint.unlink(missing_ok=True)
+    node.ended(here, message)
     return message
 
 
@@ -137,11 +138,8 @@ class Node:
         """Bring what is not here yet. Returns the place with this node's paths."""
         for part in parts:
             self._bring(part)
-        checkpoint = self.workspace.run / CHECKPOINT
         self.here(self.workspace.run).mkdir(parents=True, exist_ok=True)
-        self.here(checkpoint).unlink(missing_ok=True)  # of a worker that died here: another node may have gone further
-        self._bring(str(checkpoint))
-        self._sent = _checkpoint(self.here(checkpoint))
+        self._resume()
         workspace, known = self.workspace, {part: str(self.here(part)) for part in parts}
         within = {workspace.source: str(self.here(workspace.source))} if workspace.source.startswith("/") else {}
         return replace(
@@ -158,8 +156,29 @@ class Node:
                 name: {**told, "place": known.get(told["place"], told["place"])}
                 for name, told in workspace.declared.items()
             },
-            exchange=self,
+            exchange=self.exchange,
         )
+
+    @property
+    def exchange(self) -> Node | None:
+        """How the run shares the cache."""
+        return self
+
+    def _resume(self) -> None:
+        """Bring the run's newest checkpoint."""
+        checkpoint = self.workspace.run / CHECKPOINT
+        self.here(checkpoint).unlink(missing_ok=True)  # of a worker that died here: another node may have gone further
+        self._bring(str(checkpoint))
+        self._sent = _checkpoint(self.here(checkpoint))
+
+    def ended(self, here: Workspace, message: Message | None) -> None:
+        """Send what an attempt at the run has left."""
+        if (here.run / LOG).exists():
+            self.send(here.run / LOG)
+        if isinstance(message, Finished) and (here.run / "weights").is_dir():
+            self.send(here.run / "weights", whole=True)
+        if not isinstance(message, Died):
+            (here.run / CHECKPOINT).unlink(missing_ok=True)
 
     def tell(self, entry: Entry) -> None:
         """Say how the run goes, and send the checkpoint if there is a new one. A tenth of the time goes into that."""
@@ -227,6 +246,51 @@ class Node:
                 file.write(content)
                 if len(content) < CHUNK:
                     break
+
+
+class SharedNode(Node):
+    """A node that sees the driver's folder of results: what is below it is read and written in its place."""
+
+    def __init__(self, out: Path, depot: Any, session: str, workspace: Workspace, run: str):
+        super().__init__(depot, session, workspace, run)
+        self.out, self.mark, self.session = out, mark_of(out, session), session
+
+    def fetch_all(self, parts: Sequence[str]) -> Workspace:
+        """As of any node. Raises UserError where it does not see the driver's folder."""
+        if not self.mark.is_file() or self.mark.read_text() != self.session:
+            raise UserError(
+                f"node {platform.node()} does not see the folder of results at {self.out}: --shared-out is for one "
+                "that every node has at this place"
+            )
+        return super().fetch_all(parts)
+
+    def here(self, path: Path | str) -> Path:
+        return Path(path) if Path(path).is_relative_to(self.out) else super().here(path)
+
+    def there(self, path: Path) -> str:
+        return str(path) if path.is_relative_to(self.out) else super().there(path)
+
+    @property
+    def exchange(self) -> None:
+        return None
+
+    def _bring(self, path: str) -> None:
+        if not Path(path).is_relative_to(self.out):
+            super()._bring(path)
+
+    def _resume(self) -> None:
+        """The newest checkpoint is in its place."""
+
+    def tell(self, entry: Entry) -> None:
+        self.depot.tell.remote(self.run, entry)
+
+    def ended(self, here: Workspace, message: Message | None) -> None:
+        """All that it has left is in its place."""
+
+
+def mark_of(out: Path, session: str) -> Path:
+    """The file by which a node knows that it sees the folder of results of this driver."""
+    return out / f".seen-{session}.tmp"
 
 
 def _checkpoint(path: Path) -> Stamp | None:

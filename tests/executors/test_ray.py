@@ -71,6 +71,15 @@ def test_data_teacher_and_plugins_travel_to_two_nodes(
     kept = {path.parent.name for path in local.glob("ledger/*/weights")}
     assert len(kept) == 4, "of two teachers and of each cell's best run"
     assert not any(Ledger(out).trouble_with_weights(run) for run in kept)
+    shared = tmp_path / "shared"  # where the nodes see the folder of results, nothing of it travels
+    process = ray_run(*same, "--objectives", "att_kl", *own[2:], "--shared-out", "--out", os.path.relpath(shared))
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 0 and "Traceback" not in errors, errors
+    assert {run: without_times(record) for run, record in records(shared).items()} == {
+        run: without_times(record) for run, record in records(local).items()
+    }
+    assert not any(Ledger(shared).trouble_with_weights(run) for run in kept)
+    assert not [*shared.rglob("*.tmp")] and not [*shared.rglob("checkpoint*")]
     stored = [(folder / "cache").glob("[!.]*/[!.]*") for folder in (local, out)]
     here, there = ({path.name for path in paths if path.parent.name not in HERE} for paths in stored)
     assert here == there and len(here) > 1, "the cache did not come back"
@@ -170,6 +179,9 @@ def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path
     [
         (("--address", "auto"), "--address has no effect without --executor ray"),
         (("--gpus-per-run", "1"), "--gpus-per-run has no effect without --executor ray"),
+        (("--shared-out",), "--shared-out has no effect without --executor ray"),
+        (("--executor", "ray", "--shared-out"), "--shared-out has no effect without --address: there is one machine"),
+        (("--cpus-per-run", "0"), "--cpus-per-run has no effect without --executor ray"),
         (("--executor", "ray", "--workers", "2"), "--workers has no effect with --executor ray"),
         (("--executor", "ray", "--gpus-per-run", "1.5"), "a whole number or a part of one, such as 0.5, not 1.5"),
         (("--executor", "ray", "--gpus-per-run", "2"), "--gpus-per-run must be at most 1: a run computes on one GPU"),

@@ -17,9 +17,11 @@ from harness.errors import UserError
 from harness.executors import environment, ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
-from harness.executors.ray_node import Node
+from harness.executors.ray_node import Node, SharedNode
 from harness.jobs import corpus
+from harness.ledger import CHECKPOINT
 from harness.runs import CorpusDistillationRun, PretrainingRun
+from harness.runs.messages import Finished
 from harness.training.workspace import Workspace, teacher_tokenizer
 from tests.search.builders import BASE, student_run
 from tests.training.builders import a_run
@@ -140,6 +142,24 @@ def test_sending_checkpoints_takes_a_tenth_of_the_time(tmp_path: Path, monkeypat
         node.tell({"epoch": epoch})
         now[0] += 1
     assert len(sent) == 4 and all(then - before >= 20 for before, then in zip(sent, sent[1:], strict=False))
+
+
+def test_what_is_below_a_shared_folder_of_results_stays_in_its_place(tmp_path: Path) -> None:
+    out, data = tmp_path / "out", write(tmp_path / "data", {"a.tsv": b"text"})
+    workspace = workspace_of(out, source=str(data))
+    near = Near(Depot(str(out)))
+    node = SharedNode(out, near, "s", workspace, "run")
+    with pytest.raises(UserError, match=r"does not see the folder of results at .* --shared-out is for"):
+        node.fetch_all([])
+    write(out, {".seen-s.tmp": b"s", "ledger/before/weights/model": b"weights", f"ledger/run/{CHECKPOINT}": b"so far"})
+    here = node.fetch_all([str(data), str(out / "ledger" / "before" / "weights")])
+    assert (here.run, here.runs, here.cache, here.exchange) == (workspace.run, workspace.runs, workspace.cache, None)
+    assert here.source == str(node.folder / str(data)[1:]) and read(Path(here.source)) == {"a.tsv": b"text"}
+    assert not node.here(out / "ledger").is_relative_to(node.folder) and not (node.folder / str(out)[1:]).exists()
+    node.tell({"epoch": 1})
+    node.ended(here, Finished("run", {}, None))
+    assert (out / "ledger" / "run" / CHECKPOINT).read_bytes() == b"so far"  # the driver's to remove, as locally
+    assert {"write", "keep"}.isdisjoint(near.calls)
 
 
 def test_the_cache_is_filled_once_for_all_nodes(tmp_path: Path) -> None:
