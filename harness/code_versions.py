@@ -26,7 +26,7 @@ from harness.runs import BaseTeacher, Run
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
-CONTRACTS = ("combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
 OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
 
 

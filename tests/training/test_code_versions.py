@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,7 @@ EDITS = {
     "modeling/signals.py": "harness.modeling", "combine.py": "harness.contracts", "data/encoding.py": "harness.data",
     "evaluation/metrics.py": "harness.evaluation", "runs/labelled.py": "harness.contracts",
     "training/loop.py": "harness.training", "contracts.py": "harness.contracts",
-    "hyperparameters.py": "harness.contracts", "seeds.py": "harness.contracts",
+    "batch.py": "harness.contracts", "hyperparameters.py": "harness.contracts", "seeds.py": "harness.contracts",
 }  # fmt: skip
 
 
@@ -64,6 +65,14 @@ def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree:
             cached.cache_clear()
         assert older_code(plan([]), {}.get, [found]) == told
         assert (of_stored("embedded") == stored) == (not told), "what was stored for runs is used by other code"
+
+
+def test_what_the_contracts_are_made_of_is_fingerprinted_with_them() -> None:
+    """But for sentences, files and the rows of tables, on which no number of a run rests."""
+    tree = ast.parse((code_versions.ROOT / "harness" / "contracts.py").read_text())
+    used = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    parts = {name.removeprefix("harness.") + ".py" for name in used if name.startswith("harness.")}
+    assert parts - {"errors.py", "files.py", "rows.py"} <= {*code_versions.CONTRACTS} and "batch.py" in parts
 
 
 def test_records_of_an_older_scheme_are_of_another_version() -> None:
