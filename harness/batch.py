@@ -20,17 +20,17 @@ class Encoding(dict[str, "Tensor"]):
     """Sequences as one model reads them: input_ids, attention_mask and, where the tokenizer gives them,
     token_type_ids, all (B, L).
 
-    lengths: (B,) int64 on the host, the tokens of each sequence, which are then its first ones. Who makes a batch on
-    the host tells them; otherwise they are counted, and on an accelerator waited for.
+    lengths: (B,) int64 on the host, the tokens of each sequence, which are its first ones where they are known: whoever
+    makes a batch on the host gives them. Otherwise they are counted, and on an accelerator waited for.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], lengths: Tensor | None = None):
+    def __init__(self, tensors: Mapping[str, Tensor], known_lengths: Tensor | None = None):
         super().__init__(tensors)
-        self.told = lengths
+        self.known_lengths = known_lengths
 
     @property
     def lengths(self) -> Tensor:
-        return self["attention_mask"].sum(1).cpu() if self.told is None else self.told
+        return self["attention_mask"].sum(1).cpu() if self.known_lengths is None else self.known_lengths
 
 
 @dataclass
@@ -42,8 +42,8 @@ class Batch:
     text the token that stood at each position to predict and -100 elsewhere; None for a labelled task. epoch: the pass
     over the data, 0-based; masks differ from one to the next. task: where a model is trained on several tasks, the one
     whose examples these are. groups: (B,) int64 of a task that ranks: examples with one number are the candidates of
-    one question, all of which are here; otherwise None. chosen: targets and the positions to predict in them, where the
-    host knew these; of other targets than its own it says nothing.
+    one question, all of which are here; otherwise None. known_positions: targets and the positions to predict in them,
+    where the host knew these; they are not used for other targets.
     """
 
     ids: Tensor
@@ -53,7 +53,7 @@ class Batch:
     epoch: int = 0
     task: str = ""
     groups: Tensor | None = None
-    chosen: tuple[Tensor, Tensor] | None = None
+    known_positions: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         self.encodings = tuple(e if isinstance(e, Encoding) else Encoding(e) for e in self.encodings)
@@ -68,35 +68,44 @@ class Batch:
         """(P,) int64, the positions to predict in `targets`, read row by row; None where there are no targets."""
         if self.targets is None:
             return None
-        if self.chosen is not None and self.chosen[0] is self.targets:
-            return self.chosen[1]
+        if self.known_positions is not None and self.known_positions[0] is self.targets:
+            return self.known_positions[1]
         return positions(self.targets != IGNORED)
 
     def real(self, states: Tensor) -> Tensor:
         """(B, L, ...) -> (T, ...): what belongs to the real tokens of the first sequence, row by row."""
+        self._check(states, 2)
         return states.flatten(0, 1)[self._tokens]
 
     def real_pairs(self, scores: Tensor) -> Tensor:
         """(B, L, L) -> (P,): what belongs to two real tokens of the first sequence, row by row."""
+        self._check(scores, 3)
         return scores.flatten()[self._pairs]
+
+    def _check(self, tensor: Tensor, dimensions: int) -> None:
+        size, length = self.mask.shape
+        expected = (size, length, length)[:dimensions]
+        if tensor.shape[:dimensions] != expected:
+            shape = tuple(tensor.shape)
+            raise IndexError(f"{size} texts of {length} tokens have {expected} at first, not what is of shape {shape}")
 
     @cached_property
     def _tokens(self) -> Tensor:
         """(T,) int64, the places of the real tokens in the mask, read row by row."""
-        return positions(self._inside).to(self._device, non_blocking=True)
+        return onto(positions(self._inside), self._device)
 
     @cached_property
     def _pairs(self) -> Tensor:
         """(P,) int64, the places of two real tokens in (B, L, L), read row by row."""
-        return positions(self._inside[:, :, None] & self._inside[:, None, :]).to(self._device, non_blocking=True)
+        return onto(positions(self._inside[:, :, None] & self._inside[:, None, :]), self._device)
 
     @cached_property
     def _inside(self) -> Tensor:
         """The mask, on the host where it knows the lengths."""
         import torch
 
-        told, length = self.encodings[0].told, self.mask.size(1)
-        return self.mask if told is None else torch.arange(length) < told[:, None]
+        lengths = self.encodings[0].known_lengths
+        return self.mask if lengths is None else torch.arange(self.mask.size(1)) < lengths[:, None]
 
     @property
     def _device(self) -> Any:
@@ -106,3 +115,11 @@ class Batch:
 def positions(mask: Tensor) -> Tensor:
     """Of any shape, bool -> (N,) int64: where it is true, read row by row. On an accelerator the host waits for it."""
     return mask.flatten().nonzero().squeeze(1)
+
+
+def onto(tensor: Tensor, device: Any) -> Tensor:
+    """The tensor on the device (a `torch.device`; None is the host), copied to a GPU from pinned memory: no wait."""
+    if device is None or device == tensor.device:
+        return tensor
+    pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+    return pinned.to(device, non_blocking=True)

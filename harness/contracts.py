@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.batch import IGNORED as IGNORED
 from harness.batch import Batch as Batch
 from harness.batch import Encoding as Encoding
+from harness.batch import onto as onto
 from harness.errors import unknown
 from harness.files import JSON
 from harness.hyperparameters import Hyperparameter as Hyperparameter  # part of what is said

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want
+from harness.contracts import Batch, Hyperparameter, LayerMap, ModelInfo, Outputs, Signal, Task, Want, onto
 from harness.errors import UserError
 from harness.modeling.bases import Objective
 from harness.objectives.hidden import blind_first_token
@@ -30,7 +30,7 @@ def draw_others(order: Tensor, block: Tensor, number: int) -> Tensor:
     of each example's own label starts and how many it holds.
     """
     start, count = block[:, :, None]
-    place = torch.randint(2**62, (len(start), number)).to(order.device) % (len(order) - count)
+    place = onto(torch.randint(2**62, (len(start), number)), order.device) % (len(order) - count)
     return order[place + count * (place >= start)]
 
 
@@ -93,7 +93,7 @@ class HiddenCLSContrast(Objective):
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
         states = (first_tokens(student), first_tokens(teacher).detach())
         views = torch.stack([F.normalize(f(x), dim=-1) for f, x in zip(self.projections, states, strict=True)])
-        ids = batch.ids.to(self.memory.device, non_blocking=True)
+        ids = onto(batch.ids, self.memory.device)
         others = draw_others(self.order, self.block[:, ids], self.negatives)
         compared = self.memory[:, torch.cat([ids[:, None], others], 1)]  # (2, B, 1 + K, width)
         # A row times a matrix: the same product as an einsum over the width, with a backward three times as fast.

@@ -5,11 +5,13 @@ Of pairs whose sentences are read apart each sentence counts as an example.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from harness.contracts import Batch, Outputs, Signal
+from harness.contracts import Batch, Outputs, Signal, onto
 from harness.registry import objective
 
 
@@ -70,22 +72,23 @@ def _vectors(outputs: Outputs) -> Tensor:
 
 def _distances(vectors: Tensor) -> Tensor:
     """(N, D) -> (N (N - 1),), their mean 1 unless all are 0."""
-    found = (vectors.unsqueeze(1) - vectors).norm(dim=-1).flatten()[_different(2, vectors)]
+    found = (vectors.unsqueeze(1) - vectors).norm(dim=-1).flatten()[_different(2, len(vectors), vectors.device)]
     return found / found.mean().clamp_min(torch.finfo(found.dtype).tiny)
 
 
 def _angles(vectors: Tensor) -> Tensor:
     """(N, D) -> (N (N - 1) (N - 2),), cosines."""
     sides = directions(vectors - vectors.unsqueeze(1))  # (N, N, D): from j to i
-    return (sides @ sides.mT).flatten()[_different(3, vectors)]
+    return (sides @ sides.mT).flatten()[_different(3, len(vectors), vectors.device)]
 
 
-def _different(number: int, vectors: Tensor) -> Tensor:
-    """Places in (N, N) or (N, N, N), read row by row, of so many vectors of which no two are one."""
-    other = ~torch.eye(len(vectors), dtype=torch.bool)  # on the host, which knows N
-    if number == 3:
+@lru_cache(maxsize=4)  # of another size is an epoch's last batch
+def _different(size: int, count: int, device: torch.device) -> Tensor:
+    """Places in (N, N) or (N, N, N), read row by row, of tuples of that size of N = count examples, all different."""
+    other = ~torch.eye(count, dtype=torch.bool)  # on the host, which knows N
+    if size == 3:
         other = other.unsqueeze(2) & other.unsqueeze(1) & other
-    return other.flatten().nonzero().squeeze(1).to(vectors.device, non_blocking=True)
+    return onto(other.flatten().nonzero().squeeze(1), device)
 
 
 def _huber(ours: Tensor, theirs: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Hyperparameter, Outputs, Signal, Want
+from harness.contracts import Batch, Hyperparameter, Outputs, Signal, Want, onto
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.registry import student
@@ -110,7 +110,7 @@ class BiattentiveLSTM(words.WordStudent):
 def _mask(states: Tensor, lengths: Tensor) -> Tensor:
     """(B, L, 1) bool, True at tokens."""
     places = torch.arange(states.size(1), device=states.device)
-    return (places < lengths.to(states.device).unsqueeze(1)).unsqueeze(2)
+    return (places < onto(lengths, states.device).unsqueeze(1)).unsqueeze(2)
 
 
 def _context(affinity: Tensor, states: Tensor, mask: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 
-import torch
 from torch import Tensor, nn
 
 from harness.errors import UserError
@@ -72,8 +71,7 @@ class BiLSTM(nn.Module):
         self.lstm = nn.LSTM(width, width, batch_first=True, bidirectional=True)
         self.output = nn.Sequential(nn.ReLU(), nn.Linear(2 * width, width), nn.Dropout(0.5), nn.Linear(width, outputs))
 
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """states: (B, L, d); mask: (B, L) bool, True at tokens. What follows a sequence's last token is not read."""
-        positions = torch.arange(1, mask.size(1) + 1, device=mask.device)
-        lengths = (positions * mask).amax(1).clamp(min=1).cpu()  # a text may hold no token
+    def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """states: (B, L, d); lengths: (B,) on the host, the tokens of each, after which nothing is read."""
+        lengths = lengths.clamp(min=1)  # a text may hold no token
         return self.output(words.run(self.lstm, states, lengths)[1])  # (B, 2d) -> (B, outputs)

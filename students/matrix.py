@@ -161,8 +161,9 @@ class MatrixStudent(Student):
         if want.mlm_logits and batch.targets is not None:
             outputs.mlm_logits = self.head(self.dropout(states[0].flatten(0, 1)[batch.predicted]))
         if want.logits and self.reads_tokens:
-            aligned, mask = pairs.align(states, [encoding["attention_mask"].bool() for encoding in batch.encodings])
-            outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, aligned)), mask)
+            aligned = pairs.align(states, [encoding["attention_mask"].bool() for encoding in batch.encodings])
+            longer = torch.stack([encoding.lengths for encoding in batch.encodings]).amax(0)  # (B,) of a pair
+            outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, aligned)), longer)
         elif want.logits:
             outputs.logits = self.head(self.dropout(pairs.combine(self.pair_encoding, sentences)))
         return outputs

@@ -27,13 +27,12 @@ def combine(encoding: str, sentences: Sequence[Tensor]) -> Tensor:
     return torch.cat([u, v, (u - v).abs(), u * v][: PARTS[encoding]], -1)
 
 
-def align(states: Sequence[Tensor], masks: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+def align(states: Sequence[Tensor], masks: Sequence[Tensor]) -> list[Tensor]:
     """Make per-token states of several sequences equally long: zero where a sequence has no token.
 
-    states: (B, L_i, D) each; masks: (B, L_i) bool. Returns the states, (B, L, D) each with L the longest L_i, and
-    (B, L) bool, True where any sequence has a token.
+    states: (B, L_i, D) each; masks: (B, L_i) bool. Returns the states, (B, L, D) each with L the longest L_i.
     """
     length = max(mask.size(1) for mask in masks)
     masks = [F.pad(mask, (0, length - mask.size(1))) for mask in masks]
     padded = [F.pad(state, (0, 0, 0, length - state.size(1))) for state in states]
-    return [s * m.unsqueeze(-1) for s, m in zip(padded, masks, strict=True)], torch.stack(masks).any(0)
+    return [s * m.unsqueeze(-1) for s, m in zip(padded, masks, strict=True)]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from harness.batch import onto
 from harness.contracts import Batch, Encoding
-from harness.data.placing import onto
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.runs.settings import FOLDS

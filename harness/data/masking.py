@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from harness.batch import positions
+from harness.batch import onto, positions
 from harness.contracts import IGNORED, Batch, Encoding
 from harness.data.corpora import Corpus
-from harness.data.placing import onto
 from harness.errors import UserError
 from harness.seeds import derive_seed
 
@@ -76,5 +75,5 @@ class MaskedText:
             torch.zeros(len(pieces), device=device),
             (Encoding({name: onto(torch.from_numpy(array), device) for name, array in encoding.items()}, lengths),),
             targets,
-            chosen=(targets, onto(positions(torch.from_numpy(chosen)), device)),
+            known_positions=(targets, onto(positions(torch.from_numpy(chosen)), device)),
         )

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from harness.batch import onto
 from harness.contracts import Batch, Encoding
 from harness.data import corpora
 from harness.data.corpora import Corpus
 from harness.data.encoding import tokenizer_fingerprint
-from harness.data.placing import onto
 from harness.data.store import Once, Store, alone
 from harness.errors import UserError
 from harness.files import atomic_file

@@ -29,6 +29,8 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
         most, shares = processes(options), options.workers is None and not measures
         if options.mps and most == 1:
             raise UserError("--mps has no effect where one run goes on at a time")
+        if options.mps and limit is not None:
+            raise UserError("--run-timeout ends processes, which under --mps may disturb others: leave one of them out")
         return lambda out: LocalExecutor(most, limit, shares, options.mps)
     if options.mps:
         raise UserError("--mps has no effect with --executor ray: start CUDA's service on each node before Ray there")

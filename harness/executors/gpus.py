@@ -31,6 +31,8 @@ def _asked(what: str) -> list[str]:
     """What nvidia-smi says, a line a GPU; nothing without it."""
     with suppress(OSError, subprocess.SubprocessError):
         asked = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
+        if os.environ.get(VISIBLE):
+            asked += ["-i", os.environ[VISIBLE]]
         said = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout
         return [line.strip() for line in said.splitlines() if line.strip()]
     return []

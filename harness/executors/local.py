@@ -57,6 +57,7 @@ class LocalExecutor:
             wait([sign for attempt, _ in self._going for sign in attempt.signs], min(left, default=None))
             for attempt, job in list(self._going):
                 if message := attempt.message():
+                    self._watch(message)
                     self._take(attempt, job, message)
         return self._told.popleft()
 
@@ -73,7 +74,6 @@ class LocalExecutor:
             if "epoch" in message.entry and "step" not in message.entry:  # progress within one is lost with the process
                 self._deaths.pop(run, None)
             self._told.append(message)
-            self._watch(message)
             return
         attempt.end()
         self._going.remove((attempt, job))
@@ -90,13 +90,15 @@ class LocalExecutor:
             self._told.append(message)
         self._begin_waiting()
 
-    def _watch(self, message: Told) -> None:
+    def _watch(self, message: Message) -> None:
         """Find out how many runs are to share the GPUs."""
-        if self._sharing and (speed := message.entry.get("tokens_per_second")):
-            going = [attempt.run for attempt, _ in self._going]
-            if sentence := self._sharing.told(message.run, speed, going):
-                self._told.append(Noted(message.run, sentence))
-            self._begin_waiting()
+        if self._sharing is None:
+            return
+        if isinstance(message, Told) and (speed := message.entry.get("tokens_per_second")):
+            self._sharing.report(message.run, speed)
+        if sentence := self._sharing.look([attempt.run for attempt, _ in self._going]):
+            self._told.append(Noted(message.run, sentence))
+        self._begin_waiting()
 
     def _begin_waiting(self) -> None:
         while self._queue and len(self._going) < self.most:

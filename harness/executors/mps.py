@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -33,7 +34,8 @@ def service(visible: tuple[str, ...]) -> Iterator[dict[str, str]]:
     folder = temporary.new(f"mps-{uuid.uuid4().hex[:8]}")
     temporary.hold(folder)  # until this process ends
     told = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    environment = {**os.environ, **told}
+    # The service sees every GPU, by the numbers that runs are given.
+    environment = {name: value for name, value in os.environ.items() if name != gpus.VISIBLE} | told
     with open(folder / "said", "wb") as said:
         serving = subprocess.Popen(
             ["sh", "-c", SERVE],
@@ -53,7 +55,9 @@ def service(visible: tuple[str, ...]) -> Iterator[dict[str, str]]:
             serving.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             serving.wait(PATIENCE)
-        serving.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(serving.pid, signal.SIGKILL)
+        serving.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -61,8 +65,16 @@ def _answers(environment: dict[str, str]) -> bool:
     """Whether the service answers in time."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        asked = subprocess.run([CONTROL], input=b"get_server_list\n", capture_output=True, env=environment, check=False)
-        if asked.returncode == 0:
-            return True
+        with suppress(subprocess.TimeoutExpired):
+            asked = subprocess.run(
+                [CONTROL],
+                input=b"get_server_list\n",
+                capture_output=True,
+                env=environment,
+                check=False,
+                timeout=PATIENCE,
+            )
+            if asked.returncode == 0:
+                return True
         time.sleep(0.1)
     return False

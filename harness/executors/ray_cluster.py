@@ -74,6 +74,9 @@ class RayExecutor:
             ends.enter_context(redirect_stdout(_FirstLines()))  # Ray prints where the table belongs
             clear(out.resolve())
             self._shared = str(out.resolve()) if shared else ""
+            for part in (out.resolve() / name for name in ("cache", "ledger") if shared):
+                if not part.resolve().is_relative_to(out.resolve()):
+                    raise UserError(f"{part} leads out of the folder of --out, of which --shared-out speaks")
             if shared:
                 mark = ray_node.mark_of(out.resolve(), self._session)
                 mark.write_text(self._session)

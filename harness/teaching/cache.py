@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.batch import onto
 from harness.contracts import Batch, Outputs, Want
-from harness.data.placing import onto
 from harness.data.store import Once, Store, alone
 from harness.files import cannot_write
-from harness.teaching.held import Held, room
+from harness.teaching.held import HeldSignal
 
 Compute = Callable[[Batch, Want], Outputs]
 HOST = torch.device("cpu")
@@ -46,7 +46,7 @@ class TeacherCache:
         self.length = self.data.lengths.numpy().astype(np.int64)
         self.store = Store(room, [*teacher, hashlib.sha256(self.keys.tobytes()).hexdigest()], once)
         self._open: dict[Part, tuple[np.ndarray, np.ndarray, tuple[int, ...]]] = {}
-        self._held: dict[Part, Held | None] = {}  # None: it does not fit
+        self._held: dict[Part, HeldSignal | None] = {}  # None: it does not fit
 
     def rows(self, keys: np.ndarray) -> np.ndarray:
         """The row of each example, by its key."""
@@ -113,15 +113,13 @@ class TeacherCache:
             return held.read(rows, length)
         return onto(self._read(part, rows, length), device)
 
-    def _on(self, part: Part, device: torch.device) -> Held | None:
+    def _on(self, part: Part, device: torch.device) -> HeldSignal | None:
         """The signal as the device keeps it, if it does: in the order of asking, while there is room."""
         if device.type == "cpu":
             return None
         if part not in self._held:
             array, offsets, shape = self._opened(part, axes := LENGTHS.get(part[0], ()))
-            taken = sum(one.numbers.nbytes for one in self._held.values() if one)
-            fits = taken + array.nbytes <= room(device)
-            self._held[part] = Held(array, offsets[:-1], self.length, axes, shape, device) if fits else None
+            self._held[part] = HeldSignal.of(array, offsets[:-1], self.length, axes, shape, device)
         return self._held[part]
 
     def _read(self, part: Part, rows: np.ndarray, length: int) -> Tensor:

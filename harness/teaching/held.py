@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-SHARE = 1 / 16  # of a GPU's memory that one run may keep signals in: several runs share it
+from harness.batch import onto
+
+SHARE = 1 / 16  # of a GPU's memory in which one run keeps signals, and at most half of what is free: several share it
+TAKEN: dict[torch.device, int] = {}  # bytes that this process, which is a run's, keeps on a device
 
 
-def room(device: torch.device) -> float:
-    """Bytes of this device in which a run may keep signals; 0 of what is no GPU, whose memory is the host's."""
-    return SHARE * torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0.0
+def fits(size: int, device: torch.device) -> bool:
+    """Whether so many bytes more may be kept on the device; never on one that is no GPU, whose memory is the host's."""
+    if device.type != "cuda":
+        return False
+    free, whole = torch.cuda.mem_get_info(device)
+    return TAKEN.get(device, 0) + size <= SHARE * whole and 2 * size <= free
 
 
-class Held:
+class HeldSignal:
     """One signal of all examples; `read` gives what `TeacherCache.read` does, bit by bit.
 
     numbers: those of all examples one after another, without padding; offsets: (N,) where each begins; lengths: (N,)
     its tokens. axes: which dimensions of an example's signal are its length; shape: the others.
     """
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, *more: Any) -> HeldSignal | None:
+        """With the same arguments, if it fits on the device, the last of them."""
+        device = more[-1]
+        if not fits(numbers.nbytes, device):
+            return None
+        TAKEN[device] = TAKEN.get(device, 0) + numbers.nbytes
+        return cls(numbers, *more)
 
     def __init__(
         self,
@@ -45,7 +61,7 @@ class Held:
     def read(self, rows: np.ndarray, length: int) -> Tensor:
         """(B, ...) padded with zeros to `length` tokens; the host waits for nothing."""
         chosen = torch.from_numpy(rows)
-        index, size = (t[chosen].to(self.device, non_blocking=True) for t in (self.offsets, self.lengths))  # (B,) each
+        index, size = (onto(t[chosen], self.device) for t in (self.offsets, self.lengths))  # (B,) each
         dimensions = len(self.sizes)
         if not dimensions:
             return self.numbers[index]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from harness.contracts import IGNORED, Batch, Outputs, Want
+from harness.contracts import IGNORED, Batch, Outputs, Want, onto
 from harness.data.encoding import evaluation_batches
 from harness.data.store import Store
 from harness.data.tasks import CORPUS
@@ -79,7 +79,7 @@ class MaskedTeacher(CorpusTeacher):
         outputs = self._compute(batch, Want.of_parts(parts)) if parts else Outputs()
         if number and want.mlm_logits:
             self.how["mlm_logits"] = f"stored, the {number} likeliest"
-            outputs.mlm_logits = self._targets(batch.epoch, number).logits(batch.ids.numpy()).to(self.device)
+            outputs.mlm_logits = onto(self._targets(batch.epoch, number).logits(batch.ids.numpy()), self.device)
         return outputs
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward

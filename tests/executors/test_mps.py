@@ -29,6 +29,7 @@ read -r word
 [ "$word" = quit ] && rm "$here"
 exit 0
 """
+HANG = {"-f": "sleep 61\n", "quit": "read -r word\n"}  # what an answer does
 REFUSING = "#!/bin/sh\n[ \"$1\" = -f ] && echo 'Cannot start: compute mode is prohibited'\nexit 1\n"
 
 
@@ -77,6 +78,36 @@ def test_it_ends_where_the_driver_is_killed(programs: Path) -> None:
     assert gone(folder)
 
 
+def test_the_service_sees_every_gpu_by_the_numbers_that_runs_are_given(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started with some of them it would count them anew from 0."""
+    write(programs / CONTROL, STAND_IN.replace("echo $$", 'echo "visible: $CUDA_VISIBLE_DEVICES"'))
+    monkeypatch.setenv(gpus.VISIBLE, "0,2")
+    with service(gpus.visible()) as told:
+        assert (Path(told["CUDA_MPS_PIPE_DIRECTORY"]) / "control").read_text().strip() == "visible:"
+        assert gpus.VISIBLE not in told
+
+
+@pytest.mark.parametrize("hangs", ["-f", "quit"])
+def test_a_service_that_hangs_is_given_up(hangs: str, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not answer, and one that does not end: neither is left behind."""
+    ends = "exec sleep 61" if hangs == "-f" else "trap '' TERM; while true; do sleep 61; done"
+    write(
+        programs / CONTROL, STAND_IN.replace("while [ -e", f"{ends}; while [ -e").replace("read -r word\n", HANG[hangs])
+    )
+    monkeypatch.setattr("harness.executors.mps.PATIENCE", 0.5)
+    began = time.monotonic()
+    if hangs == "-f":
+        with pytest.raises(UserError, match="did not start"), service(("0",)):
+            pass
+    else:
+        with service(("0",)):
+            pass
+    assert time.monotonic() - began < 10
+    assert not subprocess.run(["pgrep", "-f", str(programs / CONTROL)], capture_output=True, check=False).stdout
+
+
 def test_what_cannot_be_is_refused(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
     with pytest.raises(UserError, match=f"needs the program {CONTROL}"), service(("0",)):
@@ -96,6 +127,7 @@ def test_flags_without_effect_are_refused(tmp_path: Path, call: Harness) -> None
     study = ("run", "--study", "objectives_vs_init", "--out", str(tmp_path), "--mps")
     for more, said in (
         (("--executor", "ray"), "--mps has no effect with --executor ray"),
+        (("--workers", "2", "--run-timeout", "1h"), "--run-timeout ends processes, which under --mps may disturb"),
         (("--workers", "1"), "--mps has no effect where one run goes on at a time"),
         (("--workers", "2"), "--mps lets runs share a GPU, and no GPU is to be seen"),
     ):

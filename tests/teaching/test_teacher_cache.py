@@ -11,7 +11,7 @@ import torch
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import evaluation_batches
 from harness.teaching.cache import LENGTHS, TeacherCache
-from harness.teaching.held import Held, room
+from harness.teaching.held import HeldSignal, fits
 from tests.training.builders import emit, examples
 
 EVERYTHING = Want(
@@ -76,9 +76,9 @@ def test_signals_kept_on_a_device_are_read_with_the_same_bits(tmp_path: Path, lo
     length = int(stored.length[rows].max()) + longer
     for part in EVERYTHING.parts():
         array, offsets, shape = stored._opened(part, axes := LENGTHS.get(part[0], ()))
-        held = Held(array, offsets[:-1], stored.length, axes, shape, CPU)
+        held = HeldSignal(array, offsets[:-1], stored.length, axes, shape, CPU)
         assert torch.equal(held.read(rows, length), stored.read(part, rows, length)), part
-        nowhere = Held(array, offsets[:-1], stored.length, axes, shape, META)  # fails where a value is looked at
+        nowhere = HeldSignal(array, offsets[:-1], stored.length, axes, shape, META)  # fails where a value is looked at
         assert nowhere.read(rows, length).shape == held.read(rows, length).shape
 
 
@@ -86,11 +86,12 @@ def test_a_device_keeps_what_fits_in_the_order_of_asking(tmp_path: Path, monkeyp
     stored = cache(tmp_path)
     fill(stored, EVERYTHING)
     rows, logits = np.array([0, 1]), 4 * 50 * emit(examples(50).batch(torch.arange(50)), EVERYTHING).logits.shape[1]
-    monkeypatch.setattr("harness.teaching.cache.room", lambda device: logits)
+    monkeypatch.setattr("harness.teaching.held.fits", lambda size, device: TAKEN.get(device, 0) + size <= logits)
+    monkeypatch.setattr("harness.teaching.held.TAKEN", TAKEN := dict[torch.device, int]())
     for part in (("logits", -1), ("values", 2)):
         assert stored.read(part, rows, 9, META).device == META
     assert stored._held[("logits", -1)] is not None and stored._held[("values", 2)] is None
-    assert stored.read(("logits", -1), rows, 9).device == CPU and room(CPU) == room(META) == 0
+    assert stored.read(("logits", -1), rows, 9).device == CPU and not fits(1, CPU) and not fits(1, META)
 
 
 def test_only_missing_signals_are_computed_later(tmp_path: Path) -> None:

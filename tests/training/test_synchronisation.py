@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import combine, pairing
 from harness.contracts import Batch, Encoding, Outputs, Want
@@ -28,13 +29,19 @@ from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum
 
 META, WIDTH = torch.device("meta"), 32
+BY_TOKEN = (("head", "bilstm"),)  # the head that reads all tokens
 SOME = ("logit_mse", "cosine", "hid_seq", "att_mse", "mlm_kd")  # with every student; all others with a transformer
 
 
 def tried() -> list[tuple[Case, str]]:
     """Every pair that is tried of a case and an objective that can train it."""
     found = []
-    for case in (case for name in STUDENTS.names() for case in cases(name) if possible(case) and plain(case)):
+    for case in (
+        case
+        for name in STUDENTS.names()
+        for case in cases(name)
+        if possible(case) and (plain(case) or case.choices == BY_TOKEN)
+    ):
         described, teacher = case.describe(WIDTH), case.teacher_info(WIDTH)
         procedure = "general" if case.task.corpus else "two_stage"
         for objective in OBJECTIVES.names() if case.name == "transformer" else SOME:
@@ -66,7 +73,18 @@ def on_device(batch: Batch) -> Batch:
     """The batch as one is that was made on the host: ids and lengths stay there."""
     encodings = tuple(Encoding(moved(dict(encoding)), encoding.lengths) for encoding in batch.encodings)
     labels, targets, predicted = (moved(part) for part in (batch.labels, batch.targets, batch.predicted))
-    return replace(batch, labels=labels, encodings=encodings, targets=targets, chosen=(targets, predicted))
+    return replace(batch, labels=labels, encodings=encodings, targets=targets, known_positions=(targets, predicted))
+
+
+class NoWaiting(TorchDispatchMode):
+    """Copies to the device for which the host would wait are errors."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        given = keywords or {}
+        if function is torch.ops.aten._to_copy.default and not given.get("non_blocking"):
+            source, target = arguments[0].device, given.get("device")
+            assert target is None or source == torch.device(target), f"a copy from {source} to {target} that waits"
+        return function(*arguments, **given)
 
 
 def has_sparse_gradients(model: nn.Module) -> bool:
@@ -88,7 +106,9 @@ def test_a_step_looks_at_nothing(case: Case, objective: str) -> None:
     student.to(META)
     loss_of.to(META)
     stored = Outputs(**{part.name: moved(getattr(said, part.name)) for part in fields(said)})
-    loss, _ = loss_of(student(on_device(batch), ours), stored, on_device(batch))
+    read = on_device(batch)
+    with NoWaiting():
+        loss, _ = loss_of(student(read, ours), stored, read)
     if not has_sparse_gradients(student):
         loss.backward()
         settings = Settings({"learning_rate": 0.01, "warmup_ratio": 0.0, "optimiser": "adadelta"})
@@ -109,6 +129,8 @@ def test_a_batch_tells_the_host_what_it_is_asked() -> None:
     here = data.batch(torch.tensor([2, 1]))
     states = torch.arange(12).view(2, 3, 2)
     assert torch.equal(here.real(states), states[here.mask])
+    with pytest.raises(IndexError, match="2 texts of 3 tokens have"):
+        here.real(torch.zeros(2, 4, 5))
     counted = replace(here, encodings=(dict(here.encodings[0]),))  # without lengths told
     assert torch.equal(counted.real(states), here.real(states)) and counted.encodings[0].lengths.tolist() == [1, 3]
 
