@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ from harness.modeling.layers import lists_of_layers, parts, shared
 
 IMPLEMENTATION = "harness_signals"
 ATTENTION_SIGNALS = HEAD_SIGNALS | {Signal.ATTENTION_SCORES}
+UNPADDED: ContextVar[bool] = ContextVar("the host knows that no text of this call is padded", default=False)
 SHARED = -1  # the number of layers that share weights: they are told apart by the order in which they run
 NEEDED = "the harness needs an encoder, such as BERT, RoBERTa, DistilBERT or ELECTRA"
 
@@ -111,11 +113,12 @@ def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _attention_mask(*arguments: Any, **keywords: Any) -> Tensor | None:
-    """As the library's for its own fused attention; on an accelerator it is not left out where there is no padding,
-    since to look for that would wait for the device in every step.
+    """As the library's for its own fused attention, which needs none where there is no padding.
+
+    On an accelerator to look for padding would wait for the device in every step: the host may know that there is none.
     """
     if torch.device(keywords.get("device", "cpu")).type != "cpu":
-        keywords["allow_is_bidirectional_skip"] = False
+        keywords |= {"attention_mask": None} if UNPADDED.get() else {"allow_is_bidirectional_skip": False}
     mask: Tensor | None = sdpa_mask(*arguments, **keywords)
     return mask
 
@@ -268,12 +271,17 @@ def emit(
         arguments |= {"output_hidden_states": True, "return_dict": True}
     network = model if want.logits or want.mlm_logits else model.base_model
     caught = Caught() if attention and not ways.interface else None
-    with (
-        _head_at(model, predicted if want.mlm_logits else None),
-        _states(model, hooked) as found,
-        caught or nullcontext(),
-    ):
-        output = network(**own_inputs(model, encoding), **arguments)
+    lengths = getattr(encoding, "known_lengths", None)
+    unpadded = UNPADDED.set(lengths is not None and int(lengths.min()) == encoding["input_ids"].shape[1])
+    try:
+        with (
+            _head_at(model, predicted if want.mlm_logits else None),
+            _states(model, hooked) as found,
+            caught or nullcontext(),
+        ):
+            output = network(**own_inputs(model, encoding), **arguments)
+    finally:
+        UNPADDED.reset(unpadded)
     found |= {layer: output.hidden_states[layer] for layer in layers - hooked}
     if caught:
         _take(caught, depth, request)

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness import combine, pairing
 from harness.contracts import Batch, Encoding, Outputs, Want
 from harness.data.encoding import Encoded
+from harness.modeling import signals
 from harness.registry import OBJECTIVES, STUDENTS
 from harness.runs.settings import Settings
 from harness.students import words
@@ -133,6 +134,31 @@ def test_a_batch_tells_the_host_what_it_is_asked() -> None:
         here.real(torch.zeros(2, 4, 5))
     counted = replace(here, encodings=(dict(here.encodings[0]),))  # without lengths told
     assert torch.equal(counted.real(states), here.real(states)) and counted.encodings[0].lengths.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(("known", "padding", "masked"), [(True, 0, False), (True, 1, True), (False, 0, True)])
+def test_no_mask_is_made_where_the_host_knows_that_nothing_is_padded(
+    known: bool, padding: int, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast kernels take none; to find out on the device whether one is needed would wait for it."""
+    asked = []
+
+    def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **more: Any) -> Any:
+        asked.append(mask is not None)
+        return (query @ key.mT @ value).transpose(1, 2), None
+
+    monkeypatch.setattr(signals, "sdpa_attention_forward", attend)
+    case = next(case for case in cases("transformer") if plain(case))
+    student = case.build(teacher_width=WIDTH)
+    student(case.batch(), Want(logits=True))  # what is found out once of a model
+    student.to(META)
+    asked.clear()
+    ids = torch.ones(3, 5, dtype=torch.long)
+    lengths = torch.tensor([5, 5, 5 - padding])
+    mask = (torch.arange(5) < lengths[:, None]).long()
+    encoding = Encoding(moved({"input_ids": ids, "attention_mask": mask}), lengths if known else None)
+    student(Batch(torch.arange(3), torch.zeros(3), (encoding,)), Want(logits=True))
+    assert asked and all(made == masked for made in asked)
 
 
 def test_products_that_cannot_be_computed_with_become_nan_where_nobody_looks() -> None:
