@@ -271,17 +271,13 @@ def emit(
         arguments |= {"output_hidden_states": True, "return_dict": True}
     network = model if want.logits or want.mlm_logits else model.base_model
     caught = Caught() if attention and not ways.interface else None
-    lengths = getattr(encoding, "known_lengths", None)
-    unpadded = UNPADDED.set(lengths is not None and int(lengths.min()) == encoding["input_ids"].shape[1])
-    try:
-        with (
-            _head_at(model, predicted if want.mlm_logits else None),
-            _states(model, hooked) as found,
-            caught or nullcontext(),
-        ):
-            output = network(**own_inputs(model, encoding), **arguments)
-    finally:
-        UNPADDED.reset(unpadded)
+    with (
+        _head_at(model, predicted if want.mlm_logits else None),
+        _states(model, hooked) as found,
+        caught or nullcontext(),
+        _padding_known(encoding),
+    ):
+        output = network(**own_inputs(model, encoding), **arguments)
     found |= {layer: output.hidden_states[layer] for layer in layers - hooked}
     if caught:
         _take(caught, depth, request)
@@ -302,6 +298,16 @@ def emit(
         outputs.embeddings = found[0]
     outputs.hidden_states = {layer: found[layer] for layer in sorted(want.hidden_states)}
     return outputs
+
+
+@contextmanager
+def _padding_known(encoding: dict[str, Tensor]) -> Iterator[None]:
+    lengths = getattr(encoding, "known_lengths", None)
+    before = UNPADDED.set(lengths is not None and int(lengths.min()) == encoding["input_ids"].shape[1])
+    try:
+        yield
+    finally:
+        UNPADDED.reset(before)
 
 
 def own_inputs(model: PreTrainedModel, encoding: dict[str, Tensor]) -> dict[str, Tensor]:
