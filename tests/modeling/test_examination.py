@@ -223,7 +223,7 @@ class Foreign(Emitter):
         super().__init__(small_config("bert"))
         self.inner, self.fault = inner, fault
 
-    def emit(self, encoding: Any, want: Want, exact: bool = False, targets: Any = None) -> Outputs:
+    def emit(self, encoding: Any, want: Want, exact: bool = False, predicted: Any = None) -> Outputs:
         take = wrong(self.fault) if self.fault else signals.emit
         return take(self.inner, encoding, want, exact, targets)
 

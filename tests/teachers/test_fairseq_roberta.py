@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
+from harness.batch import positions
 from harness.contracts import Outputs, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -69,7 +70,8 @@ def reference(folder: Path) -> Outputs:
 
 def ask(model: Any, want: Want = EVERYTHING, **encoding: Tensor) -> Outputs:
     with torch.no_grad():
-        return emit(model, {**small.ragged(), **encoding}, want, targets=small.targets())
+        predicted = positions(small.targets() != -100)
+        return emit(model, {**small.ragged(), **encoding}, want, predicted=predicted)
 
 
 def check(found: Outputs, reference: Outputs) -> None:
