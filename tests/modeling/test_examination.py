@@ -225,7 +225,7 @@ class Foreign(Emitter):
 
     def emit(self, encoding: Any, want: Want, exact: bool = False, predicted: Any = None) -> Outputs:
         take = wrong(self.fault) if self.fault else signals.emit
-        return take(self.inner, encoding, want, exact, targets)
+        return take(self.inner, encoding, want, exact, predicted)
 
     def converted(self) -> PreTrainedModel:
         return small_model("bert").base_model
