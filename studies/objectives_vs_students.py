@@ -81,7 +81,7 @@ study(
                 settings=(
                     _sizes(48, 32, 48, 8, 64)
                     | of("student", embedding_dropout=0.0, hidden_dropout=0.1)
-                    | {"batch_size": 32, "max_length": 32, "train_examples": 1000}
+                    | {"batch_size": 32, "max_length": 32, "train_examples": 800}
                     | of("general", epochs=1, pieces=3000, max_length=32, learning_rate=2e-3)
                 ),
                 corpus="embedded",

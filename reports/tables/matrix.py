@@ -139,13 +139,13 @@ def _reasons(made: Sequence[Matrix]) -> dict[str, int]:
 
 def _shared(reason: str, line: Line, place: Place) -> str:
     """A reason that names the student and the objectives of its own column and row, without their names."""
-    student, objectives = (
-        place[0] or line.student,
-        re.findall(r"[^\d\W][\w-]*", " ".join((line.row.objective, *line.row.improves))),
-    )
+    student = place[0] or line.student
+    objectives = re.findall(r"[^\d\W][\w-]*", " ".join((line.row.objective, *line.row.improves)))
+    if student:  # its settings are those of any student: student.vocabulary
+        reason = re.sub(rf"(?<![\w-]){re.escape(student)}(?=\.\w)", "student", reason)
     for names, word in (([f"the student {student}", student] if student else [], "student"), (objectives, "objective")):
         for name in names:
-            reason = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", f"the {word}", reason)
+            reason = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-]|\.\w)", f"the {word}", reason)
     return reason
 
 

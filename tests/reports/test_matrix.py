@@ -91,6 +91,14 @@ def test_each_task_and_the_average_is_a_matrix_and_all_share_their_notes():
     assert middle.startswith("RTE (accuracy)") and middle.count("\n- ") == 1
 
 
+def test_a_reason_that_names_a_setting_of_the_student_can_be_typed_as_it_stands():
+    made = [cell(ROWS[0], "sst2", (80, 82), student="transformer"), cell(ROWS[0], "sst2", (80, 82), student="bilstm")]
+    why = "hid_seq needs hidden_states: --set {}.vocabulary=teacher"
+    made += [cell(ROWS[1], "sst2", (), refused=why.format(n), student=n) for n in ("transformer", "bilstm")]
+    text = render(table(made, replace(MATRIX, students=("transformer", "bilstm"))), "markdown")
+    assert "<sup>1</sup> the objective needs hidden_states: --set student.vocabulary=teacher\n" in text
+
+
 def test_a_csv_has_numbers_where_there_are_any_and_says_which_are_best():
     rows = list(csv.DictReader(io.StringIO(render(several(), "csv"))))
     assert [row["row"] for row in rows[:7]] == [
