@@ -321,7 +321,7 @@ def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results
     """(the verdict of real data, what stands below the claim's heading)."""
     said = [f"*{place(claim['where'])}; study [{claim['study']}](../catalogue/studies/{claim['study']}.md).*"]
     said.append(f"In print: {in_print(claim, examples, known)}.")
-    verdict, real = NOT_RUN, []
+    verdict, real = f"{NOT_RUN} (needs {claim['needs']})" if "needs" in claim else NOT_RUN, []
     for ours in claim.get("ours", ()):
         made = found[ours["results"]]
         compared = judged(ours, made.table)
@@ -333,6 +333,8 @@ def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results
             verdict = f"{NOT_RUN} (embedded tasks: {whole})"
         each = "\n".join(f"  * {c.what}: {f'{c.interval}, ' if c.interval else ''}{c.verdict}" for c in compared)
         said.append(f"* [{made.told['title']}]({made.told['name']}.md): **{whole}**\n{each}")
+    if "needs" in claim and real:
+        raise ValueError(f"claims.yaml: {claim['claim']!r} has real results, and is said to need {claim['needs']}")
     return verdict, "\n\n".join([*said, *([claim["note"]] if "note" in claim else [])])
 
 
