@@ -35,7 +35,9 @@ class Noise:
     values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, POINTS) each,
     the variances that other seeds may give a mean, and how probable each is. size: the number of dev examples, of the
     smallest task in an average. spread: the variance over seeds of a mean of one seed, over all rows alike, nan where
-    no row has several. count: how many seeds rows of several have, in the mean; 1 where there are none.
+    no row has several. count: how many seeds rows of several have, in the mean; 1 where there are none. least: no
+    variance of a difference over draws of the examples is less, which is what one example answered differently gives:
+    rows that answer N examples alike are not known to answer all alike.
     """
 
     values: np.ndarray
@@ -45,13 +47,14 @@ class Noise:
     size: int
     spread: float
     count: float
+    least: float = 0.0
 
     def variance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The part of the examples in values[a] - values[b], for each pair of indices."""
         import numpy as np
 
         found = self.examples[a, a] + self.examples[b, b] - 2 * self.examples[a, b]
-        return np.maximum(found, 0.0)
+        return np.maximum(found, self.least)
 
     def shared(self) -> float:
         """The part of the examples in a difference, averaged over all pairs of at least two rows."""
@@ -253,7 +256,7 @@ def of_moments(
     seeds = np.where(several[:, None], np.maximum(grid / np.asarray(counts)[:, None], own[:, None]), 0.0)
     pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
     count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
-    return Noise(np.asarray(values), examples, seeds, weights, size, pooled, count)
+    return Noise(np.asarray(values), examples, seeds, weights, size, pooled, count, 1 / size**2)
 
 
 def _posterior(sampled: np.ndarray, freedom: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -289,12 +292,14 @@ def averaged(parts: Sequence[Noise]) -> Noise:
             seeds=seeds,
             weights=weights,
             size=min(whole.size, part.size),
+            least=whole.least + part.least,
             spread=float(np.nansum([whole.spread, part.spread])) or np.nan,
         )
     return replace(
         whole,
         values=whole.values / number,
         examples=whole.examples / number**2,
+        least=whole.least / number**2,
         seeds=whole.seeds / number**2,
         spread=whole.spread / number**2,
     )

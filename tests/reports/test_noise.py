@@ -57,6 +57,16 @@ def test_the_seeds_own_part_of_the_examples_is_not_counted_twice():
     assert (made.seeds >= 0.8 * 0.7 * 0.3 / 2000 / 5).all()
 
 
+def test_rows_that_answer_every_example_alike_are_not_known_to_answer_all_alike():
+    runs = [np.full(3, 0.9375)] * 2, [np.repeat([[0.0625] * 60 + [-0.9375] * 4], 3, 0)] * 2
+    made, pair = of_runs(*runs), (np.array([0]), np.array([1]))
+    one = 1 / 64  # an example
+    assert made.variance(*pair)[0] == pytest.approx(one**2)
+    assert made.detectable() == pytest.approx((1.96 + 0.84) * one, rel=0.02)
+    assert made.reach(LEVEL / 2, *pair)[0] > 1.9 * one  # and no interval is within the example that it knows nothing of
+    assert averaged([made, made]).variance(*pair)[0] == pytest.approx(one**2 / 2)
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.floats(0.1, 0.9), min_size=2, max_size=8),
