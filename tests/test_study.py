@@ -190,7 +190,7 @@ def test_the_published_setting_is_planned_right(call: Harness, tmp_path: Path) -
     text = process.stdout
     for task in ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola"):
         assert f" {task} " in text
-    assert "2 x 10 epochs" in text and "1 x 10 epochs" in text and "1 x 20 epochs" in text
+    assert "2 stages of 10 epochs" in text and "1 stage of 10 epochs" in text and "1 stage of 20 epochs" in text
     assert "teacher roberta-base" in text and "4 seeds" in text
     assert "learning_rate 1e-05 (qnli, sst2, mnli, mrpc, qqp, cola), 2e-05 (rte)" in text
     assert "batch_size 32 (qnli, sst2, mnli, qqp), 16 (mrpc, rte, cola)" in text

@@ -81,7 +81,7 @@ def new(options: Namespace) -> int:
     atomic_write(path, _filled(template.text, name).encode())
     tell(f"{path} written. It works as it is; fill it in, then:")
     if template.tested:
-        tell(f"  python -m harness.testing {path}")
+        tell(f"  python -m harness.testing {path}    (with pytest installed; a minute or two)")
     tell(f"  harness run --plugin {path} {_filled(template.run, name)}")
     tell(
         f"or move it into {template.plural}/ to make it part of every study's choice."

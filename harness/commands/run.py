@@ -172,7 +172,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         missing += 0 if cell.search in counted else wanted - done
         counted.add(cell.search)
         epochs = cell.run.settings.get("epochs")
-        trains = f"{cell.stages} x {epochs} epochs, " if epochs else ""
+        stages = f"{cell.stages} stage{'s' * (cell.stages != 1)} of" if epochs else ""
+        trains = f"{stages} {epochs} epoch{'s' * (epochs != 1)}, " if epochs else ""
         lines.append(f"{label}  {trains}runs {done} of {wanted} done")
     lines += ["\n" + told["told"] for told in worked_out.declared.values()]
     real = [cell for cell in worked_out.cells if not cell.refused]
@@ -181,9 +182,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if before := started_from(worked_out, replays):
         made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
-        lines.append(
-            f"{len(before)} runs that these start from (teachers, distillations), {len(before) - made} missing"
-        )
+        what = f"{len(before)} run{'s' * (len(before) != 1)} that these start from (teachers, distillations)"
+        lines.append(f"{what}, {len(before) - made} missing")
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]

@@ -44,9 +44,11 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
 def _told(expected: Expected, seeds: int) -> str:
     alone = "" if seeds > 1 else ", for these seeds alone, as one tells nothing of others"
     needed = {points: expected.seeds_for(points / 100) for points in POINTS}
-    told = [f"{points} by {number} seeds" if number else f"{points} by none" for points, number in needed.items()]
-    aside = "" if all(needed.values()) else f" up to {MOST_SEEDS}: the examples hide it"
-    return f"{100 * expected.least(seeds):.1f} points{alone}; {', '.join(told)}{aside}"
+    told = [f"{points} points by {number} seeds" for points, number in needed.items() if number]
+    hidden = [str(points) for points, number in needed.items() if not number]
+    if hidden:
+        told.append(f"{' or '.join(hidden)} by no number up to {MOST_SEEDS}, as the examples are too few")
+    return f"{100 * expected.least(seeds):.1f} points{alone}; {', '.join(told)}"
 
 
 def _seeds(number: int) -> str:

@@ -117,10 +117,10 @@ class OwnExamples:
         elif "text2" in given or not usual:
             asked = ", ".join((*SINGLE, *(" with ".join(pair) for pair in PAIRS)))
             raise UserError(f"{where} has no column of text: it has {_listed(names)}, and {asked} are looked for; "
-                            f"{self.name}.text=COLUMN names it")  # fmt: skip
+                            f"say --set {self.name}.text=COLUMN")  # fmt: skip
         elif len(usual) > 1:
             raise UserError(f"{where} has the columns {' and '.join('+'.join(one) for one in usual)}: "
-                            f"{self.name}.text=COLUMN says which is the text")  # fmt: skip
+                            f"--set {self.name}.text=COLUMN says which is the text")  # fmt: skip
         else:
             self.texts = usual[0]
         self.group, self.label = given.get("group", ""), ""
@@ -131,7 +131,7 @@ class OwnExamples:
         if len(labels) != 1:
             has = f"the columns {' and '.join(labels)}" if labels else f"no column of labels: it has {_listed(names)}"
             raise UserError(
-                f"{where} has {has}; {self.name}.label=COLUMN says which it is, or {NONE} that there is none"
+                f"{where} has {has}; --set {self.name}.label=COLUMN says which it is, or {NONE} that there is none"
             )
         self.label = labels[0]
         if len({*self.texts, self.label}) <= len(self.texts):

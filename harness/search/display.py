@@ -41,7 +41,7 @@ class Display:
             (trials_of(cell) + cell.seeds - 1) * self.meter.weight(cell.run) for cell in distinct(self.plan.cells)
         )
         self.weight = whole * (wanted - done) / max(wanted, 1)
-        self._line(f"{wanted - done} runs of cells to do, {done} done before")
+        self._line(f"{wanted - done} run{'s' * (wanted - done != 1)} of cells to do, {done} done before")
         if self.bar:
             self.bar.update(self.bar_task, completed=done, total=wanted)
 

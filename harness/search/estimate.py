@@ -34,7 +34,7 @@ def estimate(
             for run in (*found.trials, *found.seeds) if run.score is not None}  # fmt: skip
     seconds = sum(float(run.record["seconds"]) for run, _ in made.values())
     per_weight = seconds / sum(_weight(cell, plan) for _, cell in made.values()) if made else 1.0
-    how = f"as {len(made)} finished runs took" if made else "from sizes alone: an order of magnitude"
+    how = f"as {_runs(len(made), 'finished ')} took" if made else "from sizes alone: an order of magnitude"
     about, who = words(left * per_weight / workers), f"{workers} worker{'s' * (workers > 1)}"
     return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, read)}"
 
@@ -60,13 +60,13 @@ def _before(plan: Plan, replays: Sequence[Progress], workers: int, read: Callabl
         )
     if count:
         parts.append(
-            f", without {_runs(count)} that they start from (teachers, distillations), which nothing here tells of"
+            f", and {_runs(count)} that they start from (teachers, distillations), whose time is not known yet"
         )
     return "".join(parts)
 
 
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count > 1)}"
+def _runs(count: int, what: str = "") -> str:
+    return f"{count} {what}run{'s' * (count > 1)}"
 
 
 def _like(run: Run) -> tuple[str, bool]:

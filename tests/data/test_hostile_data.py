@@ -72,7 +72,7 @@ HOSTILE: dict[str, Case] = {
     "no column of text": (
         lambda f: written(f, a_csv="body,label\nfine,yes\n") / "a.csv",
         (),
-        r"no column of text: it has body, label, and text, sentence, .* mine\.text=COLUMN names it",
+        r"no column of text: it has body, label, and text, sentence, .* say --set mine\.text=COLUMN",
     ),
     "no column of labels": (
         lambda f: written(f, a_csv="text,class\nfine,yes\n") / "a.csv",
@@ -87,12 +87,12 @@ HOSTILE: dict[str, Case] = {
     "two columns of text": (
         lambda f: written(f, a_csv="text,sentence,label\na,b,c\n") / "a.csv",
         (),
-        "columns text and sentence: mine.text=",
+        "columns text and sentence: --set mine.text=",
     ),
     "two columns of labels": (
         lambda f: written(f, a_csv="text,label,score\na,b,1\n") / "a.csv",
         (),
-        "columns label and score; mine.label=",
+        "columns label and score; --set mine.label=",
     ),
     "a misspelt column": (
         lambda f: written(f, a_csv=GOOD) / "a.csv",

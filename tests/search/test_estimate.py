@@ -61,7 +61,7 @@ def test_what_was_measured_goes_before_arithmetic() -> None:
     _, *others = made.cells
     nothing = [Progress() for _ in others]
     text = estimate(made, [Progress(trials=[done], best=done, seeds=[done]), *nothing], 2)
-    assert text == "time: about 5.0 minutes with 2 workers (as 1 finished runs took)"
+    assert text == "time: about 5.0 minutes with 2 workers (as 1 finished run took)"
 
 
 def test_what_cells_start_from_is_told_apart_and_as_far_as_finished_ones_tell() -> None:
@@ -78,9 +78,9 @@ def test_what_cells_start_from_is_told_apart_and_as_far_as_finished_ones_tell() 
     text = estimate(made, nothing, 2, finished.get)
     assert text.endswith(
         ", and about 3.3 minutes for 2 runs that they start from (as finished ones like these took), "
-        "without 2 runs that they start from (teachers, distillations), which nothing here tells of"
+        "and 2 runs that they start from (teachers, distillations), whose time is not known yet"
     )
-    assert "without 5 runs" in estimate(made, nothing, 2) and "and about" not in estimate(made, nothing, 2)
+    assert "and 5 runs" in estimate(made, nothing, 2) and "and about" not in estimate(made, nothing, 2)
     everything = dict.fromkeys(first, {"status": "finished", "seconds": 100.0})
     assert "start from" not in estimate(made, nothing, 2, everything.get)
 
