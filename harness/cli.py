@@ -311,7 +311,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("harness: stopped; finished runs are kept, and the same command goes on from here", file=sys.stderr)
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -184,26 +184,26 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """The sentence for a write that failed."""
+def cannot_write(path: Path, error: OSError, flag: str = "--out") -> UserError:
+    """The sentence for a write that failed. flag: that which names the folder."""
     if error.errno in _FULL:
         return UserError(
             f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
             "and give the same command again"
         )
-    return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with --out")
+    return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with {flag}")
 
 
-def check_writable(out: Path) -> None:
+def check_writable(out: Path, flag: str = "--out") -> None:
     """Raise UserError if nothing can be written into the folder."""
-    names(out)
+    names(out, flag)
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / f".{os.getpid()}.tmp"
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise cannot_write(out, error) from error
+        raise cannot_write(out, error, flag) from error
 
 
 def check_new_folder(folder: Path, name: str) -> None:

@@ -21,16 +21,17 @@ def check_free(out: Path) -> None:
         raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
 
 
-def names(out: Path) -> list[str]:
+def names(out: Path, flag: str = "--out") -> list[str]:
+    """What is in a folder, which the flag names; nothing where there is none."""
     try:
         return os.listdir(out)
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
-        raise UserError(f"{out} is a file; --out must name a folder") from error
+        raise UserError(f"{out} is a file; {flag} must name a folder") from error
     except OSError as error:
-        raise cannot_read(out, error) from error
+        raise cannot_read(out, error, flag) from error
 
 
-def cannot_read(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path} cannot be read: {error.strerror or error}; mend that, or give another folder with --out")
+def cannot_read(path: Path, error: OSError, flag: str = "--out") -> UserError:
+    return UserError(f"{path} cannot be read: {error.strerror or error}; mend that, or give another folder with {flag}")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import harness
 from harness import registry, reports
 from harness.contracts import CellResult, RunResult, Task
 from harness.data.metric_names import ALL
@@ -48,7 +49,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
             "eval_results names data sets of the hub, and no cell here is of one: use --data hub or --tasks "
             "NAME=hub:DATASET, or --format every_eval_ever"
         )
-    check_writable(to)
+    check_writable(to, "--to")
     made, count = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], 0
     for cell in cells:
         for name, content in made(plan, ledger, cell, tasks[cell.task]):
@@ -110,7 +111,7 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
                 "source_organization_name": UNKNOWN,
                 "evaluator_relationship": "first_party",
             },
-            "eval_library": {"name": "distill-harness", "version": _version()},
+            "eval_library": {"name": "distill-harness", "version": harness.__version__},
             "model_info": {
                 "name": _row(cell),
                 "id": model,
@@ -225,12 +226,3 @@ def _mean(cell: CellResult, metric: str) -> tuple[float, float | None]:
 def _texts(told: Document) -> dict[str, str]:
     """As the format has details: every value a text."""
     return {name: str(value) for name, value in told.items()}
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("distill-harness")
-    except PackageNotFoundError:  # a checkout on PYTHONPATH
-        return UNKNOWN

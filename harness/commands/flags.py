@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any, NoReturn
 
+import harness
 from harness.commands import words
 from harness.errors import UserError, near
 
@@ -40,12 +41,7 @@ class Version(argparse.Action):
     """Looked up only where it is asked for."""
 
     def __call__(self, parser: Any, *_: Any) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            print(f"harness {version('distill-harness')}")
-        except PackageNotFoundError:  # a checkout on PYTHONPATH
-            print("harness, not installed")
+        print(f"harness {harness.__version__}")
         parser.exit()
 
 

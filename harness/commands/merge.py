@@ -34,7 +34,7 @@ def merge(options: Namespace) -> int:
         if Path(name).resolve() == into.resolve():
             raise UserError(f"{name} is the folder that --into names: give the others alone")
     sources = [Ledger(Path(name)) for name in options.folders]
-    check_writable(into)
+    check_writable(into, "--into")
     target = Ledger(into, create=True)
     left_out = 0
     with target.lock():

@@ -21,6 +21,7 @@ from harness.errors import UserError, unknown
 from harness.evaluation import server_scores
 from harness.executors import environment
 from harness.executors.local import LocalExecutor
+from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
 from harness.runs import JointRun, Run
@@ -57,7 +58,7 @@ def submit(options: Namespace) -> int:
         first=plan.needed({run for cell in cells.values() for run in cell.after}),
     )
     folder = Path(options.to)
-    _check_folder(folder)
+    check_writable(folder, "--to")
     _run(repeated, ledger)
     status = 0
     for cell in repeated.cells:
@@ -162,15 +163,6 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     again = Run.read({**run.made.specification(), "test": asked})
     return replace(cell, run=again, space={}, trials=1, seeds=1, starts=(), teachers=())
-
-
-def _check_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--to {folder} cannot be written: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise UserError(f"--to {folder} cannot be written: no permission")
 
 
 def _run(plan: Plan, ledger: Ledger) -> None:

@@ -7,15 +7,16 @@ import os
 import platform
 import re
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import harness
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def made_on() -> dict[str, str]:
     """machine: its processor or accelerator; harness: the version, and of a checkout the commit."""
-    return {"machine": _machine(), "harness": " ".join(filter(None, (_version(), commit())))}
+    return {"machine": _machine(), "harness": " ".join(filter(None, (harness.__version__, commit())))}
 
 
 def _machine() -> str:
@@ -28,13 +29,6 @@ def _machine() -> str:
     name = found[1].strip() if found else platform.processor() or platform.machine()
     processor = f"{name}, {os.cpu_count()} cores, {platform.system()}"
     return f"{torch.cuda.get_device_name()}; {processor}" if torch.cuda.is_available() else processor
-
-
-def _version() -> str:
-    try:
-        return version("distill-harness")
-    except PackageNotFoundError:  # a checkout on PYTHONPATH
-        return ""
 
 
 @functools.cache
