@@ -156,7 +156,7 @@ def _float(grid: Grid, tabulars: list[tuple[list[int], list[Group]]], first: boo
         if last
         else []
     )
-    drawn = [_tabular(grid, columns, groups) for columns, groups in tabulars]
+    drawn = [_tabular(grid, columns, groups) for columns, groups in tabulars if groups]
     return "\n".join(
         [
             r"\begin{table*}[tp]",

@@ -19,7 +19,7 @@ from harness.reports.tables.shapes import Table
 # What was measured stands between these, because pages of the same results made twice differ in nothing else.
 MEASURED = ("<!-- measured -->", "<!-- end of measured -->")
 MOST = 8_000, 700_000  # points that a figure may have to be on a page, and bytes
-LEAST = 420  # points: a figure is shown no narrower, and scrolls on a phone
+LEAST = 2 / 3  # of its width: a figure is shown no narrower on a phone, where a wide one scrolls
 STYLE = """
 .harness h1, .harness h2 { font-size: 1.1em; margin: .6em 0 .3em; }
 .harness caption { text-align: left; caption-side: top; padding-bottom: .5em; }
@@ -105,7 +105,7 @@ def _figure(table: Table, name: str, kind: Kind) -> tuple[str, str]:
         return "", ""
     text = _smaller(svg(figure).decode().replace(INK, "currentColor"), name)
     wide = float(re.search(r'width="([\d.]+)pt"', text)[1])  # type: ignore[index]
-    said = f'role="img" aria-label="{escape(kind.alternative)}" style="--least: {min(wide, LEAST):g}pt"'
+    said = f'role="img" aria-label="{escape(kind.alternative)}" style="--least: {LEAST * wide:.0f}pt"'
     return (text.replace("<svg ", f"<svg {said} ", 1), "") if len(text) <= MOST[1] else ("", elsewhere)
 
 

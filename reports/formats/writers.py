@@ -60,7 +60,7 @@ def _print(console: Any, grid: Grid, live: bool) -> None:
         return Text().append(sign + cell.text, style).append(mark or blank)  # padding takes no style
 
     console.print(Text(grid.title, "bold"), Text(grid.caption), sep="\n")
-    for columns in _fitting(grid, console.width, 0 if live else 2):
+    for columns in _fitting(grid, console.width, 0 if live else 2) if grid.groups else []:
         drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         drawn.add_column("")
         for i in columns:
@@ -131,9 +131,8 @@ def _markdown_grid(grid: Grid) -> str:
 
     rule = "| " + " | ".join("-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)) + " |"
     notes = [f"- {_md_mark(mark)}{' ' if mark else ''}{_md(sentence)}" for mark, sentence in grid.notes]
-    return "\n".join(
-        [f"## {_md(grid.title)}", "", _md(grid.caption), "", line(header), rule, *map(line, rows), "", *notes, ""]
-    )
+    drawn = [line(header), rule, *map(line, rows), ""] if grid.groups else []
+    return "\n".join([f"## {_md(grid.title)}", "", _md(grid.caption), "", *drawn, *notes, ""])
 
 
 def _md(text: str) -> str:

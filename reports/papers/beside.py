@@ -32,7 +32,7 @@ def compared(comparison: Comparison) -> Grid:
         )
         groups.append(Group("Published only", lines))
     points = ", in points" if any(is_score(c.metric) for c in columns) else ""
-    sentences = [f"Difference: ours minus published{points}, where our cell is finished"]
+    sentences = [f"Difference: ours minus published{points}, where our cell is finished"] if groups else []
     if any(pair.ranks for block in comparison.blocks for line in block.lines for pair in line.pairs):
         sentences.append(
             "Rank: place among the students, ours : published, where the averages are of different tasks or metrics"

@@ -45,6 +45,7 @@ from harness.reports.tables.shapes import (
 )
 
 OWN = {"held_out": "on a part held out of the training data", "nested": "by folds of the training data"}
+NOTHING = "No cell of this table has a published counterpart."
 
 
 def with_published(table: Table, study: Study) -> Table:
@@ -59,7 +60,7 @@ def with_published(table: Table, study: Study) -> Table:
     unmade = [row for row in study.rows if row.checkpoint and row.published and row.name not in rows]
     rows |= {row.name: row for row in study.rows}
     comparison = _compare(table, study.published, [row for row in rows.values() if row.published])
-    if unmade and table.provenance.protocol:  # otherwise no weights are read
+    if unmade and comparison.columns and table.provenance.protocol:  # otherwise no weights are read
         names = " ".join(row.name for row in unmade)
         said = f"Not made here: {', '.join(row.label for row in unmade)}; --checkpoints {names} fine-tunes them."
         comparison = replace(comparison, remarks=(*comparison.remarks, said))
@@ -116,13 +117,15 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
         if compared:
             blocks.append(_block(block, columns, compared, not unlike))
     if not blocks:
-        remarks.append("No cell of this table has a published counterpart.")
+        remarks.append(NOTHING)
     beside = {place for block in blocks for line in block.lines for p in line.pairs for place in p.places}
     others = []
     for label, signed, found in _others(lines, columns, published, rows, beside):
         entry = Entry("absent", signed=signed)
         pairs = tuple(pair(entry, x, c) for x, c in zip(found, columns, strict=True))
         others.append(ComparedLine(f"{label} (improvement)" if signed else label, pairs))
+    if not blocks and not others:  # neither a table nor what would explain its numbers
+        return Comparison(published.source, "", (), (), (), (NOTHING,), ())
     remarks += lost(lines, published, beside | {place for x in others for p in x.pairs for place in p.places})
     notes = tuple(numbers)
     counted, unequal = _counted(blocks, columns, notes)

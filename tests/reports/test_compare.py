@@ -130,6 +130,19 @@ def test_nothing_to_compare_is_said(cells, remark):
     assert not made.blocks and any(sentence.endswith(remark) for sentence in made.remarks)
 
 
+@pytest.mark.parametrize("form", ["terminal", "markdown", "latex", "html"])
+def test_where_no_column_is_printed_a_sentence_stands_in_place_of_a_table(monkeypatch, form):
+    monkeypatch.setitem(TASKS, "rte", replace(TASKS["rte"], label="Entailment by quantifiers"))
+    study = replace(STUDY, profiles={"quick": Profile("embedded", ("rte",), ("every",), 1, 2)})
+    alone = table([cell(ROWS[0], "rte", (70, 70))], study)
+    made = with_published(alone, study)
+    assert made.comparison.remarks == ("No cell of this table has a published counterpart.",)
+    text = render(made, form)
+    assert made.comparison.remarks[0] in text and "A note of the study." not in text
+    for drawn in ("───", "| ---", "begin{tabular}", "<table"):
+        assert text.count(drawn) == render(alone, form).count(drawn)
+
+
 def test_the_source_and_the_notes_are_carried_and_our_table_stays_as_it_was():
     alone = render(table(mixed()), "markdown")
     beside = render(with_published(table(mixed()), STUDY), "markdown")

@@ -210,8 +210,10 @@ cell.focus(); cell.click();
 told.push(dialog.open, dialog.querySelector("h2").textContent, document.activeElement.textContent,
   dialog.querySelectorAll("tbody tr").length, dialog.querySelector("code").textContent,
   dialog.querySelector("svg").getAttribute("aria-label"));
+const wide = (part) => part.getBoundingClientRect().width, end = (part) => part.getBoundingClientRect().right;
 dialog.querySelector("button").click();
-told.push(dialog.open, document.activeElement === cell, document.querySelectorAll("table")[1].querySelector("button"));
+told.push(dialog.open, document.activeElement === cell, document.querySelectorAll("table")[1].querySelector("button"),
+  wide(table.caption.firstChild) > wide(table), Math.abs(end(button.firstChild) - end(cell)) < 1);
 document.body.replaceChildren(document.createTextNode("TOLD" + JSON.stringify(told) + "END"));
 """
 
@@ -231,4 +233,5 @@ def test_a_browser_sorts_and_opens_what_made_a_number(tmp_path: Path) -> None:
     assert told[8:11] == [True, "Vanilla KD: 60.0 ± 0.0", "Close"]
     assert told[11:13] == [4, "harness show vanilla_kd-every-sst2"]  # two seeds, two trials
     assert told[13] == "Loss (dashed) between 0.5 and 1; selection metric × 100 between 60 and 60"
-    assert told[14:] == [False, True, None]  # the comparison, whose lines belong together, is not sorted
+    assert told[14:17] == [False, True, None]  # the comparison, whose lines belong together, is not sorted
+    assert told[17:] == [True, True]  # a caption is wider than its table, and a heading ends where its numbers end
