@@ -143,6 +143,7 @@ NAMED = {  # in a file of the engine, a name that is also a plugin's: why it may
     ("harness/data/corpora.py", "hub"): "where corpora are, too",
     ("harness/planning/contents.py", "hub"): "where corpora are, too",
     ("harness/commands/exchange.py", "hub"): "where data of one's own may be",
+    ("harness/commands/export.py", "hub"): "where data of one's own may be",
     **{("harness/data/embedded.py", task.name): "what it generates" for task in registry.SOURCES.get("embedded").tasks},
 }
 

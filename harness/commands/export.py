@@ -15,6 +15,7 @@ from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.files import check_new_folder
 from harness.planning.recipe import as_known
+from harness.runs import Run
 from harness.runs.told import Record
 from harness.search.results import teacher_scores
 
@@ -87,13 +88,15 @@ def _push(folder: Path, name: str) -> None:
 
 def _about(one: Taken, record: Record, name: str) -> About:
     """What is told of a run; record: of the weights that are written. No path of this machine is."""
-    from harness.exporting.card import About
+    from harness.exporting.card import ANSWERS, About
 
     plan, made, cell = one.plan, one.made, one.cell
     row = next((row for row in plan.rows if cell and row.name == cell.row), None)
     part: Any = record.get("by_task", {}).get(one.task.name, record)
     who, base = plan.source_of(made)
+    of_hub = who == registry.HUB and not os.path.exists(base)
     teacher = Path(plan.label).name if os.path.exists(plan.label) else plan.label
+    learnt, starts = _learnt(one, record)
     threads, device = made.settings["threads"], record["device"]
     speed = (
         f"{part['examples_per_second']:,.0f} examples of dev a second, from token ids in batches of 64, on {device}"
@@ -108,9 +111,9 @@ def _about(one: Taken, record: Record, name: str) -> About:
         student=cell.student if cell and cell.student else teacher,
         init=cell.init if cell else "",
         teacher=teacher,
-        base=base if who == registry.HUB and not os.path.exists(base) else "",
-        data=f"{one.task.label} ({Path(plan.source).name})",
-        table=_table(one),
+        base=base if of_hub and (learnt == ANSWERS or starts) else "",
+        data=_data(one),
+        table=_table(one, learnt == ANSWERS),
         metrics=part["metrics"],
         recipe={name: made.settings[name] for name in told} | dict(as_known(plan, searched)) | {"seed": made.seed},
         speed=speed,
@@ -124,10 +127,56 @@ def _about(one: Taken, record: Record, name: str) -> About:
             "specification": made.specification(),
             "versions": record["versions"],
         },
+        learnt=learnt,
+        starts=starts,
     )
 
 
-def _table(one: Taken) -> str:
+def _learnt(one: Taken, record: Record) -> tuple[str, str]:
+    """From what a run learnt, and of whose weights it starts, as `About` has both."""
+    from harness.exporting.card import ANSWERS, LABELS
+
+    made, told, taught = one.made, record, False
+    while made.student_name:
+        asked: Any = told.get("teacher_signals", {"": "unknown"})  # of several tasks by task
+        taught = taught or any(asked.values()) or not made.data_of  # of no task's data: distilled on a corpus
+        if made.starts_from is None:
+            break
+        if (before := one.ledger.read(made.starts_from)) is None:
+            return ANSWERS, ""
+        made, told = Run.read(before["specification"]), before
+    learnt = ANSWERS if taught else "" if getattr(made, "evaluate_only", False) else LABELS
+    return learnt, _starts(made, _model(one))
+
+
+def _starts(made: Run, model: str) -> str:
+    from harness.modeling import static_vectors  # loads torch
+
+    init = getattr(made, "init", "")
+    if not made.student_name:
+        return f"its weights come from {model}"
+    if init == static_vectors.INIT:
+        return f"its word vectors are made by {model}"
+    if init == "random:embeddings":
+        return f"its embeddings start from {model}"
+    return "" if init == "random" or ":" in init else f"its layers start from {model}"
+
+
+def _model(one: Taken) -> str:
+    """The teacher or checkpoint that a run is of, as people call it."""
+    who, argument = one.plan.source_of(one.made)
+    return (Path(argument).name if os.path.exists(argument) else argument) or who
+
+
+def _data(one: Taken) -> str:
+    """The task, and where its examples are from: of the user's own the name of the file."""
+    told = one.plan.declared.get(one.task.name)
+    place = told["place"] if told else one.plan.source
+    name = place if place.startswith("hub:") else Path(place).name
+    return f"{one.task.label} ({name})" if name else one.task.label
+
+
+def _table(one: Taken, taught: bool) -> str:
     """The sentence on the row of the table that the run is from."""
     if one.cell is None or one.found is None:
         return "It is a teacher, not a row of a table."
@@ -136,7 +185,8 @@ def _table(one: Taken) -> str:
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     seeds = f"{len(values)} seed{'s' * (len(values) > 1)}"
     found = teacher_scores(one.plan, one.ledger).get(one.task.name, [])
-    theirs = f"; its teacher has {100 * statistics.mean(s[metric] for s in found):.1f}" if found else ""
+    whose = "its" if taught else "the study's"
+    theirs = f"; {whose} teacher has {100 * statistics.mean(s[metric] for s in found):.1f}" if found else ""
     return (
         f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has "
         f"{metric} {statistics.mean(values):.1f}{spread} on {one.task.label}, over {seeds}{theirs}. Of the seeds "

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from harness import registry
 from harness.commands.taken import opened, taken
-from harness.errors import UserError, near
+from harness.errors import UserError
 from harness.files import JSON, atomic_file
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harness.exporting.opened import Opened
 
 PART = 1024  # texts that are in memory at once
+SHOWN = 8  # columns that a sentence names
 COLUMNS = ((("text",), ("sentence",)), (("sentence1", "sentence2"), ("premise", "hypothesis"), ("text1", "text2")))
 Row = tuple[str, ...]
 
@@ -35,7 +36,7 @@ def predict(options: Namespace) -> int:
         source = stack.enter_context(_input(options.input))  # before anything heavy is loaded
         student = stack.enter_context(_student(options))
         out = stack.enter_context(_output(options.output))
-        rows = _rows(source, options.input, student.task)
+        rows = _rows(source, options.input, student)
         write = _writer(out, options.output, student.task)
         while part := list(islice(rows, PART)):
             texts = part if student.task.pair else [row[0] for row in part]
@@ -83,15 +84,15 @@ def _lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def _rows(file: IO[bytes], name: str, task: Task) -> Iterator[Row]:
+def _rows(file: IO[bytes], name: str, student: Opened) -> Iterator[Row]:
     """The text of each example, or both: of a csv, tsv or jsonl file by its columns, of any other one on each line.
 
     On a line both sentences of a pair stand with a tab between them. What comes from a pipe is JSON lines if its first
     line is an object.
     """
-    lines, suffix = _lines(file, name), Path(name).suffix.lower()
+    lines, suffix, task = _lines(file, name), Path(name).suffix.lower(), student.task
     if suffix in (".csv", ".tsv"):
-        yield from _of_table(lines, name, task, "\t" if suffix == ".tsv" else ",")
+        yield from _of_table(lines, name, student, "\t" if suffix == ".tsv" else ",")
         return
     for number, line in lines:
         text = line.removesuffix("\n").removesuffix("\r")
@@ -99,7 +100,7 @@ def _rows(file: IO[bytes], name: str, task: Task) -> Iterator[Row]:
             suffix = ".jsonl"
         if suffix in (".jsonl", ".json"):
             if text.strip():
-                yield _of_object(text, f"{name}, line {number}", task)
+                yield _of_object(text, f"{name}, line {number}", student)
             continue
         row = tuple(text.split("\t")) if task.pair else (text,)
         if len(row) != 1 + task.pair:
@@ -107,11 +108,11 @@ def _rows(file: IO[bytes], name: str, task: Task) -> Iterator[Row]:
         yield row
 
 
-def _of_table(lines: Iterator[tuple[int, str]], name: str, task: Task, separator: str) -> Iterator[Row]:
+def _of_table(lines: Iterator[tuple[int, str]], name: str, student: Opened, separator: str) -> Iterator[Row]:
     reader = csv.reader((line for _, line in lines), delimiter=separator, strict=True)
     try:
         header = next(reader, [])
-        columns = [header.index(column) for column in _columns(header, name, task)]
+        columns = [header.index(column) for column in _columns(header, name, student)]
         for row in reader:
             if len(row) != len(header):
                 raise UserError(
@@ -122,26 +123,27 @@ def _of_table(lines: Iterator[tuple[int, str]], name: str, task: Task, separator
         raise UserError(f"{name}, line {reader.line_num}: {error}") from error
 
 
-def _of_object(line: str, where: str, task: Task) -> Row:
+def _of_object(line: str, where: str, student: Opened) -> Row:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: no JSON ({error})") from error
     if not isinstance(found, dict):
         raise UserError(f"{where}: {line[:40]!r} is no JSON object")
-    row = tuple(found[column] for column in _columns(found, where, task))
+    row = tuple(found[column] for column in _columns(found, where, student))
     if not all(isinstance(text, str) for text in row):
         raise UserError(f"{where}: a text is a string, not {next(text for text in row if not isinstance(text, str))!r}")
     return row
 
 
-def _columns(names: Any, where: str, task: Task) -> Row:
-    """The columns that hold what the task reads. Raises UserError if there are none."""
-    wanted = COLUMNS[task.pair]
+def _columns(names: Any, where: str, student: Opened) -> Row:
+    """The columns that hold what the task reads, before others those it was trained from. Raises UserError without."""
+    wanted = dict.fromkeys((student.columns or COLUMNS[student.task.pair][0], *COLUMNS[student.task.pair]))
     found = next((columns for columns in wanted if set(columns) <= set(names)), None)
     if found is None:
-        said = " or ".join(" and ".join(columns) for columns in wanted)
-        raise UserError(f"{where}: task {task.name} needs the column {said}: {near(wanted[0][0], names)}")
+        said, there = " or ".join(" and ".join(columns) for columns in wanted), list(names)
+        has = ", ".join(there[:SHOWN]) + (f" and {len(there) - SHOWN} more" if len(there) > SHOWN else "")
+        raise UserError(f"{where}: there is no column {said}, which predict reads; it has {has or 'none'}: rename one")
     return found
 
 

@@ -12,16 +12,18 @@ from harness.contracts import Task
 from harness.exporting.opened import Opened
 from harness.files import JSON
 
+ANSWERS, LABELS = "answers", "labels"
 LICENCE = "# license: to be filled in, see the section Licence\n"
-SAID = ("student", "objective", "row", "init", "teacher", "data", "speed", "version")
+SAID = ("student", "objective", "row", "init", "data", "speed", "version")
 CARD = """---
 {yaml}
 {licence}---
 
-# {student}, distilled by {objective} for {task}
+# {student}, {trained}
 
-A `{kind}` that reads {reads} and answers {answers}. It was distilled from a larger model with distill-harness
-{version}.
+A `{kind}` that reads {reads} and answers {answers}. {how}
+
+Made with distill-harness {version}.
 
 | | |
 |---|---|
@@ -69,9 +71,7 @@ Cite the works that the teacher, the objective and the data come from, and the h
 
 ## Licence
 
-To be filled in by whoever publishes this: a student learns from its teacher's answers and often starts from its
-weights, so the licence of the teacher ({teacher}) and that of the data bind it. Put it as `license:` into
-the lines at the top, too.
+To be filled in by whoever publishes this: {bound}. Put it as `license:` into the lines at the top, too.
 """
 
 
@@ -80,8 +80,10 @@ class About:
     """What a card tells of a run.
 
     name: how people open it, a folder or a name on the hub. teacher, data: as people call them; base: the teacher's
-    name on the hub, or "". objective: the row's label. table: the sentence on the row of the table; metrics: the run's
-    own on dev, as fractions. recipe: setting -> value; speed: the sentence on it; made: as JSON, which run it is.
+    name on the hub, or "", as where nothing is taken from it. objective: the row's label. table: the sentence on the
+    row of the table; metrics: the run's own on dev, as fractions. recipe: setting -> value; speed: the sentence on it;
+    made: as JSON, which run it is. learnt: from a teacher's ANSWERS, from LABELS alone, or from nothing (""); starts:
+    from whose weights, as in "its layers start from minilm", or "".
     """
 
     name: str
@@ -98,11 +100,13 @@ class About:
     speed: str
     version: str
     made: JSON
+    learnt: str
+    starts: str
 
 
 def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str:
     """The card. kind: the model's class; plain: transformers opens it; size: bytes of its weights."""
-    task = opened.task
+    task, taught = opened.task, about.learnt == ANSWERS
     results = [
         EvalResult("text-classification", task.name, task.label, name, round(value, 6), dataset_split="validation")
         for name, value in sorted(about.metrics.items())
@@ -111,7 +115,7 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         model_name=f"{about.row}-{about.student}-{task.name}",
         library_name="transformers" if plain else "distill-harness",
         pipeline_tag="text-classification",
-        tags=["knowledge-distillation", "distill-harness", *(() if plain else ("pytorch",))],
+        tags=[*(["knowledge-distillation"] * taught), "distill-harness", *(() if plain else ("pytorch",))],
         base_model=about.base or None,
         eval_results=results,
     )
@@ -121,7 +125,7 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         kind=kind,
         reads="a pair of sentences" if task.pair else "a text",
         answers=f"one of {', '.join(task.labels)}" if task.labels else "a score",
-        task=task.label,
+        **_learnt(about, task),
         parameters=sum(part.numel() for part in opened.model.parameters()),
         megabytes=size / 1e6,
         table=about.table,
@@ -131,6 +135,26 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         settings="\n".join(f"| {name} | {_cell(value)} |" for name, value in sorted(about.recipe.items())),
         **{name: _cell(getattr(about, name)) for name in SAID},
     )
+
+
+def _learnt(about: About, task: Task) -> dict[str, str]:
+    """How it came to answer the task: whoever had no teacher has none in the card."""
+    teacher, starts = _cell(about.teacher), about.starts
+    data = "the licence of that model and that of the data bind it" if starts else "the licence of the data binds it"
+    told = {"teacher": "none", "bound": f"{starts}, so {data}" if starts else data}
+    more = f"; {starts}." if starts else "."
+    if about.learnt == ANSWERS:
+        return {
+            "trained": f"distilled by {_cell(about.objective)} for {task.label}",
+            "how": "It was distilled from a larger model.",
+            "teacher": teacher,
+            "bound": "a student learns from its teacher's answers and often starts from its weights, so the licence of "
+            f"the teacher ({teacher}) and that of the data bind it",
+        }
+    if about.learnt == LABELS:
+        how = "It was trained on the labels alone, without a teacher's answers"
+        return {**told, "trained": f"trained on the labels of {task.label}", "how": how + more}
+    return {**told, "trained": f"as it answers {task.label}", "how": "Nothing of it was trained here" + more}
 
 
 def _use(name: str, task: Task, plain: bool) -> str:

@@ -25,6 +25,7 @@ from transformers import (
 from harness import registry
 from harness.contracts import Batch, Encoding, Task, Want
 from harness.data.encoding import encode, evaluation_batches
+from harness.data.own import KNOWN
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.evaluation.metrics import predictions_of
@@ -47,7 +48,8 @@ Prediction = dict[str, Any]  # {"label": ..., "probabilities": {label: ...}} or 
 class Opened:
     """A model with all that it needs to answer texts. max_length: tokens that are read of each.
 
-    model: transformers' own classifier, or a `Student`, which is called otherwise (see `logits`).
+    columns: those of the user's own data that its texts were read from, none where nobody named them. model:
+    transformers' own classifier, or a `Student`, which is called otherwise (see `logits`).
     """
 
     model: PreTrainedModel
@@ -55,6 +57,7 @@ class Opened:
     task: Task
     pair_encoding: str
     max_length: int
+    columns: tuple[str, ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -148,7 +151,9 @@ def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
         model = registry.STUDENTS.get(part.student_name).from_pretrained(folder)
     own = (folder / "tokenizer.json").is_file()  # otherwise it reads as its teacher does
     reader = PreTrainedTokenizerFast.from_pretrained(folder) if own else teacher_tokenizer(workspace)
-    return Opened(model.eval(), reader, task, encoding_of(part), part.settings["max_length"])
+    said = KNOWN[task.name].declaration.settings if task.name in KNOWN else {}
+    columns = tuple(said[name] for name in ("text", "text2") if name in said)
+    return Opened(model.eval(), reader, task, encoding_of(part), part.settings["max_length"], columns)
 
 
 def _tuned(source: Any, task: Task, folder: Path) -> PreTrainedModel:
@@ -187,7 +192,8 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
         raise UserError(f"the exported student in {folder} cannot be loaded: {error}") from error
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()}
     task = Task(metric="", metrics=(), **fields)
-    return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"])
+    columns = tuple(told.get("columns", ()))  # which earlier versions did not write
+    return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns)
 
 
 def _told(folder: Path) -> JSON:

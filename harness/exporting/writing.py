@@ -53,6 +53,7 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             },
             "pair_encoding": opened.pair_encoding,
             "max_length": opened.max_length,
+            "columns": list(opened.columns),
             "files": vouched,
             "made": about.made,
         }

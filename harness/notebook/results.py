@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import harness
 from harness import reports
 from harness.commands.figures import figure_of
+from harness.commands.telling import say
 from harness.errors import UserError, unknown
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
 from harness.planning.planned import Plan
 from harness.reports.tables.pairs import differences
+from harness.reports.tables.quantities import scaled, written
+from harness.reports.tables.shapes import Line
 from harness.search import frame
 
 if TYPE_CHECKING:
@@ -101,6 +105,8 @@ class Results:
     def best(self, task: str | None = None) -> Best:
         """The cell with the best score of a task; task may be left out where there is only one.
 
+        Of several that are equally good it is the first of the table, and a line on stderr says so.
+
         student = result.best("sentiment").load()
         """
         tasks = {column.task: j for j, column in reversed([*enumerate(self.whole.columns)]) if column.task}
@@ -114,10 +120,14 @@ class Results:
         if not made:
             raise UserError("no cell is finished yet: harness.run goes on from what there is")
         # One that answers every example alike is never best in a table; where all do, it is still what there is.
-        line = max(made, key=lambda each: (each.entries[place].best, each.entries[place].value or 0.0))
+        ranks = [(line.entries[place].best, line.entries[place].value or 0.0) for line in made]
+        equals = [line for line, rank in zip(made, ranks, strict=True) if rank == max(ranks)]
+        line, column = equals[0], self.whole.columns[place]
         entry = line.entries[place]
+        if len(equals) > 1:
+            say(_equals(equals, written(column.metric, scaled(column.metric, entry.value or 0.0))))
         run = max(entry.runs, key=lambda each: each.selection)
-        where = (line.row.name, line.student, line.init, self.whole.columns[place].task)
+        where = (line.row.name, line.student, line.init, column.task)
         return Best(entry.cell, *where, run.run, entry.value or 0.0, entry.std, self.ledger.out)
 
     def figure(self, name: str = "heatmap") -> Figure:
@@ -130,6 +140,16 @@ class Results:
         figure = figure_of(self.plan, self.ledger, self.whole, name)
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure
+
+
+def _equals(lines: Sequence[Line], score: str) -> str:
+    """What is told where several lines are the best of a task."""
+    alone = len({line.row.name for line in lines}) == len(lines)
+    first, *others = (line.row.name + ("" if alone else f" ({line.student}, init {line.init})") for line in lines)
+    return (
+        f"{len(lines)} rows are equally good ({score}): this is the first, {first}; as good are {', '.join(others)}, "
+        "each of which harness export takes by the id of its cell"
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from harness.contracts import Task
-from harness.exporting.card import About
+from harness.exporting.card import ANSWERS, About
 from harness.exporting.opened import Opened
 from harness.modeling.word_tokenizer import word_level
 from harness.testing.student_cases import VOCABULARY, Case
@@ -29,6 +29,8 @@ ABOUT = About(
     speed="100 examples a second",
     version="0.1.0",
     made={"run": "0123456789abcdef"},
+    learnt=ANSWERS,
+    starts="its layers start from a teacher",
 )
 TEXTS = ("word1 word2 word3", "word4", "word5 unheard word6 word1 word9", "")
 PAIRS = tuple(zip(TEXTS, reversed(TEXTS), strict=True))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import harness
 from harness.contracts import Batch, Outputs, Task, Want
 from harness.errors import UserError
+from harness.exporting.card import LABELS
 from harness.exporting.opened import TOLD, Opened, load
 from harness.exporting.writing import write
 from harness.modeling.bases import StudentConfig
@@ -125,6 +128,18 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
         assert word in card.text
     assert 'pipeline("text-classification", model="somebody/student")' in card.text
     ModelCard(str(card))  # what is pushed is parsed again
+
+
+@pytest.mark.parametrize("starts", ["its layers start from minilm", ""])
+@pytest.mark.parametrize(
+    ("learnt", "words"), [(LABELS, "trained on the labels of Single"), ("", "as it answers Single")]
+)
+def test_a_card_tells_of_no_teacher_where_there_was_none(starts: str, learnt: str, words: str, tmp_path: Path) -> None:
+    write(transformer("bert"), tmp_path / "student", replace(ABOUT, learnt=learnt, starts=starts))
+    card = ModelCard.load(tmp_path / "student" / "README.md")
+    assert f"# transformer, {words}\n" in card.text and "| Teacher | none |" in card.text
+    assert "knowledge-distillation" not in card.data.tags and not re.search("distilled|its teacher", card.text)
+    assert (f"; {starts}." in card.text) == (f"{starts}, so the licence of that model" in card.text) == bool(starts)
 
 
 def test_what_is_predicted_has_the_classes_names_or_is_a_score() -> None:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from harness.exporting.opened import load
+from harness.exporting.opened import TOLD, load
 from tests.conftest import Harness
 from tests.planning.test_examined import teacher
-from tests.results import done, table_folder
+from tests.results import done, refused, table_folder
 
 TEXTS = ["the dog was great .", "the film, it was awful .", "a nurse"]
 SIZES = ("tiny", "big", "of no size")  # not in the order of the alphabet
@@ -52,3 +52,42 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
             torch.testing.assert_close(model(**read).logits, student.logits(TEXTS), rtol=0, atol=1e-6)
         first = student.predict(TEXTS)[0]
         assert set(first["probabilities"]) == set(SIZES) if name == "sizes" else isinstance(first["score"], float)
+
+
+def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(forked: Harness, tmp_path: Path) -> None:
+    file, out = tmp_path / "hotel.csv", tmp_path / "out"
+    rows = [f"{n},the {who} was {word},{stars}" for n, who in enumerate(("desk", "room", "bed", "view") * 3)
+            for word, stars in (("great", "five"), ("awful", "one"))]  # fmt: skip
+    file.write_text("\n".join(["Guest ID,Review,Stars", *rows]))
+    done(forked(
+        "run", "--study", "objectives_vs_init", "--out", out, "--trials", 1, "--seeds", 1, "--objectives",
+        "labels_only", "vanilla_kd", "--inits", "every", "random", "--tasks", f"hotel={file}", "--workers", 1, "--set",
+        "hotel.text=Review", "hotel.label=Stars", "epochs=1", "teacher.epochs=1", "student.layers=1",
+    ))  # fmt: skip
+    cards = {}
+    for cell in json.loads((table_folder(out) / "plan.json").read_bytes())["cells"]:
+        folder = tmp_path / f"{cell['row']}_{cell['init']}"
+        done(forked("export", cell["id"], "--to", folder, "--out", out))
+        cards[folder.name] = (folder / "README.md").read_text(encoding="utf-8")
+    assert all("| Data | hotel (hotel.csv) |" in card and str(tmp_path) not in card for card in cards.values())
+    taught = {name for name, card in cards.items() if "# transformer, distilled by Vanilla KD for hotel" in card}
+    assert taught == {
+        name for name, card in cards.items() if "- knowledge-distillation" in card and "its teacher has" in card
+    }
+    assert taught == {"vanilla_kd_every", "vanilla_kd_random"}
+    for init, more in (("every", "; its layers start from embedded."), ("random", ".")):
+        assert f"labels alone, without a teacher's answers{more}\n" in cards[f"labels_only_{init}"]
+
+    student = tmp_path / "labels_only_every"
+    said = [done(forked("predict", *what, "--input", file)).stdout for what in ([student], [cell["id"], "--out", out])]
+    assert [len(answers.splitlines()) for answers in said] == [len(rows)] * 2
+    (tmp_path / "other.csv").write_text("Guest ID,Stars\n1,five\n")
+    refused(
+        forked("predict", student, "--input", tmp_path / "other.csv"),
+        "there is no column Review or text or sentence, which predict reads; it has Guest ID, Stars: rename one",
+    )
+    told = json.loads((student / TOLD).read_bytes())
+    del told["columns"]  # as earlier versions wrote it
+    (student / TOLD).write_text(json.dumps(told))
+    assert load(student).columns == ()
+    refused(forked("predict", student, "--input", file), "no column text or sentence", "it has Guest ID, Review, Stars")

@@ -87,7 +87,7 @@ def test_a_cell_becomes_a_folder_with_the_scores_of_its_table(
         "plan", "--study", STUDY, "--teacher", tmp_path / "student", "--tasks", task, "--objectives", "vanilla_kd",
         "--inits", "last", "--set", "student.layers=1",
     )  # fmt: skip
-    assert planned.returncode == 0 and "runs that these start from" in planned.stdout, planned.stderr
+    assert planned.returncode == 0 and "start from (teachers" in planned.stdout, planned.stderr
 
 
 def test_weights_that_are_lost_are_made_again_and_are_the_same(again: Path, call: Harness, tmp_path: Path) -> None:
@@ -178,14 +178,14 @@ def test_a_long_file_is_read_in_parts(
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("in.csv", b"a,b\n1,2\n", "needs the column text or sentence"),
+        ("in.csv", b"a,b\n1,2\n", "no column text or sentence, which predict reads; it has a, b: rename one"),
         ("in.csv", b"text,b\n1\n", "line 2: 1 columns, where the first line has 2"),
-        ("in.csv", b"", "needs the column text"),
+        ("in.csv", b"", "no column text or sentence, which predict reads; it has none"),
         ("in.csv", b'text\n"a\n', "line 2"),
         ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', "line 2: a text is a string, not 3"),
         ("in.jsonl", b"[1]\n", "is no JSON object"),
         ("in.jsonl", b"{\n", "line 1: no JSON"),
-        ("in.jsonl", b'{"texts": "a"}\n', "did you mean texts"),
+        ("in.jsonl", b'{"texts": "a"}\n', "line 1: there is no column text or sentence"),
         ("in.txt", b"a\n\xff\n", "line 2: not UTF-8"),
         ("in.txt", b"a\0b\n", "line 1: it holds a NUL"),
         ("nothing.txt", None, "No such file"),

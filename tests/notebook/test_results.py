@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,29 @@ def test_the_best_is_that_of_a_task(found: Results) -> None:
         found.best()
     with pytest.raises(harness.UserError, match="unknown task 'entail': did you mean entailment"):
         found.best("entail")
+
+
+def test_rows_that_are_equally_good_are_told(found: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    def valued(values: list[float]) -> Results:
+        left = iter(values)
+
+        def entries(line: Any) -> Any:
+            value = next(left)
+            return tuple(replace(one, value=value, best=value == max(values)) for one in line.entries)
+
+        blocks = [
+            replace(block, lines=tuple(replace(line, entries=entries(line)) for line in block.lines))
+            for block in found.whole.blocks
+        ]
+        return Results(found.plan, found.ledger, replace(found.whole, blocks=tuple(blocks)))
+
+    assert valued([0.5, 0.75, 0.25, 0.5]).best("entailment").score == 0.75 and not capsys.readouterr().err
+    best = valued([0.5, 1.0, 0.5, 1.0]).best("entailment")
+    assert (best.row, best.init) == ("att_kl", "every")
+    assert capsys.readouterr().err == (
+        "harness: 2 rows are equally good (100.0): this is the first, att_kl (transformer, init every); as good are "
+        "att_kl (transformer, init last), each of which harness export takes by the id of its cell\n"
+    )
 
 
 def test_a_record_tells_what_it_was_made_on_and_the_page_shows_it(found: Results, out: Path) -> None:
