@@ -7,6 +7,7 @@ piece begins.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from harness.data import embedded
 from harness.data.encoding import tokenizer_fingerprint
+from harness.data.places import kind_at, refuse_unread
 from harness.data.store import Once, Store, alone
 from harness.errors import UserError, near
 from harness.files import atomic_file, canonical, content_of
@@ -95,12 +97,15 @@ def check_unchanged(source: str, planned: str) -> None:
 
 def _files(source: str) -> list[Path]:
     root = Path(source)
-    if root.is_dir():
-        found = sorted((p for p in root.rglob("*.txt") if p.is_file()), key=lambda p: p.relative_to(root).as_posix())
+    kind = kind_at(root)
+    if kind == "folder":
+        below = (Path(folder) / name for folder, _, names in os.walk(root, onerror=refuse_unread) for name in names)
+        found = sorted((path for path in below if path.name.endswith(".txt") and kind_at(path)),
+                       key=lambda path: path.relative_to(root).as_posix())  # fmt: skip
         if not found:
             raise UserError(f"corpus folder {source} has no .txt file")
         return found
-    if not root.exists():
+    if not kind:
         raise UserError(f"corpus {source} does not exist as a text file or folder; of names, {near(source, NAMED)}")
     return [root]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import Task
+from harness.data.places import home, kind_at, spoilt
 from harness.errors import UserError, near, unknown
 from harness.files import JSON
 from harness.registry import TASKS, file_of
@@ -125,8 +126,8 @@ def recall(told: Mapping[str, JSON]) -> None:
 
 def absolute(told: JSON) -> JSON:
     """What a plan tells of a task, with the whole path of its place, which has a meaning on other machines."""
-    path = Path(told["folder"]) / Path(told["place"]).expanduser()
-    return {**told, "place": os.path.abspath(path), "folder": ""} if told["place"] and path.exists() else told
+    path = Path(told["folder"]) / home(told["place"])
+    return {**told, "place": os.path.abspath(path), "folder": ""} if told["place"] and os.path.exists(path) else told
 
 
 def task(name: str, **settings: object) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
@@ -194,7 +195,7 @@ def _from_files(name: str, place: str) -> Declaration:
     """What is said of a place: by its own YAML file, or by NAME.yaml in it or beside it."""
     from harness.data.own_source import kind_of  # loads numpy
 
-    path = Path(place).expanduser()
+    path = home(place)
     if path.suffix in (".yaml", ".yml"):
         said = _yaml(name, path)
         if PATH not in said:
@@ -204,9 +205,10 @@ def _from_files(name: str, place: str) -> Declaration:
         return made
     made = Declaration(name, place)
     kind_of(made)
-    beside = [folder / f"{name}.yaml" for folder in ([path] if path.is_dir() else []) + [path.parent]]
-    for file in beside if path.exists() else ():
-        if file.is_file():
+    kind = kind_at(path)
+    beside = [folder / f"{name}.yaml" for folder in ([path] if kind == "folder" else []) + [path.parent]]
+    for file in beside if kind else ():
+        if kind_at(file):
             said = _yaml(name, file)
             said.pop(PATH, None)
             return made.given(_checked(str(file), said))
@@ -214,17 +216,28 @@ def _from_files(name: str, place: str) -> Declaration:
 
 
 def _yaml(name: str, path: Path) -> dict[str, str]:
+    """What a YAML file says, as it is written there: its "yes" is no truth value, nor "01" a number."""
     import yaml
 
+    kind_at(path)  # of a pipe nothing might ever come
     try:
-        found = yaml.safe_load(path.read_bytes())
+        found = yaml.compose(path.read_bytes(), yaml.SafeLoader)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    if not isinstance(found, yaml.MappingNode) or not all(isinstance(key, yaml.ScalarNode) for key, _ in found.value):
         raise UserError(f"{path} must say what task {name} is, line by line, as in text: review")
-    return {key: _text(value) for key, value in found.items()}
+    said: dict[str, str] = {}
+    for key, node in found.value:
+        where = f"{path}, line {key.start_mark.line + 1}: {key.value}"
+        values = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not all(isinstance(value, yaml.ScalarNode) and value.value for value in values) or not values:
+            raise UserError(f"{where} must be followed by text, a number or a list of them")
+        if key.value in said:
+            raise UserError(f"{where} stands twice")
+        said[key.value] = _text([value.value for value in values] if values is node.value else node.value)
+    return said
 
 
 def _checked(who: str, settings: Mapping[str, str]) -> Mapping[str, str]:
@@ -232,13 +245,20 @@ def _checked(who: str, settings: Mapping[str, str]) -> Mapping[str, str]:
         if setting not in SETTINGS:
             name = setting if "/" in who or who.endswith((".yaml", ".yml")) else f"{who}.{setting}"
             raise UserError(f"unknown setting {name!r} of own data: {near(setting, SETTINGS, limit=len(SETTINGS))}")
+        value = settings[setting]
+        if spoilt(value) or (setting == "title" and [value.strip()] != value.strip().splitlines()):
+            raise UserError(f"{setting} of {who} must be text{' on one line' * (setting == 'title')}, not {value!r}")
     return settings
 
 
 def _text(value: object) -> str:
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    return str(value)
+    """A value of a setting as `--set` takes it. Raises UserError for a name in a list that this would part."""
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    for name in map(str, value):
+        if "," in name:
+            raise UserError(f"{name!r} holds a comma, which parts names from each other: call it otherwise")
+    return ",".join(map(str, value))
 
 
 def _check_name(name: str) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.data.places import spoilt
 from harness.data.sources import Example
 from harness.data.tables import Columns, Row, column
 from harness.errors import UserError, near
@@ -74,6 +75,9 @@ class OwnExamples:
         sizes = f"{len(self.train):,} to train on, {len(self.dev):,} reported"
         named = ", ".join(self.labels[:SHOWN]) + (", ..." if len(self.labels) > SHOWN else "")
         what = f"{len(self.labels)} classes ({named})"
+        there = {label for _, _, label in (*self.train, *self.dev)}
+        if lacking := [name for name in self.labels if name not in there and not self.unlabelled]:
+            what += f", but no example of {_listed(lacking)}"
         if self.score:
             numbers = [float(label) for _, _, label in (*self.train, *self.dev) if label is not None]
             what = f"a score from {min(numbers):g} to {max(numbers):g}" if numbers else "a score"
@@ -114,6 +118,8 @@ class OwnExamples:
         usual = [(name,) for name in SINGLE if name in names] + [pair for pair in PAIRS if {*pair} <= {*names}]
         if "text" in given:
             self.texts = tuple(given[key] for key in ("text", "text2") if key in given)
+            if len({*self.texts}) < len(self.texts):
+                raise UserError(f"both texts of task {self.name} would be one column: {self.texts[0]}")
         elif "text2" in given or not usual:
             asked = ", ".join((*SINGLE, *(" with ".join(pair) for pair in PAIRS)))
             raise UserError(f"{where} has no column of text: it has {_listed(names)}, and {asked} are looked for; "
@@ -148,9 +154,9 @@ class OwnExamples:
         if name not in row:
             raise UserError(f"{where}: there is no {name}, which others have: {near(name, list(row))}")
         if not isinstance(text, str):
-            raise UserError(f"{where}: {name} is not text but {_short(text)}")
-        if "\0" in text:
-            raise UserError(f"{where}: {name} holds a NUL character, so the file is damaged or no text")
+            raise UserError(f"{where}: {name} is not text but {short(text)}")
+        if wrong := spoilt(text):
+            raise UserError(f"{where}: {name} {wrong}")
         if not text.strip():
             raise UserError(f"{where}: {name} is empty")
         return text
@@ -163,9 +169,9 @@ class OwnExamples:
         if label is None or (isinstance(label, str) and not label.strip()):
             raise UserError(f"{where}: there is no label in {self.label}")
         if not isinstance(label, (str, bool, int, float)):
-            raise UserError(f"{where}: a label is a class or a number, not {_short(label)}")
-        if isinstance(label, str) and "\0" in label:
-            raise UserError(f"{where}: {self.label} holds a NUL character, so the file is damaged or no text")
+            raise UserError(f"{where}: a label is a class or a number, not {short(label)}")
+        if isinstance(label, str) and (wrong := spoilt(label)):
+            raise UserError(f"{where}: {self.label} {wrong}")
         return (str(label).lower() if isinstance(label, bool) else str(label)).strip()
 
     def _groups(self, rows: Sequence[Row]) -> list[str]:
@@ -178,6 +184,8 @@ class OwnExamples:
             if row.get(self.group) in (None, ""):
                 raise UserError(f"{where}: there is no {self.group}, by which examples are kept together")
             group = str(row[self.group])
+            if wrong := spoilt(group):
+                raise UserError(f"{where}: {self.group} {wrong}")
             if until and until not in group:
                 raise UserError(f"{where}: {self.group} {group!r} does not hold {until!r}")
             found.append(group.partition(until)[0] if until else group)
@@ -204,9 +212,9 @@ class OwnExamples:
                 rest = (
                     "" if kind else f", but {known} of {len(numbers)} are; {self.name}.kind=classes takes all as names"
                 )
-                raise UserError(f"{where}: {self.label} {_short(label)} is not a number{rest}")
+                raise UserError(f"{where}: {self.label} {short(label)} is not a number{rest}")
             if not math.isfinite(number):
-                raise UserError(f"{where}: {self.label} {_short(label)} is not finite")
+                raise UserError(f"{where}: {self.label} {short(label)} is not finite")
         whole = all(number == int(number) for number in numbers if number is not None)
         return bool(kind) or not whole or len(set(numbers)) > MOST_CLASSES
 
@@ -214,8 +222,9 @@ class OwnExamples:
         there = list(dict.fromkeys(str(label) for _, _, label in train if label is not None))
         if "classes" in self.settings:
             named = [name.strip() for name in self.settings["classes"].split(",")]
-            if len(set(named)) < max(len(named), 2):
-                raise UserError(f"{self.name}.classes must name several classes, all different")
+            if len(set(named)) < max(len(named), 2) or "" in named:
+                said = self.settings["classes"]
+                raise UserError(f"{self.name}.classes must name several classes, all different, not {said!r}")
             return named
         if declared := self.source.classes(self.label):
             return list(declared)
@@ -229,13 +238,14 @@ class OwnExamples:
                 f"{self.source.data}: column {self.label} holds {len(there):,} classes in {len(train):,} examples: is "
                 f"it the label? {self.name}.label=COLUMN names another"
             )
-        return sorted(there, key=lambda name: (_number(name) is None, _number(name) or 0.0, name))
+        numbers = {name: number for name in there if (number := _number(name)) == number and number is not None}
+        return sorted(there, key=lambda name: (name not in numbers, numbers.get(name, 0.0), name))
 
     def _check(self, examples: Sequence[Example], name: str) -> None:
         """Refuse labels outside the classes, and examples with one label alone."""
         for where, _, label in examples if not self.score else ():
             if label not in self.labels:
-                raise UserError(f"{where}: label {_short(label)} is not one of {', '.join(self.labels)}")
+                raise UserError(f"{where}: label {short(label)} is not one of {', '.join(self.labels)}")
         first = examples[0][2]
         if all(label == first for _, _, label in examples):
             raise UserError(
@@ -250,7 +260,7 @@ class OwnExamples:
         known = {*self.labels} if self.unlabelled else {label for _, _, label in train}
         for where, _, label in dev if not self.score else ():
             if label not in self.labels:
-                raise UserError(f"{where}: label {_short(label)} is in {self.dev_name} alone; train has "
+                raise UserError(f"{where}: label {short(label)} is in {self.dev_name} alone; train has "
                                 f"{_listed(self.labels)}")  # fmt: skip
             if label not in known:
                 raise UserError(f"{where}: class {label} is in {self.dev_name} alone: no example of train has it")
@@ -264,6 +274,8 @@ class OwnExamples:
         Equal texts and groups stay together, and no class loses its last examples.
         """
         share, seed = self._share(), self.said("split_seed")
+        if not (seed.isascii() and seed.isdigit()):
+            raise UserError(f"{self.name}.split_seed is a whole number from 0 on, not {seed!r}")
         keys = self.groups or ["\x1f".join(texts) for _, texts, _ in examples]
         members: dict[str, list[int]] = {}
         for number, key in enumerate(keys):
@@ -307,6 +319,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     told = repr(value)
     return told if len(told) <= 60 else f"{told[:57]}..."

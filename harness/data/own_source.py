@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
+import traceback
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,12 @@ import numpy as np
 from harness.contracts import Task
 from harness.data import metric_names
 from harness.data.own import Declaration, Known, Rows
-from harness.data.own_examples import OwnExamples
+from harness.data.own_examples import OwnExamples, short
+from harness.data.places import entries, home
 from harness.data.sources import Example, TaskSource
 from harness.data.tables import Row, dataset_rows
 from harness.errors import UserError, close
-from harness.registry import SOURCES
+from harness.registry import SOURCES, TASKS
 
 
 class OwnSource(TaskSource):
@@ -88,9 +92,18 @@ class PluginRows(OwnSource):
         if hasattr(found, "features"):
             yield from dataset_rows(where, lambda: found)
             return
-        for number, row in enumerate(found, 1):
-            if not isinstance(row, Mapping):
-                raise UserError(f"{where} {number}: a row is a mapping from columns to values, not {row!r}")
+        if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
+            raise UserError(f"{where}: {_of(self.declaration)} gives {short(found)}, where rows are looked for")
+        given, end = _asked(self.declaration, lambda: iter(found)), object()
+        for number in range(1, sys.maxsize):
+            row = _asked(self.declaration, lambda: next(given, end))
+            if row is end:
+                return
+            if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
+                raise UserError(
+                    f"{where} {number}: {_of(self.declaration)} gives {short(row)}, where a row is a mapping from "
+                    "names of columns to values"
+                )
             yield f"{where} {number}", row
 
 
@@ -100,29 +113,44 @@ def kind_of(declaration: Declaration) -> type[OwnSource]:
         found = SOURCES.get(name)
         if issubclass(found, OwnSource) and found.opens(declaration):
             return found
-    folder = Path(declaration.folder) / Path(str(declaration.place)).expanduser().parent
-    there = [path.name for path in folder.iterdir() if path.name[0] != "."] if folder.is_dir() else []
-    beside = (
-        f": {close(Path(str(declaration.place)).name, there)}"
-        if close(Path(str(declaration.place)).name, there)
-        else ""
-    )
-    raise UserError(f"data of task {declaration.name}: {declaration.where} does not exist{beside}")
+    path = Path(declaration.folder) / home(str(declaration.place))
+    listed = path.parent.is_dir() and os.access(path.parent, os.R_OK)
+    near = close(path.name, [there.name for there in entries(path.parent) if there.name[0] != "."] if listed else [])
+    raise UserError(f"data of task {declaration.name}: {declaration.where} does not exist{f': {near}' if near else ''}")
 
 
 def opened(declaration: Declaration) -> OwnSource:
     """The source of a declaration. Raises UserError for a place that does not exist."""
     if isinstance(declaration.place, str):
         return kind_of(declaration)(declaration)
-    given: Any = declaration.place()
-    if isinstance(given, str):
-        place = Declaration(declaration.name, given, declaration.settings, declaration.folder)
+    given: Any = _asked(declaration, declaration.place)
+    if isinstance(given, (str, os.PathLike)):
+        place = Declaration(declaration.name, str(given), declaration.settings, declaration.folder)
         return kind_of(place)(place)
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(isinstance(split, str) for split in given):
         raise UserError(
-            f"task {declaration.name} must give a path, hub:DATASET or a mapping from splits to rows, not {given!r}"
+            f"{_of(declaration)} must give a path, hub:DATASET or a mapping from names of splits to rows, "
+            f"not {short(given)}"
         )
     return PluginRows(declaration, given)
+
+
+def _of(declaration: Declaration) -> str:
+    """What sentences call the function of a plugin."""
+    return f"the function of task {declaration.name} in {TASKS.origin(declaration.name)}"
+
+
+def _asked(declaration: Declaration, work: Callable[[], Any]) -> Any:
+    """What the code of a plugin returns. Raises UserError, with its line there, for whatever it raises."""
+    try:
+        return work()
+    except UserError:
+        raise
+    except Exception as error:
+        file = TASKS.origin(declaration.name)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        told = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+        raise UserError(f"{_of(declaration)}{f', line {lines[-1]}' if lines else ''}, failed: {told}") from error
 
 
 def read(declaration: Declaration) -> Known:

@@ -20,10 +20,12 @@ import numpy as np
 
 from harness.contracts import Task
 from harness.data.own import KNOWN
+from harness.data.places import halved, kind_at
 from harness.errors import UserError
 from harness.registry import SOURCES, TASKS, file_of
 
 Example = tuple[str, Sequence[str | None], str | float | None]  # where it stands, its text or both, its label
+LARGEST = 1e15  # score: of larger ones the sums of squares, in 32 bits, have no end
 UNLABELLED = -1  # in place of a class that is not known; of a score NaN
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 
@@ -223,6 +225,8 @@ def _split(task: Task, name: str, found: Iterable[Example]) -> Split:
         if len(row) != 1 + task.pair or not all(isinstance(text, str) for text in row):
             wanted = "two texts" if task.pair else "one text"
             raise UserError(f"{where}: an example of task {task.name} is {wanted}, not {list(row)!r}")
+        if any(halved(str(text)) for text in row):
+            raise UserError(f"{where}: a text holds half a character, such as \\ud800 without the other half")
         texts.append(row)
         labels.append(_parse(task, label, where))
         bare = where if label is None else bare
@@ -264,6 +268,8 @@ def _parse(task: Task, label: Any, where: str) -> float:
     score, (low, high) = float(label), task.range
     if not low <= score <= high:
         raise UserError(f"{where}: score {label!r} is not between {low:g} and {high:g}")
+    if abs(score) > LARGEST:
+        raise UserError(f"{where}: score {label!r} is too large to be learnt: at most {LARGEST:g}, of either sign")
     if not task.bins:
         return score
     per_point = round(1 / (task.bins[1] - task.bins[0]))
@@ -284,6 +290,10 @@ def lines(path: Path) -> list[str]:
     Raises UserError for a file that is missing, empty or not UTF-8.
     """
     found = _bytes(path)
+    if other := next((what for start, what in _OTHERS.items() if found.startswith(start)), ""):
+        raise UserError(f"{path} is {other}, not UTF-8 text")
+    if b"\0" in found[:2]:
+        raise UserError(f"{path} is UTF-16 or no text, not UTF-8 text")
     try:
         text = found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -293,7 +303,14 @@ def lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
+_OTHERS = {  # how a file begins that is known, and no UTF-8 text
+    b"\x1f\x8b": "packed by gzip", b"PK\x03\x04": "a zip archive or an Office document",
+    b"\xff\xfe": "UTF-16 or UTF-32", b"\xfe\xff": "UTF-16 or UTF-32",
+}  # fmt: skip
+
+
 def _bytes(path: Path) -> bytes:
+    kind_at(path)  # of a pipe nothing might ever come
     try:
         found = path.read_bytes()
     except OSError as error:

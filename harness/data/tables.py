@@ -9,19 +9,25 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from harness.data.places import entries, kind_at
 from harness.data.sources import lines
 from harness.errors import UserError, near
 
 Columns = Mapping[str, Any]  # name -> value
 Row = tuple[str, Columns]  # ("FILE, line N", column -> value)
+SHOWN = 5  # parts that are missing, by name
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "bar": "|"}
 TABBED = (".tsv", ".tab", ".txt")
+# The number of a part: train-3, train-00003-of-00008, and as the hub writes it train-00003-of-00008-1a2b3c4d5e6f7a8b.
+_PART = re.compile(r"(.+?)-(\d{1,9})(-?of-?(\d{1,9}))?(-[0-9a-f]{16})?", re.ASCII)
 
 
 def readable(path: Path) -> bool:
@@ -40,6 +46,8 @@ def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
     for name in ("columns", "delimiter"):
         if name in settings and suffix not in (".csv", *TABBED):
             raise UserError(f"{path} names its columns itself: {name} is of files with lines of columns")
+    if kind_at(path) == "folder":
+        raise UserError(f"{path} is a folder, where a file of examples is looked for")
     return _READERS[suffix](path, settings)
 
 
@@ -50,7 +58,7 @@ def _delimited(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
     if named not in DELIMITERS:
         raise UserError(f"delimiter {named!r} is none of {', '.join(DELIMITERS)}")
     found = _tabbed(path) if named == "tab" else _quoted(path, DELIMITERS[named])
-    header = settings["columns"].split(",") if "columns" in settings else []
+    header = [name.strip() for name in settings["columns"].split(",")] if "columns" in settings else []
     at = "the setting columns" if header else f"{path}, line 1: the header"
     if not header:
         header = [name.strip() for name in next(found, (0, []))[1]]
@@ -83,6 +91,8 @@ def _quoted(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             return
         except csv.Error as error:
             what = "a quoted field begins that does not end" if "end of data" in str(error) else str(error)
+            if "new-line character" in what:
+                what = "a carriage return where no line ends, for which a line feed is looked for"
             raise UserError(f"{path}, line {number}: {what}") from error
         if fields:
             yield number, fields
@@ -191,15 +201,46 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     Raises UserError for one split in files of several kinds.
     """
     found: dict[str, list[Path]] = {}
-    for path in sorted(path for path in folder.iterdir() if path.is_file() and readable(path)):
-        name, _, part = path.stem.partition("-")
-        found.setdefault(name if part.replace("of", "").replace("-", "").isdigit() else path.stem, []).append(path)
+    for path in filter(readable, entries(folder)):
+        part = _PART.fullmatch(path.stem)
+        found.setdefault(part[1] if part else path.stem, []).append(path)
     for name, paths in found.items():
         if len({path.suffix for path in paths}) > 1:
             raise UserError(
                 f"{folder} holds {name} twice: {' and '.join(path.name for path in paths)}; leave one there"
             )
     return found
+
+
+def check_parts(name: str, paths: Sequence[Path]) -> None:
+    """Raise UserError unless these are one split: one file, or each of its parts once.
+
+    Where no name says how many there are, a gap in numbers from 0 or 1 on is a part that is missing.
+    """
+    folder, parts = paths[0].parent, [_PART.fullmatch(path.stem) for path in paths]
+    ways = {"whole" if part is None else part[4]: path.name for part, path in zip(parts, paths, strict=True)}
+    if len(ways) > 1:
+        raise UserError(f"{folder} holds {name} in two ways: {' and '.join([*ways.values()][:2])}; leave one there")
+    if parts[0] is None:
+        return
+    numbers = Counter(int(part[2]) for part in parts if part)
+    doubled = [path.name for part, path in zip(parts, paths, strict=True) if part and numbers[int(part[2])] > 1]
+    if doubled:
+        raise UserError(f"{folder} holds a part of {name} twice: {' and '.join(doubled[:2])}; leave one there")
+    _, low, of, total, _ = parts[0].groups()
+    wanted: Sequence[int] = range(min(numbers), max(numbers) + 1) if min(numbers) < 2 else list(numbers)
+    if total:
+        start = int(0 not in numbers and int(total) in numbers)  # some count from one
+        wanted = range(start, start + int(total))
+    if max(numbers) not in wanted:
+        raise UserError(f"{folder} holds part {max(numbers)} of {name}, whose names say that there are {int(total)}")
+    lacking = [f"{name}-{number:0{len(low)}}{of or ''}{paths[0].suffix}"
+               for number in islice((number for number in wanted if number not in numbers), SHOWN)]  # fmt: skip
+    if lacking:
+        more = len(wanted) - len(numbers) - len(lacking)
+        named = ", ".join(lacking) + (f" and {more} more" if more else "")
+        are = "are" if len(lacking) > 1 else "is"
+        raise UserError(f"{folder} does not hold the whole of {name}: {named} {are} missing")
 
 
 def joined(paths: Sequence[Path], settings: Mapping[str, str]) -> Iterator[Row]:

@@ -1,4 +1,5 @@
 import csv
+import gzip
 import os
 from pathlib import Path
 
@@ -45,14 +46,13 @@ LABELS = {
 
 
 def write(root, name, lines=None, header=True, raw=None):
-    """The task's folder under root: both splits with `lines`, or train.tsv with the bytes `raw`."""
+    """The task's folder under root: train with `lines` or the bytes `raw`, dev with each line twice."""
     task = get_task(name)
     folder = root / task.folder
     folder.mkdir(exist_ok=True)
-    text = "\n".join(
-        [HEADERS[name]] * (header and HEADERS[name] is not None) + (ROWS[name] if lines is None else lines)
-    )
+    above, lines = [HEADERS[name]] * (header and HEADERS[name] is not None), ROWS[name] if lines is None else lines
     for split in ("train", *task.dev_splits):
+        text = "\n".join(above + lines * (1 if split == "train" else 2))
         (folder / f"{split}.tsv").write_bytes((text + "\n").encode())
     if raw is not None:
         (folder / "train.tsv").write_bytes(raw)
@@ -64,7 +64,7 @@ def test_every_task_in_the_official_layout(tmp_path, name):
     data = sources.load(write(tmp_path, name), str(tmp_path))
     assert [split.name for split in (data.train, *data.dev)] == ["train", *data.task.dev_splits]
     for split in (data.train, *data.dev):
-        assert split.labels.tolist() == LABELS[name]
+        assert split.labels.tolist() == LABELS[name] * (1 if split.name == "train" else 2)
         assert split.labels.dtype == (np.float32 if name == "stsb" else np.int64)
         assert (split.text_b is not None) == data.task.pair
     fields = ROWS[name][0].split("\t")
@@ -80,10 +80,13 @@ def test_bytes_that_other_readers_trip_over(tmp_path):
     assert data.train.labels.tolist() == [1, 0]
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"])), min_size=1))
+TEXT = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"])).filter(str.strip)
+
+
+@given(st.lists(TEXT, min_size=1))
 def test_any_text_survives(tmp_path_factory, texts):
     root = tmp_path_factory.mktemp("glue")
-    task = write(root, "cola", [f"x\t1\t\t{text}" for text in texts])
+    task = write(root, "cola", [f"x\t{n % 2}\t\t{text}" for n, text in enumerate(texts)])
     assert sources.load(task, str(root)).train.text_a == texts
 
 
@@ -143,6 +146,12 @@ def test_broken_lines_of_qqp_are_dropped_as_by_its_published_readers(tmp_path):
         ("rte", b"label\tsentence1\tlabel\tsentence2\n", r"line 1: the header names the column 'label' 2 times"),
         ("sst2", b"sentence\tlabel\nfine\t1\nbr\xffoken\t1\n", r"line 3: not UTF-8 text"),
         ("sst2", b"\xef\xbb\xbfsentence\tlabel\nbr\xffoken\t1\n", r"line 2: not UTF-8 text"),
+        ("sst2", "sentence\tlabel\nfine\t1\n".encode("utf-16"), r"train\.tsv is UTF-16 or UTF-32, not UTF-8 text"),
+        ("sst2", "sentence\tlabel\nfine\t1\n".encode("utf-16-le"), r"train\.tsv is UTF-16 or no text"),
+        ("sst2", gzip.compress(b"sentence\tlabel\nfine\t1\n"), r"train\.tsv is packed by gzip"),
+        ("sst2", b"sentence\tlabel\nfine\t1\n \t1\n", r": example 2 of train of task sst2 has no text"),
+        ("sst2", b"sentence\tlabel\nfine\t1\ngood\t1\n", r"all examples of train of task sst2 have one label"),
+        ("rte", b"sentence1\tsentence2\tlabel\nA\t\tentailment\nB\t \tentailment\n", r": no .* has a second text"),
     ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path, name, raw, message):
@@ -162,6 +171,16 @@ def test_missing_folders_and_splits(tmp_path):
     for read in (sources.load, sources.content):
         with pytest.raises(UserError, match=r"task rte needs .*RTE/dev\.tsv, which does not exist"):
             read(task, str(tmp_path))
+
+
+def test_a_copy_of_train_is_no_dev(tmp_path):
+    """In whichever order; an example that both have, and a pair with one empty text, as in QQP, are no mistake."""
+    task, folder = write(tmp_path, "rte", ["0\tA\tB\tentailment", "1\tC\t\tnot_entailment"]), tmp_path / "RTE"
+    assert sources.load(task, str(tmp_path)).train.text_b == ["B", ""]
+    header, *rows = (folder / "train.tsv").read_text().splitlines()
+    (folder / "dev.tsv").write_text("\n".join([header, *reversed(rows)]))
+    with pytest.raises(UserError, match="dev of task rte holds the same examples as train"):
+        sources.load(task, str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -202,15 +221,17 @@ def test_embedded_tasks():
 # ---------------------------------------------------------------- the hub
 
 
-def hub_of(monkeypatch, rows):
-    """Let the hub's loader answer from a local data set with the hub's columns and split names."""
+def hub_of(monkeypatch, rows, *dev):
+    """Let the hub's loader answer from a local data set with the hub's columns and splits; dev has all rows twice."""
     import datasets
 
     asked = []
 
     def load_dataset(path, name):
         asked.append((path, name))
-        return datasets.DatasetDict({split: datasets.Dataset.from_dict(columns) for split, columns in rows.items()})
+        twice = {column: values * 2 for column, values in rows.items()}
+        found = {"train": rows} | dict.fromkeys(dev or ("validation",), twice)
+        return datasets.DatasetDict({split: datasets.Dataset.from_dict(columns) for split, columns in found.items()})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     return asked
@@ -218,12 +239,13 @@ def hub_of(monkeypatch, rows):
 
 def test_hub_with_two_dev_splits(monkeypatch):
     rows = {"premise": ["A", "C"], "hypothesis": ["B", "D"], "label": [0, 2], "idx": [0, 1]}
-    asked = hub_of(monkeypatch, dict.fromkeys(("train", "validation_matched", "validation_mismatched"), rows))
+    asked = hub_of(monkeypatch, rows, "validation_matched", "validation_mismatched")
     data = sources.load(get_task("mnli"), "hub")
     assert set(asked) == {("nyu-mll/glue", "mnli")}
     assert [split.name for split in data.dev] == ["dev_matched", "dev_mismatched"]
-    for split in (data.train, *data.dev):
-        assert (split.text_a, split.text_b, split.labels.tolist()) == (["A", "C"], ["B", "D"], [0, 2])
+    for split, times in ((data.train, 1), (data.dev[0], 2), (data.dev[1], 2)):
+        assert (split.text_a, split.text_b) == (["A", "C"] * times, ["B", "D"] * times)
+        assert split.labels.tolist() == [0, 2] * times
     known = data.content
     rows["label"] = [0, 1]
     assert sources.content(get_task("mnli"), "hub") != known
@@ -231,15 +253,15 @@ def test_hub_with_two_dev_splits(monkeypatch):
 
 def test_hub_scores_and_classes(monkeypatch):
     rows = {"sentence1": ["A", "C"], "sentence2": ["B", "D"], "label": [1.2, 5.0]}
-    asked = hub_of(monkeypatch, {"train": rows, "validation": rows})
+    asked = hub_of(monkeypatch, rows)
     assert sources.load(get_task("stsb"), "hub").train.labels.tolist() == [np.float32(1.2), 5.0]
-    assert sources.load(get_task("stsb_classes"), "hub").dev[0].labels.tolist() == [1, 20]
+    assert sources.load(get_task("stsb_classes"), "hub").dev[0].labels.tolist() == [1, 20] * 2
     assert set(asked) == {("nyu-mll/glue", "stsb")}
 
 
 def test_hub_has_one_data_set_for_both_forms_of_a_task(monkeypatch):
     rows = {"question": ["A"], "sentence": ["B"], "label": [1]}
-    asked = hub_of(monkeypatch, {"train": rows, "validation": rows})
+    asked = hub_of(monkeypatch, rows)
     assert [sources.load(get_task(name), "hub").train.labels.tolist() for name in ("qnli", "qnli_ranking")] == [[1]] * 2
     assert set(asked) == {("nyu-mll/glue", "qnli")}
 
@@ -254,14 +276,14 @@ def test_hub_columns(monkeypatch, name):
     }
     texts = columns.get(name, ("sentence1", "sentence2"))
     rows = {column: [column] for column in texts} | {"label": [1]}
-    hub_of(monkeypatch, {"train": rows, "validation": rows})
+    hub_of(monkeypatch, rows)
     train = sources.load(get_task(name), "hub").train
     assert (train.text_a[0], *(train.text_b or [])) == texts
 
 
 def test_hub_refuses_unlabelled_examples(monkeypatch):
     rows = {"sentence": ["A"], "label": [-1]}
-    hub_of(monkeypatch, {"train": rows, "validation": rows})
+    hub_of(monkeypatch, rows)
     with pytest.raises(UserError, match="unlabelled examples in train"):
         sources.load(get_task("cola"), "hub")
 

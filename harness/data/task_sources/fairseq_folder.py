@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts import Task
+from harness.data.places import entries, kind_at
 from harness.data.sources import Example, content_of, task_source
 from harness.data.task_sources.glue import GLUE, GlueFolder
 from harness.errors import UserError, near
@@ -59,7 +60,7 @@ class FairseqFolder(GlueFolder):
         return content_of(self._files(task))
 
     def parts(self, task: Task) -> Sequence[Path]:
-        return [self.binary(task), *sorted(path for path in Path(self.data).iterdir() if path.is_file())]
+        return [self.binary(task), *(path for path in entries(Path(self.data)) if path.is_file())]
 
     def _files(self, task: Task) -> list[Path]:
         """What is read of the train and dev splits, in a fixed order.
@@ -80,7 +81,7 @@ class FairseqFolder(GlueFolder):
 
     def _encoder(self, task: Task) -> Path:
         for folder in (Path(self.data), self.binary(task)):
-            if (folder / "encoder.json").is_file():
+            if kind_at(folder / "encoder.json") == "file":
                 return folder / "encoder.json"
         raise UserError(
             f"{self.binary(task)} holds GPT-2 pieces, which GPT-2's encoder.json turns into text: put it in {self.data}"
@@ -178,7 +179,7 @@ def _open(prefix: Path) -> Any:
     """
     names = [prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("bin", "idx")]
     for name in names:
-        if not name.is_file():
+        if kind_at(name) != "file":
             raise UserError(f"{name}, a part of fairseq's layout, does not exist")
         if not name.stat().st_size:
             raise UserError(f"{name} is empty")

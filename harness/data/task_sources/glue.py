@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.contracts import Task
-from harness.data.sources import Example, TaskSource, content_of, lines, task_source
+from harness.data.places import entries, kind_at
+from harness.data.sources import Example, Split, TaskSource, content_of, lines, task_source
 from harness.errors import UserError, near
 
 ENTAILMENT = ("entailment", "not_entailment")
@@ -72,6 +74,29 @@ class Glue(TaskSource):
     def elsewhere(self, task: Task, where: str) -> str:
         return f"task {task.name} is not in {where}: {self.hint}"
 
+    def splits(self, task: Task) -> list[Split]:
+        """Raises UserError too for examples without a text, train with one label alone, and a dev that is its copy.
+
+        One text of a pair may be empty: so QQP was published.
+        """
+        found = super().splits(task)
+        examples = [[*zip(split.text_a, split.text_b or split.text_a, split.labels.tolist(), strict=True)]
+                    for split in found]  # fmt: skip
+        for split, there in zip(found, examples, strict=True):
+            of = f"{split.name} of task {task.name}"
+            for number, (first, second, _) in enumerate(there, 1):
+                if not first.strip() and not second.strip():
+                    raise UserError(f"{self.data}: example {number} of {of} has no text")
+            for which, texts in (("first", split.text_a), ("second", split.text_b or ["-"])):
+                if not any(map(str.strip, texts)):
+                    raise UserError(f"{self.data}: no example of {of} has a {which} text")
+            if len(there) == len(examples[0]) and split is not found[0] and Counter(there) == Counter(examples[0]):
+                raise UserError(f"{self.data}: {of} holds the same examples as train")
+        labels = {label for *_, label in examples[0]}
+        if len(labels) < 2 <= len(examples[0]):
+            raise UserError(f"{self.data}: all examples of train of task {task.name} have one label")
+        return found
+
 
 @task_source("glue_folder", tasks=GLUE)
 class GlueFolder(Glue):
@@ -80,7 +105,7 @@ class GlueFolder(Glue):
     given = "path"
 
     def holds(self, task: Task) -> bool:
-        return (Path(self.data) / task.folder).is_dir() or not self.binary(task).is_dir()
+        return kind_at(Path(self.data) / task.folder) == "folder" or kind_at(self.binary(task)) != "folder"
 
     def binary(self, task: Task) -> Path:
         """Where fairseq's layout has the task."""
@@ -104,15 +129,16 @@ class GlueFolder(Glue):
         """The split's file. Raises UserError naming the first part of the path that is missing."""
         root = Path(self.data)
         folder, path = root / task.folder, root / task.folder / f"{split}.tsv"
-        if not root.is_dir():
-            raise UserError(f"data folder {root} does not exist")
-        if not folder.is_dir():
-            folders = [entry.name for entry in root.iterdir() if entry.is_dir()]
+        if kind_at(root) != "folder":
+            raise UserError(f"data folder {root} {'is a file' if kind_at(root) else 'does not exist'}")
+        if kind_at(folder) != "folder":
+            folders = [entry.name for entry in entries(root) if entry.is_dir()]
             raise UserError(
                 f"data folder {root} has no folder {task.folder} for task {task.name}: {near(task.folder, folders)}"
             )
-        if not path.is_file():
-            raise UserError(f"task {task.name} needs {path}, which does not exist")
+        if kind_at(path) != "file":
+            wrong = "is a folder" if kind_at(path) else "does not exist"
+            raise UserError(f"task {task.name} needs {path}, which {wrong}")
         return path
 
 

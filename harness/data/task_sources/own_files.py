@@ -11,6 +11,7 @@ from typing import Any
 from harness.data import tables
 from harness.data.own import Declaration
 from harness.data.own_source import OwnSource
+from harness.data.places import entries, home, kind_at
 from harness.data.sources import task_source
 from harness.data.tables import Row
 from harness.errors import UserError
@@ -24,7 +25,7 @@ class OwnFiles(OwnSource):
 
     @classmethod
     def opens(cls, declaration: Declaration) -> bool:
-        return _path(declaration).exists()
+        return bool(kind_at(_path(declaration)))
 
     @property
     def path(self) -> Path:
@@ -39,7 +40,10 @@ class OwnFiles(OwnSource):
     def rows(self, name: str) -> Iterable[Row]:
         if self._saved is not None:
             return tables.dataset_rows(f"{self.path}, {name}", lambda: self._saved[name])  # type: ignore[index]
-        return tables.joined(self._found[name], self.settings)
+        paths = self._found[name]
+        if name != paths[0].name:  # which is one part, and asked for
+            tables.check_parts(name, paths)
+        return tables.joined(paths, self.settings)
 
     def classes(self, label: str) -> Sequence[str]:
         features = next(iter(self._saved.values())).features if self._saved else {}
@@ -48,7 +52,7 @@ class OwnFiles(OwnSource):
     @cached_property
     def _saved(self) -> dict[str, Any] | None:
         """What `save_to_disk` wrote, by split; None where it did not."""
-        if not any((self.path / name).is_file() for name in SAVED):
+        if not any(kind_at(self.path / name) for name in SAVED):
             return None
         datasets = tables.library()
         found = tables.told_of(str(self.path), lambda: datasets.load_from_disk(str(self.path)))
@@ -57,7 +61,7 @@ class OwnFiles(OwnSource):
     @cached_property
     def _found(self) -> dict[str, list[Path]]:
         """The files of every split. A split may also be named as the file that it is."""
-        if self.path.is_file():
+        if kind_at(self.path) == "file":
             found = {"train": [self.path]}
             beside = {name: self.settings[name] for name in ("train", "dev") if name in self.settings}
             if beside:
@@ -65,10 +69,10 @@ class OwnFiles(OwnSource):
             return found
         found = tables.files_of(self.path)
         if not found:
-            there = sorted(path.name for path in self.path.iterdir())
+            there = [path.name for path in entries(self.path)]
             raise UserError(f"{self.path} holds no data of its own: {', '.join(there[:8]) or 'it is empty'}")
         return found | {path.name: [path] for paths in found.values() for path in paths}
 
 
 def _path(declaration: Declaration) -> Path:
-    return Path(declaration.folder) / Path(str(declaration.place)).expanduser()
+    return Path(declaration.folder) / home(str(declaration.place))
