@@ -247,7 +247,7 @@ def test_texts_without_a_word_make_no_vocabulary(glue: Path, checkpoint: Path, c
     folder = Path(shutil.copytree(glue, tmp_path / "glue"))
     train = folder / "SST-2" / "train.tsv"
     first, *lines = train.read_text().splitlines()
-    train.write_text("\n".join([first, *(f" \t{line[-1]}" for line in lines)]) + "\n")
+    train.write_text("\n".join([first, *(f"[UNK]\t{line[-1]}" for line in lines)]) + "\n")
     places = ("--data", folder, "--teacher", checkpoint, "--out", tmp_path / "out", "--workers", "1", "--trials", "1")
     process = call(*WORDS, *places, "--set", *SIZES, *SHORT)
     assert process.returncode == 2 and "Traceback" not in process.stderr
