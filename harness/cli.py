@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -181,7 +182,7 @@ def _add_looking(commands: Any) -> None:
     submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
     submit.add_argument("--student", metavar="S", help="which student, where the row has several")
     submit.add_argument("--init", metavar="I", help="which initialisation, where the row has several")
-    submit.add_argument("--tasks", nargs="+", metavar="A", help="only these tasks")
+    submit.add_argument("--tasks", nargs="+", action="extend", metavar="A", help="only these tasks")
     submit.add_argument("--data", metavar="DIR", help="where the test files are (default: where the plan has its data)")
     what = submit.add_mutually_exclusive_group(required=True)
     what.add_argument("--to", metavar="FOLDER", help="where the files are written")
@@ -286,6 +287,7 @@ def _module(name: str) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
+    _open_streams()
     try:
         whole = parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
@@ -298,16 +300,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except UserError as error:
-        print(f"harness: {sentence(str(error))}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
     except BrokenPipeError:  # the reader of a pipe went away, as in `harness report | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_nothing_more()
         return 0
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+    except OSError as error:  # of a file, a folder or a disk that nothing of ours expected to fail
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO):
+            _print_nothing_more()
+            return _refused(f"what is printed cannot be written: {error.strerror}")
+        if error.filename is None and not os.path.exists(os.curdir):
+            return _refused("the current folder does not exist any more: go to another")
+        if error.filename is None:
             raise
-        print(f"harness: {sentence(str(error.filename))} is too long for the name of a file", file=sys.stderr)
-        return 2
+        return _refused(f"{error.filename} cannot be used: {error.strerror}")
     except KeyboardInterrupt:
         print("harness: stopped; finished runs are kept, and the same command goes on from here", file=sys.stderr)
         return 130
+
+
+def _refused(text: str) -> int:
+    print(f"harness: {sentence(text)}", file=sys.stderr)
+    return 2
+
+
+def _open_streams() -> None:
+    """Streams that were closed lead nowhere, and what no terminal shows is in UTF-8, as all our files are."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="backslashreplace")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _print_nothing_more() -> None:
+    """So that what is left in the buffer is no trouble at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -184,19 +184,20 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def cannot_write(path: Path, error: OSError, flag: str = "--out") -> UserError:
-    """The sentence for a write that failed. flag: that which names the folder."""
+def cannot_write(path: Path, error: OSError, flag: str = "") -> UserError:
+    """The sentence for a write that failed. flag: that which names the folder, where it was given by one."""
     if error.errno in _FULL:
         return UserError(
             f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
             "and give the same command again"
         )
-    return UserError(f"{path} cannot be written: {error.strerror or error}; give another folder with {flag}")
+    another = f"; give another folder with {flag}" if flag else ""
+    return UserError(f"{path} cannot be written: {error.strerror or error}{another}")
 
 
 def check_writable(out: Path, flag: str = "--out") -> None:
     """Raise UserError if nothing can be written into the folder."""
-    names(out, flag)
+    names(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / f".{os.getpid()}.tmp"

@@ -18,20 +18,22 @@ def holds_results(out: Path) -> bool:
 def check_free(out: Path) -> None:
     """Raise UserError unless a folder that holds no results may become one that does."""
     if any(name not in (".lock", *STRAY) and not name.endswith(".tmp") for name in names(out)):
-        raise UserError(f"{out} holds files that are not results; give an empty folder with --out")
+        raise UserError(f"{out} holds files that are not results; give an empty folder")
 
 
-def names(out: Path, flag: str = "--out") -> list[str]:
-    """What is in a folder, which the flag names; nothing where there is none."""
+def names(out: Path) -> list[str]:
+    """What is in a folder; nothing where there is none. Raises UserError for a file, and what cannot be read."""
     try:
         return os.listdir(out)
     except FileNotFoundError:
+        if out.is_symlink():
+            raise UserError(f"{out} is a link that leads nowhere") from None
         return []
     except NotADirectoryError as error:
-        raise UserError(f"{out} is a file; {flag} must name a folder") from error
+        raise UserError(f"{out} is a file, where a folder is wanted") from error
     except OSError as error:
-        raise cannot_read(out, error, flag) from error
+        raise cannot_read(out, error) from error
 
 
-def cannot_read(path: Path, error: OSError, flag: str = "--out") -> UserError:
-    return UserError(f"{path} cannot be read: {error.strerror or error}; mend that, or give another folder with {flag}")
+def cannot_read(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be read: {error.strerror or error}")

@@ -43,7 +43,10 @@ class Ledger:
         self._records: dict[str, Record | None] = {}
         self._stamps: dict[str, Stamp] = {}
         marker = out / "harness.json"
+        mend = f'write {{"format":{FORMAT}}} into it if it is one, or give another'
         if not holds_results(out):
+            if (out / "ledger").is_dir():
+                raise UserError(f"{marker}, which marks a folder of results, is missing, but {out} holds runs; {mend}")
             if not create:
                 raise UserError(
                     f"there are no results in {out}: start with harness run, or give their folder with --out"
@@ -52,15 +55,14 @@ class Ledger:
             atomic_write(marker, canonical({"format": FORMAT}).encode())
         try:
             found = json.loads(marker.read_bytes())["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{marker} is damaged, so {out} cannot be trusted as a results folder; write "
-                f'{{"format":{FORMAT}}} into it if it is one, or give another with --out'
-            ) from error
+        except OSError as error:
+            raise cannot_read(marker, error) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{marker} is damaged, so {out} cannot be trusted as a results folder; {mend}") from error
         if found != FORMAT:
             raise UserError(
                 f"{out} was written in ledger format {found}, this version reads format {FORMAT}; "
-                "give another folder with --out"
+                "give another folder"
             )
         try:
             with os.scandir(out / "ledger"):
@@ -206,11 +208,11 @@ class Ledger:
         yield from found
 
     def interrupted(self, read: Callable[[str], Any] | None = None) -> list[str]:
-        """Runs that were begun and have no whole record. read: tells of a run what `self.read` would, at less cost.
+        """Runs that were begun and have no record. read: tells of a run what `self.read` would, at less cost.
 
         Nothing can go on from a folder of what was printed alone.
         """
-        found = (run for run in self.runs() if (read or self.read)(run) is None)
+        found = (run for run in self.runs() if (read or self.read)(run) is None and run not in self.damaged)
         return [run for run in found if [path.name for path in self.folder(run).glob("*")] != [LOG]]
 
     def log(self, run: str) -> str:
@@ -256,7 +258,7 @@ class Ledger:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise Held(
-                f"another harness run is working in {self.out}: wait for it, or give another folder with --out"
+                f"another harness run is working in {self.out}: wait for it, or give another folder"
             ) from error
         except OSError as error:
             raise cannot_write(self.out / ".lock", error) from error

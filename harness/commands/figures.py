@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness import registry, reports
 from harness.commands import columns
-from harness.commands.recorded import recorded, table_of
+from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, near, unknown
 from harness.files import atomic_write
@@ -51,6 +51,7 @@ def figures(options: Namespace) -> int:
                 atomic_write(folder / f"{name}_{columns_wide.replace(' ', '_')}.{form}", write(figure))
         tell(f"{name}: {kind.title}")
         written += 1
+    say_damage(ledger)
     if not written:
         raise UserError("none of these figures can be drawn of this table")
     tell(f"{written} figure{'s' * (written != 1)}, as {', '.join(reports.WRITERS)} and csv, in {folder}")

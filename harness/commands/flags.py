@@ -25,6 +25,10 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said by the command that does not know the flag, so that near ones are its own
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        for action in self._actions:
+            given = getattr(found, action.dest, None)
+            if given != action.default and "" in (given if isinstance(given, list) else [given]):
+                self.error(f"{'/'.join(action.option_strings) or action.metavar} is empty")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -54,6 +58,7 @@ def kind() -> Parser:
     add(
         "--teacher",
         nargs="+",
+        action="extend",
         metavar="NAME",
         help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name, a folder; several joined by + (the "
         "mean of their probabilities); TASK=NAME ... (each task its own)",
@@ -82,6 +87,7 @@ def selection() -> Parser:
     add(
         "--checkpoints",
         nargs="+",
+        action="extend",
         default=[],
         metavar="ROW[=MODEL]",
         help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
@@ -97,9 +103,9 @@ def selection() -> Parser:
         help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
     )
     for flag in ("objectives", "students", "inits"):
-        add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
+        add(f"--{flag}", nargs="+", action="extend", metavar="A", help=f"only these {flag}")
     tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
-    add("--tasks", nargs="+", metavar="A", help=tasks)
+    add("--tasks", nargs="+", action="extend", metavar="A", help=tasks)
     return found
 
 

@@ -17,6 +17,7 @@ from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.files import atomic_file, atomic_write, cannot_write, check_writable, remove, sync_folder
+from harness.folders import holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
 from harness.runs import RunId
@@ -31,8 +32,12 @@ def merge(options: Namespace) -> int:
     """Bring every run and plan of some folders into another. Returns 1 where something was left out."""
     into = Path(options.into)
     for name in options.folders:
-        if Path(name).resolve() == into.resolve():
+        if into.resolve() == Path(name).resolve():
             raise UserError(f"{name} is the folder that --into names: give the others alone")
+        if into.resolve().is_relative_to(Path(name).resolve()):
+            raise UserError(f"--into {into} lies in {name}, which stays as it is: give another")
+        if not Path(name).exists() or not holds_results(Path(name)):
+            raise UserError(f"there are no results in {name}")
     sources = [Ledger(Path(name)) for name in options.folders]
     check_writable(into, "--into")
     target = Ledger(into, create=True)
@@ -119,7 +124,8 @@ class Union:
             say(f"the weights of run {run} of {source.out} {trouble}: they are left out, and made again when needed")
             return
         with whole_folder(self.target.folder(run) / "weights") as temporary:
-            shutil.copytree(folder, temporary, dirs_exist_ok=True)
+            for path in folder.rglob("*"):
+                _copy(path, temporary / path.relative_to(folder))
 
     def _plan(self, source: Ledger, path: Path) -> bool:
         """Bring a plan; where there is another of that name it stands beside it, so that its cells are found."""
@@ -242,7 +248,7 @@ def _check_target(to: Path, out: Path) -> None:
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(to, error) from error
+        raise cannot_write(to, error, "--to") from error
 
 
 @contextmanager
@@ -252,7 +258,7 @@ def _beside(to: Path) -> Iterator[Path]:
     try:
         yield folder
     except OSError as error:
-        raise cannot_write(to, error) from error
+        raise cannot_write(to, error, "--to") from error
     finally:
         remove(folder)
 

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from harness import registry
 from harness.commands.taken import opened, taken
+from harness.commands.telling import say
 from harness.errors import UserError
 from harness.files import JSON, atomic_file
 
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 PART = 1024  # texts that are in memory at once
 SHOWN = 8  # columns that a sentence names
+WRITTEN = (".csv", ".tsv", ".jsonl", ".json")  # endings; the last two of JSON lines
 COLUMNS = ((("text",), ("sentence",)), (("sentence1", "sentence2"), ("premise", "hypothesis"), ("text1", "text2")))
 Row = tuple[str, ...]
 
 
 def predict(options: Namespace) -> int:
     """Answer every text of a file, in order. Raises UserError, naming the line, for what cannot be read."""
+    _check_output(options.output, options.input)
     for path in options.plugin:
         registry.load_file(path)
     with ExitStack() as stack:
@@ -37,11 +40,14 @@ def predict(options: Namespace) -> int:
         student = stack.enter_context(_student(options))
         out = stack.enter_context(_output(options.output))
         rows = _rows(source, options.input, student)
-        write = _writer(out, options.output, student.task)
+        write, answered = _writer(out, options.output, student.task), 0
         while part := list(islice(rows, PART)):
             texts = part if student.task.pair else [row[0] for row in part]
             for found in student.predict(texts):
                 write(found)
+            answered += len(part)
+    if not answered:
+        say(f"--input {options.input} holds no text: nothing is predicted")
     return 0
 
 
@@ -63,13 +69,16 @@ def _student(options: Namespace) -> Iterator[Opened]:
 @contextmanager
 def _input(name: str) -> Iterator[IO[bytes]]:
     if name == "-":
+        if sys.stdin is None:
+            raise UserError("--input - reads the standard input, which is closed")
         yield sys.stdin.buffer
         return
-    try:
-        with open(name, "rb") as file:
-            yield file
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(name, "rb"))
+        except OSError as error:
+            raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
+        yield file
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
@@ -148,6 +157,22 @@ def _columns(names: Any, where: str, student: Opened) -> Row:
 
 
 # ---------------------------------------------------------------- what is written
+
+
+def _check_output(name: str | None, read: str) -> None:
+    """Raise UserError where a file of this name would tell nothing of its form, or destroy what is there.
+
+    read: the file of the texts.
+    """
+    if name is None:
+        return
+    to = Path(name)
+    if to.suffix.lower() not in WRITTEN:
+        raise UserError(f"--output {name} must end in {', '.join(WRITTEN)}: that says how it is written")
+    if to.exists() and not to.is_file():
+        raise UserError(f"--output {name} must name a file, and that is none")
+    if to.exists() and read != "-" and Path(read).exists() and to.samefile(read):
+        raise UserError(f"--output {name} is the file that --input reads: give another")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, unknown
 from harness.evaluation import server_scores
 from harness.ledger import Ledger
-from harness.planning import filed, recipe
+from harness.planning import filed, recipe, together
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.search import alike, frame, results, terms
@@ -27,9 +27,15 @@ def recorded(options: Namespace) -> tuple[Plan, Ledger]:
     """What was planned of what the flags ask for, and the ledger."""
     study_asked_for(options)
     ledger = Ledger(Path(options.out))
-    plan = filed.recorded(ledger.out, request_of(options))
+    plan = together.recorded(ledger.out, request_of(options))
     own.recall(plan.declared)
     return plan, ledger
+
+
+def say_damage(ledger: Any) -> None:
+    """Tell which records and predictions were found damaged, of those that were read."""
+    for damage in ledger.damaged.values():
+        say(damage)
 
 
 def study_asked_for(options: Namespace) -> Study:

@@ -12,7 +12,7 @@ from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns, exchange, long_form, methods
 from harness.commands.kept_table import KeptTable, of_report
-from harness.commands.recorded import recorded, request_of, study_asked_for, table_of, tasks_of
+from harness.commands.recorded import recorded, request_of, say_damage, study_asked_for, table_of, tasks_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, unknown
 from harness.ledger import Ledger
@@ -32,23 +32,33 @@ def report(options: Namespace) -> int:
         raise unknown("report format", options.format, formats)
     if (options.format in exchange.FORMATS) != (options.to is not None):
         raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
-    if options.additions and options.format not in reports.FORMATS:
-        raise UserError(f"--with goes with --format {', '.join(reports.FORMATS)}: what it adds stands below a table")
+    _check_effective(options)
     code = here(options.plugin)
     study = study_asked_for(options)
     plan, ledger = _counted(options) if registry.PROCEDURES.get(study.procedure).at_once else recorded(options)
     if options.format in long_form.FORMATS:
         long_form.write(plan, ledger, options.format)
-        return 0
-    if options.format in exchange.FORMATS:
+    elif options.format in exchange.FORMATS:
         for line in exchange.write(plan, tasks_of(plan), cast(Ledger, ledger), options.format, Path(options.to)):
             tell(line)
-        return 0
-    if isinstance(ledger, Ledger):
+    elif isinstance(ledger, Ledger):
         print(_kept_text(plan, ledger, options, code), end="")
     else:
         print(_text(plan, ledger, options), end="")
+    say_damage(ledger)
+    if isinstance(ledger, Ledger):
+        _say_how_it_goes(plan, ledger)
     return 0
+
+
+def _check_effective(options: Namespace) -> None:
+    """Raise UserError for a flag that shapes a table, with a format that is none or has one shape."""
+    given = {"--layout": options.layout, "--against": options.against, "--with": options.additions}
+    given |= {"--compare": options.compare, "--columns": options.columns}
+    for flag, value in given.items():
+        formats = [name for name in reports.FORMATS if (flag, name) != ("--layout", "json")]
+        if value and options.format not in formats:
+            raise UserError(f"{flag} has no effect on --format {options.format}: it is of {', '.join(formats)}")
 
 
 def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None) -> str:
@@ -63,9 +73,6 @@ def _kept_text(plan: Plan, ledger: Ledger, options: Namespace, code: str | None)
         if not ledger.damaged:
             with suppress(UserError):  # a folder that others may only read
                 kept.keep({"text": text})
-    for damage in ledger.damaged.values():
-        say(damage)
-    _say_how_it_goes(plan, ledger)
     return text
 
 

@@ -16,7 +16,7 @@ from harness import registry, reports
 from harness.code_versions import here
 from harness.commands import columns
 from harness.commands.kept_table import KeptTable, of_report
-from harness.commands.recorded import chosen_on, table_of
+from harness.commands.recorded import chosen_on, say_damage, table_of
 from harness.commands.sight import sight
 from harness.commands.telling import say, tell
 from harness.data.tasks import get_task
@@ -103,8 +103,7 @@ def work(options: Namespace) -> Done:
         if options.executor == "local":
             _say_cost(plan, ledger, choosing.processes(options))
         trained = _train(plan, ledger, executor, storage, options)
-        for damage in ledger.damaged.values():
-            say(damage)
+        say_damage(ledger)
         done = _reported(plan, ledger, trained, options, folder, code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness.commands.recorded import chosen_on, find, recorded
+from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.ledger import LOG, Ledger
 from harness.planning.planned import Cell, Plan, distinct
@@ -82,6 +82,7 @@ def show(options: Namespace) -> int:
     which, cells, _ = find(ledger, options.what)
     if which in cells:
         _show_cell(*cells[which], ledger)
+        say_damage(ledger)
     else:
         _show_run(which, ledger)
     return 0

@@ -19,7 +19,7 @@ from harness.ledger import Ledger
 from harness.notebook import asking
 from harness.notebook.data import written
 from harness.notebook.results import Results, Shown
-from harness.planning import filed
+from harness.planning import filed, together
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 
@@ -142,7 +142,7 @@ def load_results(
         asked = " of ".join(filter(None, (f"profile {profile}" if profile else "", study or ""))) or "a study"
         what = "say which with study and profile" if meant else f"there is nothing of {asked}"
         raise UserError(f"{ledger.out} holds results of {', '.join(names) or 'no study'}: {what}")
-    chosen = filed.recorded(ledger.out, Request(*meant[0]))
+    chosen = together.recorded(ledger.out, Request(*meant[0]))
     own.recall(chosen.declared)
     table = table_of(chosen, ledger, layout, against)
     for damage in ledger.damaged.values():

@@ -1,4 +1,4 @@
-"""The plans that a folder of results holds: where each is, how it is written, and what several say together.
+"""The plans that a folder of results holds: where each is, and how it is written.
 
 STUDY/PROFILE is of the study as the profile has it. A request with another teacher, corpus, budget or settings is of
 another kind, in a folder below that is named after them; one of fewer or other rows, students, initialisations or tasks
@@ -12,20 +12,19 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.errors import UserError, near
+from harness.errors import UserError
 from harness.files import JSON, atomic_write, digest
 from harness.planning.merging import parse_set
-from harness.planning.planned import FORMAT, Cell, Plan
+from harness.planning.planned import FORMAT, Plan
 from harness.planning.request import Request
-from harness.rows import TableRow
 
 NAME = "plan.json"
+SEAL = "sha256"
 EARLIER = "earlier"  # the folder of plans that were set aside
 HERE = "{results}"  # in a plan's JSON, the folder of results, wherever it is
 AXES = ("objectives", "students", "inits", "tasks", "checkpoints")
@@ -44,15 +43,15 @@ def folder_of(out: Path, plan: Plan | Request) -> Path:
 
 def variant(request: Request) -> str:
     """What a request is beside the whole study as its profile has it: its kind, and what it is narrowed to."""
-    return "/".join(filter(None, _names(request)))
+    return "/".join(filter(None, names_of(request)))
 
 
 def kind_of(plan: Plan) -> str:
     """What a plan is beside its profile, but for what it is narrowed to."""
-    return "/".join(part for part in plan.variant.split("/") if not _narrows(part))
+    return "/".join(part for part in plan.variant.split("/") if not narrows(part))
 
 
-def _names(request: Request) -> tuple[str, str]:
+def names_of(request: Request) -> tuple[str, str]:
     """(the name of its kind, that of what it is narrowed to); "" where the profile says the same."""
     study = registry.STUDIES.get(request.study)
     profile = study.profile(request.profile)
@@ -67,11 +66,15 @@ def _names(request: Request) -> tuple[str, str]:
     whole |= {"inits": profile.inits, "tasks": profile.tasks}
     narrowed = {}
     for axis in AXES:
-        words = sorted(map(_NAMED.get(axis, last), getattr(request, axis) or ()))
+        words = sorted(map(NAMED.get(axis, last), getattr(request, axis) or ()))
         if words and words != sorted(whole.get(axis, ())):
             narrowed[axis] = words
     narrowed |= {name: ["yes"] for name in ADDED if getattr(request, name)}
     return _name(kind), _name(narrowed)
+
+
+def narrows(name: str) -> bool:
+    return name.partition("=")[0] in (*AXES, *ADDED) or name == EARLIER
 
 
 def last(word: str) -> str:
@@ -94,7 +97,7 @@ def before_equals(word: str) -> str:
     return name if equals else last(word)
 
 
-_NAMED: Mapping[str, Callable[[str], str]] = {"tasks": before_equals, "checkpoints": before_equals}
+NAMED: Mapping[str, Callable[[str], str]] = {"tasks": before_equals, "checkpoints": before_equals}
 
 
 def _name(words: Mapping[str, Sequence[str]]) -> str:
@@ -115,8 +118,22 @@ def keep(out: Path, plan: Plan) -> Path:
     folder = folder_of(out, plan)
     told = _with_places(plan.to_json(), lambda field, text: _stored(plan, field, text, Path(os.path.abspath(out))))
     _set_aside(folder / NAME, {cell.id for cell in plan.cells})
-    atomic_write(folder / NAME, json.dumps(told, indent=1).encode())
+    atomic_write(folder / NAME, _sealed(told))
     return folder
+
+
+def _sealed(told: JSON) -> bytes:
+    """A plan's JSON, to be read by eye too, with the checksum of all the rest."""
+    plain = json.loads(json.dumps(told))
+    return json.dumps({**plain, SEAL: digest(plain)}, indent=1).encode()
+
+
+def _unsealed(content: bytes) -> Any:
+    """What `_sealed` was given; older plans have no checksum. Raises ValueError for what is not as it was written."""
+    told = json.loads(content)
+    if isinstance(told, dict) and SEAL in told and told.pop(SEAL) != digest(told):
+        raise ValueError("its checksum does not match")
+    return told
 
 
 def _set_aside(path: Path, cells: set[str]) -> None:
@@ -134,7 +151,7 @@ def read(path: Path, out: Path) -> Plan:
     """A plan as `keep` wrote it, or an earlier version. Raises UserError if it cannot be read, FileNotFoundError."""
     again = "the harness run command that made it writes it again"
     try:
-        told = json.loads(path.read_bytes())
+        told = _unsealed(path.read_bytes())
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -206,11 +223,11 @@ def found(text: str, here: str) -> str:
 def moved(content: bytes, change: Callable[[str, str], str]) -> bytes:
     """The file of a plan with other places; as it is, where nothing changes or it cannot be read."""
     try:
-        told = json.loads(content)
+        told = _unsealed(content)
         changed = _with_places(told, change)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # `read` says what is wrong
         return content
-    return content if changed == told else json.dumps(changed, indent=1).encode()
+    return content if changed == told else _sealed(changed)
 
 
 # ---------------------------------------------------------------- what is there
@@ -257,132 +274,3 @@ def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
                     "it is now"
                 )
             registry.load_file(path)
-
-
-def recorded(out: Path, request: Request) -> Plan:
-    """The plan of a request, where it was given to harness run; else what all plans of its kind say of it.
-
-    Where the folder has plans of a single kind, and none is asked for, it is that. Raises UserError where there is
-    nothing, or not what is asked for.
-    """
-    load_study(out, request.study, request.plugins)
-    folder = folder_of(out, request)
-    try:
-        plan = read(folder / NAME, out)
-    except FileNotFoundError:
-        plan = _narrowed(_together([read(path, out) for path in _of_kind(out, request)]), request)
-    return replace(plan, plugins=[str(Path(p).resolve()) for p in request.plugins]) if request.plugins else plan
-
-
-def _of_kind(out: Path, request: Request) -> list[Path]:
-    """The plans of a request's kind, that of the whole first. Raises UserError where there are none."""
-    base, (kind, _) = out / request.study / request.profile, _names(request)
-    folders = [base, *(path for path in sorted(base.glob("*")) if path.is_dir() and not _narrows(path.name))]
-    kinds = {folder: found for folder in folders if (found := _plans_in(folder))}
-    if (base / kind) in kinds:
-        return kinds[base / kind]
-    if not kind and len(kinds) == 1:
-        return next(iter(kinds.values()))
-    what = f"study {request.study} has no results of profile {request.profile}"
-    if kinds:
-        names = ["as the profile has it" if each == base else each.name.replace("--", ", ") for each in kinds]
-        raise UserError(
-            f"{what}{f' with {kind}' if kind else ' as it stands'} in {out}, but {'; and '.join(names)}: give the "
-            "flags that they were made with"
-        )
-    parts = [path.relative_to(out).parts for path in paths(out)]
-    others = sorted({profile for study, profile, *_ in parts if study == request.study})
-    if others:
-        raise UserError(f"{what} in {out}, but of {' and '.join(others)}: give --profile {others[0]}")
-    start = f"harness run --study {request.study} --profile {request.profile} --out {out}"
-    raise UserError(f"{what} in {out}; start with {start}")
-
-
-def _narrows(name: str) -> bool:
-    return name.partition("=")[0] in (*AXES, *ADDED) or name == EARLIER
-
-
-def _plans_in(folder: Path) -> list[Path]:
-    """That of the whole, if there is one, and those that are narrowed."""
-    below = [path / NAME for path in sorted(folder.glob("*")) if _narrows(path.name)]
-    return [path for path in (folder / NAME, *below) if path.exists()]
-
-
-# ---------------------------------------------------------------- several as one
-
-
-def _together(plans: Sequence[Plan]) -> Plan:
-    """What the plans of one kind say together. Of a place in the table that several have, the first decides."""
-    whole, *others = plans
-    if others:
-        whole = replace(whole, variant=kind_of(whole))
-    for plan in others:
-        if any(whole.defaults.get(name, value) != value for name, value in plan.defaults.items()):
-            continue  # of another version
-        taken = set(map(_place, whole.cells))
-        more: dict[str, Any] = {name: {**getattr(plan, name), **getattr(whole, name)} for name in _MAPPINGS}
-        more |= {name: _united(getattr(whole, name), getattr(plan, name)) for name in _LISTS}
-        rows = {row.name: row for row in (*plan.rows, *whole.rows)}
-        names = _united([row.name for row in whole.rows], [row.name for row in plan.rows])
-        cells = [*whole.cells, *(cell for cell in plan.cells if _place(cell) not in taken)]
-        whole = replace(whole, rows=[rows[name] for name in names], cells=cells, **more)
-    return whole
-
-
-_MAPPINGS = (
-    "checkpoints",
-    "files",
-    "examples",
-    "defaults",
-    "first",
-    "teachers",
-    "outputs",
-    "shown",
-    "origins",
-    "declared",
-)
-_LISTS = ("plugins", "tasks", "students", "inits", "notices")
-
-
-def _place(cell: Cell) -> tuple[str, str, str, str]:
-    return cell.row, cell.student, cell.init, cell.task
-
-
-def _united(first: Iterable[str], second: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys((*first, *second)))
-
-
-def _narrowed(plan: Plan, request: Request) -> Plan:
-    """The plan with what is asked for alone. Raises UserError for what was never planned."""
-    cells, rows = list(plan.cells), {row.name: row for row in plan.rows}
-
-    def chosen(axis: str, said: Callable[[Cell], set[str]], among: Iterable[str]) -> set[str]:
-        words = {_NAMED.get(axis, last)(word) for word in getattr(request, axis) or ()}
-        known = set().union(*map(said, plan.cells)) | set(among)
-        for word in sorted(words - known):
-            what = {"objectives": "row or objective", "inits": "initialisation"}.get(axis, axis.removesuffix("s"))
-            raise UserError(f"no {what} {word!r} was planned here: {near(word, known - {''})}")
-        cells[:] = [cell for cell in cells if not words or words & said(cell) or said(cell) == {""}]
-        return words
-
-    gains = {name for name, row in rows.items() if row.improves}
-    asked = chosen("objectives", lambda cell: {cell.row, rows[cell.row].objective}, gains)
-    chosen("students", lambda cell: {cell.student}, ())
-    chosen("inits", lambda cell: {cell.init}, ())
-    tasks = chosen("tasks", lambda cell: {cell.task}, plan.tasks)
-    left = {cell.row for cell in cells}
-
-    def stays(row: TableRow) -> bool:
-        return {*row.improves} <= left and (not asked or row.name in asked) if row.improves else row.name in left
-
-    if not cells:
-        raise UserError(f"no cell of study {plan.study} was planned here for all of that together")
-    return replace(
-        plan,
-        cells=cells,
-        rows=[row for row in plan.rows if stays(row)],
-        tasks=[task for task in plan.tasks if not tasks or task in tasks],
-        students=[name for name in plan.students if name in {cell.student for cell in cells}],
-        inits=[init for init in plan.inits if init in {cell.init for cell in cells}],
-        teachers={task: run for task, run in plan.teachers.items() if not tasks or task in tasks},
-    )

@@ -64,9 +64,8 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
         for task in tasks
     }
     for (part, *_), stages in lines.items():
-        for stage in stages if part == LOSS else ():
-            first = stage[0][1]
-            stage[:] = [(epoch, value / first) for epoch, value in stage if first > 0 and value > 0]
+        if part == LOSS:
+            stages[:] = _shares(stages)
     parts = {SCORE: "selection score × 100", LOSS: "loss, first epoch = 1"}
     shown = [part for part in parts if any(lines[part, label, task] for label in labels for task in tasks)]
     widest = max(map(len, tasks))
@@ -94,6 +93,12 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     what = common if len(tasks) > 1 else ", ".join(filter(None, (common, tasks[0])))
     title(figure, "Learning curves" + (f" ({what})" if what else ""))
     return figure
+
+
+def _shares(stages: Iterable[Sequence[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
+    """(epoch, value) as shares of a stage's first value; without what is not above zero, which has no logarithm."""
+    begun = [stage for stage in stages if stage[0][1] > 0]
+    return [[(epoch, value / stage[0][1]) for epoch, value in stage if value > 0] for stage in begun]
 
 
 def _stages(rows: Iterable[Mapping[str, Any]], quantity: str, label: str, task: str) -> list[list[Mapping[str, Any]]]:

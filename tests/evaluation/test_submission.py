@@ -260,7 +260,7 @@ def test_missing_test_files_other_data_and_unfinished_cells_are_refused(
     shutil.rmtree(out / "ledger" / best(out, "rte", "every"))
     refused(submit("--init", "every", out=out), "row vanilla_kd on rte is not finished", "harness run --study")
     (tmp_path / "to").write_text("")
-    refused(submit("--init", "every"), "is a file; --to must name a folder")
+    refused(submit("--init", "every"), "is a file, where a folder is wanted")
     shutil.rmtree(tmp_path / "out")
     refused(submit("--init", "every", out=tmp_path / "out"), "there are no results")
 

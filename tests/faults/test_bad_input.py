@@ -36,6 +36,27 @@ EARLY = {
     "choice": ((*STUDY, "--set", "protocol=test"), ("protocol", "held_out", "published", "test")),
     "seeds": ((*STUDY, "--seeds", "0"), ("--seeds", "between 1 and")),
     "trials": ((*STUDY, "--trials", "two"), ("--trials", "two")),
+    "empty flag": (("plan", "--study", "objectives_vs_init", "--out", ""), ("--out is empty",)),
+    "empty word": ((*STUDY, "--tasks", "mrpc", ""), ("--tasks is empty",)),
+    "empty name": (("show", ""), ("CELL|RUN is empty",)),
+    "flag twice": (
+        (*STUDY, "--objectives", "hid_cls", "--objectives", "att_kl", "--objectives", "hid_cls"),
+        ("--objectives", "hid_cls", "twice"),
+    ),
+    "layout of a format without one": (
+        ("report", "--study", "objectives_vs_init", "--format", "json", "--layout", "matrix"),
+        ("--layout has no effect on --format json", "markdown"),
+    ),
+    "comparison in a format without one": (
+        ("report", "--study", "objectives_vs_init", "--format", "bibtex", "--against", "best"),
+        ("--against has no effect on --format bibtex",),
+    ),
+    "merge into a folder that stays": (("merge", ".", "--into", "sub"), ("--into sub", "stays as it is")),
+    "merge of nothing": (("merge", "nowhere", "--into", "sub"), ("no results in nowhere",)),
+    "predictions into a folder": (
+        ("predict", "cell", "--input", "-", "--output", "."),
+        ("--output .", ".csv", "says how it is written"),
+    ),
     "report format": (("report", "--study", "objectives_vs_init", "--format", "pdf"), ("pdf", "latex")),
 }
 

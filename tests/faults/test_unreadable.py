@@ -108,6 +108,12 @@ def without(path: Path, *names: str) -> None:
     path.write_bytes(sealed({name: value for name, value in record.items() if name not in names}))
 
 
+def edited(path: Path) -> None:
+    told = json.loads(path.read_text())
+    told["cells"].pop()
+    path.write_text(json.dumps(told))
+
+
 HEALED: dict[str, Callable[[Path], Any]] = {
     "record a directory": lambda run: in_place_of(run / "record.json", Path.mkdir),
     "record a loop": lambda run: in_place_of(run / "record.json", lambda path: path.symlink_to(path)),
@@ -120,6 +126,7 @@ HEALED: dict[str, Callable[[Path], Any]] = {
     "plan a directory": lambda run: in_place_of(table_folder(run.parents[1]) / "plan.json", Path.mkdir),
     "plan a list": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[]"),
     "plan a format": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text('{"format": 3}'),
+    "plan edited": lambda run: edited(table_folder(run.parents[1]) / "plan.json"),
     "plan too deep": lambda run: (table_folder(run.parents[1]) / "plan.json").write_text("[" * 100_000),
     "index a directory": lambda run: in_place_of(run.parents[1] / NAME, Path.mkdir),
     "index without searches": lambda run: without(run.parents[1] / NAME, "searches"),
@@ -140,6 +147,7 @@ def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call
             assert process.returncode == 0, process.stderr
         if fault.startswith("record") and command != "plan":
             assert f"the record of run {run.name}" in process.stdout + process.stderr
+            assert "interrupted" not in process.stdout
     process = call("run", *WORDS, "--out", out)
     made = 1 if fault.startswith("record") else 0
     assert process.returncode == 0 and f"{made} run{'s' * (made != 1)} trained" in process.stdout, process.stderr
@@ -148,6 +156,26 @@ def test_damage_that_the_next_run_mends(fault: str, out: Path, whole: Path, call
     )
     for name in ("table.md", "table.json"):
         assert (table_folder(out) / name).read_bytes() == (table_folder(whole) / name).read_bytes()
+
+
+READERS = {
+    "runs": ("report", "--format", "jsonl"),
+    "another format": ("report", "--format", "every_eval_ever", "--to", "given"),
+    "methods": ("report", "--format", "methods"),
+    "figures": ("figures", "heatmap", "--to", "given"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_whoever_leaves_a_damaged_record_out_says_so(
+    reader: str, out: Path, call: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(out.parent)
+    run = student(out)
+    (run / "record.json").write_text("{")
+    command, *words = READERS[reader]
+    process = call(command, *STUDY, "--out", out, *words)
+    assert process.returncode == 0 and f"the record of run {run.name} is damaged" in process.stderr, process.stderr
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to(path)], ids=["directory", "loop"])

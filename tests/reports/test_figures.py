@@ -71,6 +71,15 @@ def test_the_curves_rows_hold_scores_losses_and_the_terms_of_sums():
     ]
 
 
+@pytest.mark.parametrize("losses", [(0.0, 0.0), (-1.0, -2.0), (2.0, -1.0)])
+def test_curves_of_losses_that_are_not_above_zero_are_drawn_without_them(losses):
+    points = [{"stage": "prediction", "epoch": n, "loss": x, "selection": 0.7} for n, x in enumerate(losses, 1)]
+    figure = curves(table([replace(cell(ROWS[0], "sst2", ()), seeds=(run(60, 0, curve=points),))]))
+    figure.draw_without_rendering()
+    drawn = [y for panel in figure.axes for line in panel.lines for y in line.get_ydata()]
+    assert 70.0 in drawn and all(y > 0 for y in drawn)
+
+
 def test_a_single_task_stands_for_the_average_and_rows_that_fix_both_axes_have_no_heatmap():
     one = cell(ROWS[0], "sst2", (60, 62))
     assert {"61.0 ± 1.4", "SST-2 × 100"} <= texts(heatmap(table([one])))

@@ -13,10 +13,11 @@ import pytest
 
 from harness import registry
 from harness.errors import UserError
-from harness.planning.filed import every, folder_of, keep, read, recorded
+from harness.planning.filed import every, folder_of, keep, read
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.planning.together import recorded
 from tests.conftest import Harness
 
 STUDY = "objectives_vs_init"
@@ -169,6 +170,24 @@ def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path)
     assert other.returncode == 2 and "but of quick: give --profile quick" in other.stderr
     other = call(*report, "--seeds", "7")
     assert other.returncode == 2 and "with seeds=7" in other.stderr and "seeds=1, trials=1" in other.stderr
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"data": "elsewhere"},
+        {"tasks": ["entailment=other.csv"]},
+        {"baselines": True},
+        {"controls": True},
+        {"checkpoints": ["a-model"]},
+    ],
+    ids=str,
+)
+def test_results_are_not_found_by_flags_that_did_not_make_them(tmp_path: Path, more: dict[str, object]) -> None:
+    kept(tmp_path, tasks=["entailment"], objectives=["vanilla_kd"])
+    assert recorded(tmp_path, asked(data="embedded", tasks=["entailment"])).cells
+    with pytest.raises(UserError, match="in these results, not|planned here"):
+        recorded(tmp_path, asked(**more))
 
 
 # ---------------------------------------------------------------- what is kept

@@ -1,0 +1,161 @@
+"""What the plans of a folder of results say of a request: one as it was given, or several of its kind together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError, near
+from harness.planning import filed
+from harness.planning.planned import Cell, Plan
+from harness.planning.request import Request
+from harness.rows import BASELINES, CONTROLS, TableRow
+
+
+def recorded(out: Path, request: Request) -> Plan:
+    """The plan of a request, where it was given to harness run; else what all plans of its kind say of it.
+
+    Where the folder has plans of a single kind, and none is asked for, it is that. Raises UserError where there is
+    nothing, or not what is asked for.
+    """
+    filed.load_study(out, request.study, request.plugins)
+    folder = filed.folder_of(out, request)
+    try:
+        plan = filed.read(folder / filed.NAME, out)
+    except FileNotFoundError:
+        plan = _narrowed(_together([filed.read(path, out) for path in _of_kind(out, request)]), request)
+    _check_asked(plan, request)
+    return replace(plan, plugins=[str(Path(p).resolve()) for p in request.plugins]) if request.plugins else plan
+
+
+def _check_asked(plan: Plan, request: Request) -> None:
+    """Raise UserError where a request names data or further rows that the plan found for it has not.
+
+    Of a place only its last part counts: results are read where their data are not, or lie elsewhere.
+    """
+    places = {name: str(told["place"]) for name, told in plan.declared.items()}
+    given = [word.partition("=")[::2] for word in request.tasks or ()]
+    asked = [(f"task {name}", place, places.get(name, f"--data {plan.source}")) for name, place in given if place]
+    asked += [("--data", request.data, plan.source)] if request.data else []
+    for what, word, planned in asked:
+        if Path(word).name != Path(planned).name:
+            raise UserError(f"{what} is {planned} in these results, not {word}")
+    for word in map(filed.before_equals, request.checkpoints):
+        if word not in plan.checkpoints:
+            raise UserError(f"no checkpoint {word!r} was planned here: {near(word, plan.checkpoints)}")
+    names = {row.name for row in plan.rows}
+    for flag, rows in (("--baselines", BASELINES), ("--controls", CONTROLS)):
+        if getattr(request, flag[2:]) and not names & {row.name for row in rows}:
+            raise UserError(f"no rows of {flag} were planned here: harness run {flag} makes them")
+
+
+def _of_kind(out: Path, request: Request) -> list[Path]:
+    """The plans of a request's kind, that of the whole first. Raises UserError where there are none."""
+    base, (kind, _) = out / request.study / request.profile, filed.names_of(request)
+    folders = [base, *(path for path in sorted(base.glob("*")) if path.is_dir() and not filed.narrows(path.name))]
+    kinds = {folder: found for folder in folders if (found := _plans_in(folder))}
+    if (base / kind) in kinds:
+        return kinds[base / kind]
+    if not kind and len(kinds) == 1:
+        return next(iter(kinds.values()))
+    what = f"study {request.study} has no results of profile {request.profile}"
+    if kinds:
+        names = ["as the profile has it" if each == base else each.name.replace("--", ", ") for each in kinds]
+        raise UserError(
+            f"{what}{f' with {kind}' if kind else ' as it stands'} in {out}, but {'; and '.join(names)}: give the "
+            "flags that they were made with"
+        )
+    parts = [path.relative_to(out).parts for path in filed.paths(out)]
+    others = sorted({profile for study, profile, *_ in parts if study == request.study})
+    if others:
+        raise UserError(f"{what} in {out}, but of {' and '.join(others)}: give --profile {others[0]}")
+    start = f"harness run --study {request.study} --profile {request.profile} --out {out}"
+    raise UserError(f"{what} in {out}; start with {start}")
+
+
+def _plans_in(folder: Path) -> list[Path]:
+    """That of the whole, if there is one, and those that are narrowed."""
+    below = [path / filed.NAME for path in sorted(folder.glob("*")) if filed.narrows(path.name)]
+    return [path for path in (folder / filed.NAME, *below) if path.exists()]
+
+
+# ---------------------------------------------------------------- several as one
+
+
+def _together(plans: Sequence[Plan]) -> Plan:
+    """What the plans of one kind say together. Of a place in the table that several have, the first decides."""
+    whole, *others = plans
+    if others:
+        whole = replace(whole, variant=filed.kind_of(whole))
+    for plan in others:
+        if any(whole.defaults.get(name, value) != value for name, value in plan.defaults.items()):
+            continue  # of another version
+        taken = set(map(_place, whole.cells))
+        more: dict[str, Any] = {name: {**getattr(plan, name), **getattr(whole, name)} for name in _MAPPINGS}
+        more |= {name: _united(getattr(whole, name), getattr(plan, name)) for name in _LISTS}
+        rows = {row.name: row for row in (*plan.rows, *whole.rows)}
+        names = _united([row.name for row in whole.rows], [row.name for row in plan.rows])
+        cells = [*whole.cells, *(cell for cell in plan.cells if _place(cell) not in taken)]
+        whole = replace(whole, rows=[rows[name] for name in names], cells=cells, **more)
+    return whole
+
+
+_MAPPINGS = (
+    "checkpoints",
+    "files",
+    "examples",
+    "defaults",
+    "first",
+    "teachers",
+    "outputs",
+    "shown",
+    "origins",
+    "declared",
+)
+_LISTS = ("plugins", "tasks", "students", "inits", "notices")
+
+
+def _place(cell: Cell) -> tuple[str, str, str, str]:
+    return cell.row, cell.student, cell.init, cell.task
+
+
+def _united(first: Iterable[str], second: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*first, *second)))
+
+
+def _narrowed(plan: Plan, request: Request) -> Plan:
+    """The plan with what is asked for alone. Raises UserError for what was never planned."""
+    cells, rows = list(plan.cells), {row.name: row for row in plan.rows}
+
+    def chosen(axis: str, said: Callable[[Cell], set[str]], among: Iterable[str]) -> set[str]:
+        words = {filed.NAMED.get(axis, filed.last)(word) for word in getattr(request, axis) or ()}
+        known = set().union(*map(said, plan.cells)) | set(among)
+        for word in sorted(words - known):
+            what = {"objectives": "row or objective", "inits": "initialisation"}.get(axis, axis.removesuffix("s"))
+            raise UserError(f"no {what} {word!r} was planned here: {near(word, known - {''})}")
+        cells[:] = [cell for cell in cells if not words or words & said(cell) or said(cell) == {""}]
+        return words
+
+    gains = {name for name, row in rows.items() if row.improves}
+    asked = chosen("objectives", lambda cell: {cell.row, rows[cell.row].objective}, gains)
+    chosen("students", lambda cell: {cell.student}, ())
+    chosen("inits", lambda cell: {cell.init}, ())
+    tasks = chosen("tasks", lambda cell: {cell.task}, plan.tasks)
+    left = {cell.row for cell in cells}
+
+    def stays(row: TableRow) -> bool:
+        return {*row.improves} <= left and (not asked or row.name in asked) if row.improves else row.name in left
+
+    if not cells:
+        raise UserError(f"no cell of study {plan.study} was planned here for all of that together")
+    return replace(
+        plan,
+        cells=cells,
+        rows=[row for row in plan.rows if stays(row)],
+        tasks=[task for task in plan.tasks if not tasks or task in tasks],
+        students=[name for name in plan.students if name in {cell.student for cell in cells}],
+        inits=[init for init in plan.inits if init in {cell.init for cell in cells}],
+        teachers={task: run for task, run in plan.teachers.items() if not tasks or task in tasks},
+    )

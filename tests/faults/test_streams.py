@@ -1,0 +1,43 @@
+"""Where what is printed goes to: a full disk, nowhere, a reader that went away, a file in an encoding of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import environment
+
+COMMAND = f"{sys.executable} -m harness list studies"
+
+
+def through(shell: str, folder: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(shell, shell=True, capture_output=True, cwd=folder, env={**environment(), **more})
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
+    done = through(f"{COMMAND} > /dev/full", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "harness: what is printed cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("where", [">&-", ">&- 2>&-", "| head -c 10"])
+def test_output_that_nobody_reads_is_no_fault(where: str, tmp_path: Path) -> None:
+    done = through(f"{COMMAND} {where}", tmp_path)
+    assert done.returncode == 0 and not done.stderr
+
+
+def test_files_are_in_utf8_whatever_the_system_says(tmp_path: Path) -> None:
+    plain = through(f"{sys.executable} -m harness list objectives", tmp_path).stdout
+    other = through(f"{sys.executable} -m harness list objectives", tmp_path, PYTHONIOENCODING="ascii").stdout
+    assert other == plain
+
+
+def test_a_current_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    done = through(f"rmdir ../gone && {sys.executable} -m harness status --study objectives_vs_init", gone)
+    assert done.returncode == 2 and done.stderr.startswith(b"harness: ") and done.stderr.count(b"\n") == 1
