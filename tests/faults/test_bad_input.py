@@ -364,7 +364,7 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     )
     out = tmp_path / "out"
     words = [word for one in SMALL_STUDY for word in (("explosive", "overflowing") if one == "att_kl" else (one,))]
-    words += ["--inits", "every", "--trials", "1", "--seeds", "1", "--data", glue, "--teacher", checkpoint]
+    words += ["--trials", "1", "--seeds", "1", "--data", glue, "--teacher", checkpoint]
     words += ["--out", out, "--plugin", tmp_path / "explosive.py"]
     process = call("run", *words)
     assert process.returncode == 1, process.stdout + process.stderr
