@@ -182,7 +182,7 @@ def _add_looking(commands: Any) -> None:
     submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
     submit.add_argument("--student", metavar="S", help="which student, where the row has several")
     submit.add_argument("--init", metavar="I", help="which initialisation, where the row has several")
-    submit.add_argument("--tasks", nargs="+", action="extend", metavar="A", help="only these tasks")
+    submit.add_argument("--tasks", nargs="+", metavar="A", help="only these tasks")
     submit.add_argument("--data", metavar="DIR", help="where the test files are (default: where the plan has its data)")
     what = submit.add_mutually_exclusive_group(required=True)
     what.add_argument("--to", metavar="FOLDER", help="where the files are written")

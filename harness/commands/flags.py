@@ -58,7 +58,6 @@ def kind() -> Parser:
     add(
         "--teacher",
         nargs="+",
-        action="extend",
         metavar="NAME",
         help="embedded, embedded:train, minilm, mpnet, fairseq:FOLDER, a hub name, a folder; several joined by + (the "
         "mean of their probabilities); TASK=NAME ... (each task its own)",
@@ -87,7 +86,6 @@ def selection() -> Parser:
     add(
         "--checkpoints",
         nargs="+",
-        action="extend",
         default=[],
         metavar="ROW[=MODEL]",
         help="also fine-tune these models as they are: rows of the study, or hub names and folders of your own",
@@ -103,9 +101,9 @@ def selection() -> Parser:
         help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
     )
     for flag in ("objectives", "students", "inits"):
-        add(f"--{flag}", nargs="+", action="extend", metavar="A", help=f"only these {flag}")
+        add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
     tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
-    add("--tasks", nargs="+", action="extend", metavar="A", help=tasks)
+    add("--tasks", nargs="+", metavar="A", help=tasks)
     return found
 
 

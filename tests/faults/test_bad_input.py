@@ -39,10 +39,6 @@ EARLY = {
     "empty flag": (("plan", "--study", "objectives_vs_init", "--out", ""), ("--out is empty",)),
     "empty word": ((*STUDY, "--tasks", "mrpc", ""), ("--tasks is empty",)),
     "empty name": (("show", ""), ("CELL|RUN is empty",)),
-    "flag twice": (
-        (*STUDY, "--objectives", "hid_cls", "--objectives", "att_kl", "--objectives", "hid_cls"),
-        ("--objectives", "hid_cls", "twice"),
-    ),
     "layout of a format without one": (
         ("report", "--study", "objectives_vs_init", "--format", "json", "--layout", "matrix"),
         ("--layout has no effect on --format json", "markdown"),
@@ -364,7 +360,7 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     )
     out = tmp_path / "out"
     words = [word for one in SMALL_STUDY for word in (("explosive", "overflowing") if one == "att_kl" else (one,))]
-    words += ["--trials", "1", "--seeds", "1", "--data", glue, "--teacher", checkpoint]
+    words += ["--inits", "every", "--trials", "1", "--seeds", "1", "--data", glue, "--teacher", checkpoint]
     words += ["--out", out, "--plugin", tmp_path / "explosive.py"]
     process = call("run", *words)
     assert process.returncode == 1, process.stdout + process.stderr
