@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from harness import old_names
+from harness import declaring, old_names
 from harness.contracts import Hyperparameter, Signal, Study
 from harness.errors import UserError, unknown
 from harness.files import digest
@@ -134,9 +134,14 @@ def _importing(what: str) -> Iterator[None]:
             print(f"harness: {told}", file=sys.stderr)
     except UserError:
         raise
+    except KeyboardInterrupt:  # Ctrl-C
+        raise
     except SyntaxError as error:
-        raise UserError(f"{what} has a syntax error on line {error.lineno}: {error.msg}") from error
-    except Exception as error:
+        where = f" on line {error.lineno}" if error.lineno else ""
+        raise UserError(f"{what} has a syntax error{where}: {error.msg}") from error
+    except SystemExit as error:  # which would end the command as if all were done
+        raise UserError(f"{what} cannot be loaded: it calls sys.exit({error.code!r}) as it is imported") from error
+    except BaseException as error:
         raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
@@ -164,11 +169,13 @@ def load_file(path: str | Path) -> None:
     """Import the plugin file given by --plugin; a second call with the same file does nothing.
 
     It may import what lies beside it, where that hides nothing that is installed.
-    Raises UserError if the file is missing, does not parse, fails on import or declares a plugin wrongly.
+    Raises UserError if the file is missing, does not parse, fails on import, declares a plugin wrongly or has none.
     """
     path = Path(path).resolve()
     if str(path) in _loaded:
         return
+    if path.is_dir():
+        raise UserError(f"plugin file {path} is a folder: give the file in it that registers the plugin")
     if not path.is_file():
         raise UserError(f"plugin file {path} does not exist")
     name = f"harness_plugin_{path.stem}_{digest(str(path))[:8]}"  # files of one name lie in several folders
@@ -184,9 +191,27 @@ def load_file(path: str | Path) -> None:
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
+    before = _registered()
     with _importing(f"plugin file {path}"):
         spec.loader.exec_module(module)
+    if _registered() == before and not _brings(module):
+        raise UserError(
+            f"plugin file {path} registers nothing: write a decorator such as @objective above what it defines"
+        )
     _loaded.add(str(path))
+
+
+def _registered() -> set[tuple[str, str, str]]:
+    """(kind, name, file) of all there is: a file of a notebook's cells takes the place of what they registered."""
+    return {(each.kind, name, origin) for each in ALL.values() for name, (_, origin) in each.known().items()}
+
+
+def _brings(module: Any) -> bool:
+    """Whether a module names what another file registered before, that is none of ours."""
+    named = {getattr(each, "__module__", getattr(each, "__name__", "")) for each in list(vars(module).values())}
+    files = {getattr(sys.modules.get(str(name)), "__file__", None) for name in named}
+    return any(origin in files and not _lies_in(origin, each.folder)
+               for each in ALL.values() for _, origin in each.known().values())  # fmt: skip
 
 
 def own_file(known: Registry[Any], name: str) -> Path | None:
@@ -204,7 +229,9 @@ def own_file(known: Registry[Any], name: str) -> Path | None:
 
 def study(declared: Study) -> Study:
     """Register a study. Called once at the end of its file."""
-    STUDIES.add(declared.name, declared, file_of(sys._getframe(1).f_globals))
+    file = file_of(sys._getframe(1).f_globals)
+    declaring.study(declared, file)
+    STUDIES.add(declared.name, declared, file)
     return declared
 
 
@@ -231,25 +258,28 @@ def objective(
     def register(plugin: Any) -> Any:
         from harness.modeling.bases import Objective
 
+        who = declaring.name("objective", name, file := _file_of(plugin))
         if not name.isidentifier():  # sums and settings are written with it: "0.5*att_kl+hid_seq", "vanilla_kd.alpha"
             raise UserError(f"objective name {name!r} must be letters, digits and underscores, not a digit first")
         if stage not in ("intermediate", "prediction"):
-            raise UserError(f"objective {name!r}: stage is intermediate or prediction, not {stage!r}")
-        declared = dict(hyperparameters or {})
+            raise UserError(f"{who}: stage is intermediate or prediction, not {stage!r}")
+        asked, declared = declaring.signals(who, "needs", needs), declaring.hyperparameters(who, hyperparameters)
+        without = declaring.without_labels(who, labels, declared)
         if inspect.isclass(plugin) and issubclass(plugin, Objective):
             _check_signature(name, plugin.__init__, ["self", "student", "teacher", "layers"], declared)
             _check_signature(name, plugin.forward, ["self", "student", "teacher", "batch"], {})
+            declaring.methods(who, plugin, Objective, needed=("forward",), apart=("__init__", "forward"))
             made = plugin
         elif inspect.isfunction(plugin):
             _check_signature(name, plugin, ["student", "teacher", "batch"], declared, ("layers",))
             made = _objective_of(plugin, declared)
         else:
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
-        made.name, made.needs, made.stage, made.token_level = name, frozenset(needs), stage, token_level
+        made.name, made.needs, made.stage, made.token_level = name, asked, stage, token_level
         made.ranks, made.hyperparameters, made.defined_by = ranks, declared, plugin
-        made.needs_labels, made.without_labels = labels is True, {} if isinstance(labels, bool) else dict(labels)
+        made.needs_labels, made.without_labels = labels is True, without
         plugin.name = name
-        OBJECTIVES.add(name, made, file_of(vars(sys.modules[plugin.__module__])))
+        OBJECTIVES.add(name, made, file)
         return plugin
 
     return register
@@ -274,15 +304,24 @@ def student(
     def register(plugin: type[Student]) -> type[Student]:
         from harness.modeling.bases import Student
 
+        who = declaring.name("student", name, file := _file_of(plugin))
         if not (inspect.isclass(plugin) and issubclass(plugin, Student)):
             raise UserError(f"student {name!r} must be a subclass of Student, not {plugin!r}")
-        plugin.name, plugin.emits, plugin.pair_encodings = name, frozenset(emits), pair_encodings
-        plugin.hyperparameters = dict(hyperparameters or {})
-        plugin.head_settings, plugin.file_inits = frozenset(head_settings), frozenset(file_inits)
-        if len(pair_encodings) > 1:
-            plugin.hyperparameters["pair_encoding"] = Hyperparameter(pair_encodings[0], choices=pair_encodings)
+        declaring.takes(who, "__init__", plugin.__init__, ["self", "config"])
+        needed = ("describe", "layer_map", "initialise", "forward")
+        declaring.methods(who, plugin, Student, needed, apart=("from_pretrained",))
+        encodings = declaring.words(who, "pair_encodings", pair_encodings)
+        if not encodings:
+            raise UserError(f"{who}: pair_encodings is empty, but it must read a pair somehow, as in ('joint',)")
+        own = declaring.hyperparameters(who, hyperparameters)
+        plugin.name, plugin.emits = name, declaring.signals(who, "emits", emits)
+        plugin.pair_encodings, plugin.hyperparameters = encodings, own
+        plugin.file_inits = frozenset(declaring.words(who, "file_inits", file_inits))
+        plugin.head_settings = frozenset(declaring.words(who, "head_settings", head_settings, among=own))
+        if len(encodings) > 1:
+            plugin.hyperparameters["pair_encoding"] = Hyperparameter(encodings[0], choices=encodings)
             plugin.head_settings |= {"pair_encoding"}
-        STUDENTS.add(name, plugin, file_of(vars(sys.modules[plugin.__module__])))
+        STUDENTS.add(name, plugin, file)
         return plugin
 
     return register
@@ -294,10 +333,12 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
     def register(plugin: type[Teacher]) -> type[Teacher]:
         from harness.modeling.bases import Teacher
 
+        who = declaring.name("teacher", name, file := _file_of(plugin))
         if not (inspect.isclass(plugin) and issubclass(plugin, Teacher)):
             raise UserError(f"teacher {name!r} must be a subclass of Teacher, not {plugin!r}")
+        declaring.methods(who, plugin, Teacher)
         plugin.name = name
-        TEACHERS.add(name, plugin, file_of(vars(sys.modules[plugin.__module__])))
+        TEACHERS.add(name, plugin, file)
         return plugin
 
     return register
@@ -308,6 +349,11 @@ def file_of(namespace: Mapping[str, object]) -> str:
     if namespace.get("__name__") == MAIN:
         return MAIN
     return str(namespace.get("__file__", namespace.get("__name__", "?")))
+
+
+def _file_of(plugin: object) -> str:
+    """The file that a plugin is defined in."""
+    return file_of(vars(sys.modules[getattr(plugin, "__module__", __name__)]))
 
 
 def _check_signature(
@@ -324,10 +370,8 @@ def _check_signature(
     rest = set(names[len(leading) :]) - set(optional)
     variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
     if names[: len(leading)] != leading or rest != set(declared) or variadic:
-        where = file_of(vars(sys.modules[function.__module__]))
-        raise UserError(
-            f"objective {name!r} in {where}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}"
-        )
+        takes = f"{function.__name__} takes ({', '.join(names)}) but must take {wanted}"
+        raise UserError(f"objective {name!r} in {_file_of(function)}: {takes}")
 
 
 def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperparameter]) -> type[Objective]:

@@ -37,6 +37,12 @@ SMALL_STUDY = (
     "random", "--seeds", "2", "--set", "train_examples=64", "batch_size=32", "teacher.epochs=2", "max_length=16",
 )  # fmt: skip
 
+EMPTY_STUDY = """
+from harness.contracts import Study
+from harness.registry import study
+study(Study("{name}", "Title", "Question?", "one_stage", (), (), {{}}))
+"""
+
 Harness = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Files of half a minute and more, or that wait for processes and servers, marked `slow`: `make quick` leaves them out.
@@ -61,13 +67,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def often(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A plugin that has checkpoints written every now and then, by whatever process loads it."""
+    from harness.registry import STUDIES
     from harness.training import corpus_loop, loop
 
+    STUDIES.names()
     path = tmp_path_factory.mktemp("often") / "often.py"
     names = "corpus_loop", "loop"
     lines = ["from harness.training import corpus_loop, loop", *(f"{name}.CHECKPOINT_SECONDS = 0.1" for name in names)]
+    lines += [EMPTY_STUDY.format(name=path.parent.name)]  # a plugin file registers something
     path.write_text("\n\n".join(lines) + "\n")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(STUDIES, "_found", dict(STUDIES._found))
         for module in (corpus_loop, loop):
             patch.setattr(module, "CHECKPOINT_SECONDS", module.CHECKPOINT_SECONDS)  # undone in this process
         yield path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Harness, environment
+from tests.conftest import EMPTY_STUDY, ROOT, Harness, environment
 
 OURS = ("objectives", "students", "teachers", "studies", "reports")
 OLD = """
@@ -90,6 +90,6 @@ def test_a_plugin_that_says_the_old_names_works_and_is_told(installed: Path, tmp
 
 
 def test_a_package_of_the_user_is_not_taken_for_ours(installed: Path, own: Path) -> None:
-    (own / "outside.py").write_text("import reports\nassert reports.MINE\n")
+    (own / "outside.py").write_text("import reports\nassert reports.MINE\n" + EMPTY_STUDY.format(name="mine"))
     done = call(installed, own, "harness", "list", "settings", "--plugin", "outside.py")
     assert done.returncode == 0 and not done.stderr, done.stderr

@@ -23,10 +23,20 @@ def outside(student, teacher, batch, *, power):
 
 HEADER = """
 from harness.contracts import Hyperparameter, Signal
-from harness.modeling.bases import Objective
+from harness.modeling.bases import Objective, Student, Teacher
 from harness.registry import objective, student, teacher
 
 POWER = {"power": Hyperparameter(2.0)}
+"""
+LOSS = "def f(student, teacher, batch): ...\n"
+ASKS, EMITS = ("@objective('o', needs={Signal.LOGITS}, ", "@student('s', emits={Signal.LOGITS}, ")
+STUDENT = """class S(Student):
+    @classmethod
+    def describe(cls, settings, teacher, task): ...
+    @classmethod
+    def layer_map(cls, init, student, teacher): ...
+    def initialise(self, init, teacher, tokenizer): ...
+    def forward(self, batch, want): ...
 """
 
 
@@ -140,6 +150,9 @@ def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path])
         ("def broken(:\n", "syntax error on line 1"),
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("1 / 0\n", "ZeroDivisionError"),
+        ("import sys\nsys.exit(0)\n", r"calls sys\.exit\(0\) as it is imported"),
+        ("raise GeneratorExit\n", "GeneratorExit"),
+        ("TWO = 2\n", "registers nothing: write a decorator such as @objective"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(write: Callable[..., Path], source: str, message: str) -> None:
@@ -152,7 +165,7 @@ def test_a_file_that_cannot_be_read_says_why(write: Callable[..., Path], source:
 def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.py does not exist"):
         load_file(tmp_path / "absent.py")
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="is a folder: give the file in it"):
         load_file(tmp_path)
     with pytest.raises(UserError, match=r"must end in \.py"):
         load_file(write("", "plugin.txt"))
@@ -192,7 +205,29 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
             "@objective('o', needs={Signal.LOGITS}, stage='final')\ndef f(student, teacher, batch): ...\n",
             "stage is intermediate or prediction, not 'final'",
         ),
+        (f"@objective('o', needs='logits')\n{LOSS}", "needs is a set of signals, as in {Signal.LOGITS}, not 'logits'"),
+        (f"@objective('o', needs={{'logitz'}})\n{LOSS}", "names 'logitz', which is no signal: did you mean logits"),
+        (f"@objective(3, needs={{Signal.LOGITS}})\n{LOSS}", "objective 3 in .*: its name must be a word"),
+        (f"{ASKS}labels={{'power': 1}})\n{LOSS}", "labels names 'power', which it does not have: there are none"),
+        (f"{ASKS}labels='yes')\n{LOSS}", "labels is True, False or the hyperparameters with which it reads none"),
+        (f"{ASKS}hyperparameters={{'power': 2.0}})\n{LOSS}", r"hyperparameter power must be a Hyperparameter\(DEFAULT"),
+        (f"{ASKS}hyperparameters=[2])\n{LOSS}", r"maps names to Hyperparameter\(DEFAULT\), but is \[2\]"),
+        (
+            "@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    def refuse(self, student): ...\n"
+            "    def forward(self, student, teacher, batch): ...\n",
+            "refuse must be a class method: write @classmethod above it",
+        ),
+        ("@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    pass\n", "has no forward, which every Obj"),
         ("@student('s', emits={Signal.LOGITS})\nclass S:\n    pass\n", "student 's' must be a subclass of Student"),
+        (f"@student('s', emits='logits')\n{STUDENT}", "emits is a set of signals"),
+        (f"{EMITS}pair_encodings=())\n{STUDENT}", "pair_encodings is empty, but it must read a pair somehow"),
+        (f"{EMITS}pair_encodings='joint')\n{STUDENT}", "pair_encodings is a tuple of words, as in .* not 'joint'"),
+        (f"{EMITS}file_inits='vectors')\n{STUDENT}", "file_inits is a tuple of words"),
+        (f"{EMITS}head_settings=('powr',), hyperparameters=POWER)\n{STUDENT}", "names 'powr', .* did you mean power"),
+        (f"{EMITS})\n{STUDENT.replace('layer_map', 'layer_maps')}", "has no layer_map, which every Student must have"),
+        (f"{EMITS})\n{STUDENT.replace('batch, want', 'inputs')}", r"forward takes \(self, inputs\) but must take"),
+        (f"{EMITS})\n{STUDENT.replace('    @classmethod', '')}", "describe must be a class method"),
+        ("@teacher('t')\nclass T(Teacher):\n    pass\n", "teacher 't' in .* has no answers and no configuration"),
         ("@teacher('t')\ndef t(): ...\n", "teacher 't' must be a subclass of Teacher"),
     ],
 )
@@ -201,6 +236,78 @@ def test_a_plugin_declared_wrongly_says_what_is_wrong(write: Callable[..., Path]
         load_file(write(HEADER + source))
     assert "\n" not in str(caught.value)
     assert "o" not in OBJECTIVES.names()
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ("Hyperparameter(2.0, low=4.0, high=1.0)", r"low 4\.0 is above high 1\.0"),
+        ("Hyperparameter(9.0, low=1.0, high=4.0)", r"default 9\.0 is not between low 1\.0 and high 4\.0"),
+        ("Hyperparameter('c', choices=('a', 'b'))", r"default 'c' is none of its choices \('a', 'b'\)"),
+        ("Hyperparameter('a', choices='abc')", "choices is a tuple of values, not 'abc'"),
+        ("Hyperparameter(None)", "default must be a number, a word, True or False, not None"),
+        ("Hyperparameter(float('nan'))", "default must be a finite number"),
+        ("Hyperparameter(2.0, low='1')", "bounds low, high and search must be numbers, not '1'"),
+        ("Hyperparameter('a', low=1)", "default 'a' is no number, so it has no low"),
+        ("Hyperparameter(2.0, search=(3.0, 1.0))", "search .* must be a lower and a higher bound"),
+        ("Hyperparameter(2.0, log=True, search=(0.0, 4.0))", "must begin above 0"),
+    ],
+)
+def test_a_hyperparameter_that_does_not_hold_together(
+    write: Callable[..., Path], declared: str, message: str
+) -> None:
+    loss = LOSS.replace("batch", "batch, *, power")
+    path = write(f"{HEADER}{ASKS}hyperparameters={{'power': {declared}}})\n{loss}")
+    with pytest.raises(UserError, match=message) as caught:
+        load_file(path)
+    assert f"objective 'o' in {path}: hyperparameter power" in str(caught.value)
+
+
+STUDY = """
+from harness.contracts import Profile, Row, Study
+from harness.registry import study
+study(Study(
+    name="outside", title="Title", question="Question?", procedure="two_stage",
+    rows=(Row("vanilla_kd", "vanilla_kd", "Vanilla KD"), Row("hid_cls", "hid_cls", "Hid-CLS")),
+    students=("transformer",), layout="lines", metrics={},
+    profiles={"quick": Profile("embedded", ("sentiment",), ("every",), trials=1, seeds=1, search={})},
+))
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ('Row("hid_cls"', 'Row("vanilla_kd"', "rows names 'vanilla_kd' twice"),
+        ("trials=1", "trials=0", "profile quick: trials must be a whole number of at least 1, not 0"),
+        ("seeds=1", "seeds='1'", "seeds must be a whole number of at least 1, not '1'"),
+        ('("sentiment",)', '"sentiment"', "tasks is a tuple of words, as in .* not 'sentiment'"),
+        ('("every",)', '"every"', "inits is a tuple of words"),
+        ('("transformer",)', '"transformer"', "students is a tuple of words"),
+        ("{}", "{'learning_rate': ()}", "search of learning_rate is a list of values or a Hyperparameter"),
+        ("lines", "grid", "layout is lines or matrix, not 'grid'"),
+        ("layout", 'relative_to="hid_cl", layout', "relative_to names 'hid_cl', .* did you mean hid_cls"),
+        ("metrics={}", "metrics='f1'", "metrics maps names to the metrics of a task, but is 'f1'"),
+        ("profiles={", "profiles={'small': 3, ", "profile small must be a Profile, not 3"),
+        ("rows=(", "rows='hid_cls', told=(", "rows is a tuple of rows"),
+    ],
+)
+def test_a_study_declared_wrongly_is_not_registered(
+    write: Callable[..., Path], was: str, now: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        load_file(write(STUDY.replace(was, now, 1) if was != "{}" else STUDY.replace("search={}", f"search={now}")))
+    assert "outside" not in STUDIES.names()
+    load_file(write(STUDY, "right.py"))
+    assert "outside" in STUDIES.names()
+
+
+def test_a_file_that_names_what_another_one_registered_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "outside_beside.py").write_text(GOOD.replace("NAME", "outside"))
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text("from outside_beside import outside\n")
+        load_file(tmp_path / name)
+    assert "outside" in OBJECTIVES.names()
 
 
 @pytest.fixture
@@ -261,4 +368,10 @@ def test_an_installed_distribution_with_a_taken_name_names_both_files(install: C
 def test_a_broken_installed_distribution_is_named(install: Callable[[str, str], Path]) -> None:
     install("outside_broken", "import nothing_of_that_name\n")
     with pytest.raises(UserError, match=r"installed plugin 'mine' \(outside_broken\) cannot be loaded: ModuleNotFound"):
+        OBJECTIVES.names()
+
+
+def test_an_installed_distribution_that_ends_the_command_is_named(install: Callable[[str, str], Path]) -> None:
+    install("outside_ending", "raise SystemExit\n")
+    with pytest.raises(UserError, match=r"installed plugin 'mine' \(outside_ending\) .* it calls sys.exit"):
         OBJECTIVES.names()

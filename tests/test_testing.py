@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from tests import launching
+from tests.conftest import EMPTY_STUDY
 
 
 def conformance(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -197,7 +198,7 @@ def test_tasks_of_a_plugin_are_tested_and_each_wrong_one_fails(tmp_path: Path) -
 
 
 def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
-    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "empty.py").write_text(EMPTY_STUDY.format(name="mine"))
     told = {"": "takes plugin files", "empty.py": "no objective, no student and no task", "gone.py": "does not exist"}
     for given, sentence in told.items():
         done = conformance(*given.split(), cwd=tmp_path)
