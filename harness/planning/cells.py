@@ -15,6 +15,7 @@ from harness.evaluation import masked_words
 from harness.files import digest
 from harness.hyperparameters import Hyperparameters
 from harness.planning import merging
+from harness.planning.answers import Faulty, ask
 from harness.planning.choices import Choice, Choices
 from harness.planning.joint_runs import JointRuns
 from harness.planning.planned import Cell, size_of
@@ -111,6 +112,10 @@ class Cells:
         if not choice.refused:
             try:
                 choice.describe(task)
+                if procedure.trains and procedure.tunes:
+                    choice.check_layers(task)
+            except Faulty:
+                raise
             except UserError as error:  # settings that are sound each by itself, but not together
                 choice.refused = str(error)
         self.inits += [choice.shown] if choice.shown not in self.inits else []
@@ -315,7 +320,9 @@ class Cells:
         """Note which overrides had an effect; those of `idle` had none."""
         idle = idle | merging.idle(choice.settings)
         if choice.student:
-            idle |= {f"{choice.name}.{name}" for name in choice.student.idle(choice.own)}
+            student = choice.student
+            nothing = ask(registry.STUDENTS, student.name, "idle", Collection, lambda: student.idle(choice.own))
+            idle |= {f"{choice.name}.{name}" for name in nothing}
         if task and not task.pair:
             idle.add(own_name(choice.student, "student.pair_encoding"))
         space = self._space(choice, task) if task else {}

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.contracts import Hyperparameter, ModelInfo, TableRow, Task
+from harness.contracts import Hyperparameter, LayerMap, ModelInfo, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.hyperparameters import Recipe, Values
 from harness.planning import merging
+from harness.planning.answers import ask, check_layers, described
 from harness.planning.prerequisites import own_name
 from harness.planning.request import ResolvedRequest, Variant
+from harness.registry import STUDENTS
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
 
@@ -78,8 +80,18 @@ class Choice:
         return {k.removeprefix(prefix): v for k, v in self.row.settings.items() if k.startswith(prefix)}
 
     def describe(self, task: Task) -> ModelInfo:
-        described: ModelInfo = self.student.describe(self.own, self.asked.info(task), task)
-        return described
+        """The student on a task. Raises UserError where it says something else than that."""
+        teacher = self.asked.info(task)
+        own = self.own
+        return described(STUDENTS, self.name, "describe", task, lambda: self.student.describe(own, teacher, task))
+
+    def check_layers(self, task: Task) -> None:
+        """Raise UserError where the student pairs its layers with none of the teacher's."""
+        info, teacher = self.describe(task), self.asked.info(task)
+        layers = ask(
+            STUDENTS, self.name, "layer_map", LayerMap, lambda: self.student.layer_map(self.base, info, teacher)
+        )
+        check_layers(STUDENTS, self.name, info, teacher, layers)
 
     @property
     def only_encoding(self) -> str | None:
@@ -143,7 +155,7 @@ class Choices:
         kind, colon, argument = (part.strip() for part in init.partition(":"))
         if kind in (PRETRAINED, MULTI_TASK):
             return init, f"{kind}{colon}{argument}", f"{kind}{colon}{argument}"
-        canonical = student.canonical_init(init)
+        canonical = ask(STUDENTS, student.name, "canonical_init", str, lambda: student.canonical_init(init))
         if kind not in student.file_inits:
             return canonical, canonical, canonical
         contents = self.asked.contents

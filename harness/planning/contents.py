@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from harness.contracts import Task
 from harness.errors import UserError
 from harness.files import JSON, checksum
 from harness.modeling import glove
+from harness.planning.answers import Faulty, ask
+from harness.registry import TEACHERS
 
 
 def shape(source: Any) -> JSON:
@@ -37,7 +40,8 @@ class Contents:
         """A hash of a teacher's base weights."""
         self.note(plugin.parts())
         here = bool(plugin.argument) and Path(plugin.argument).expanduser().exists()
-        return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, plugin.content)))
+        content = partial(ask, TEACHERS, plugin.name, "content", str, plugin.content)
+        return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, content)))
 
     def data(self, task: Task) -> str:
         return str(self._read(task)[0])
@@ -119,7 +123,7 @@ class Contents:
         try:
             return read()
         except UserError as error:
-            if here or not self.lenient:
+            if here or not self.lenient or isinstance(error, Faulty):
                 raise
             self.notices.append(str(error))
             return "unknown"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from transformers import PreTrainedModel
 
 from harness import registry
 from harness.code_versions import fingerprint
@@ -16,6 +18,7 @@ from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
 from harness.modeling import caught, examination, initialisation, layers, signals
 from harness.modeling.examination import Findings
+from harness.planning.answers import Faulty, ask
 
 _found: dict[str, Findings] = {}  # in this process
 
@@ -38,8 +41,8 @@ def narrowed(
         if known is None:
             try:
                 model = _model(source, task, masked)
-            except UserError:
-                if not lenient:
+            except UserError as error:
+                if not lenient or isinstance(error, Faulty):
                     raise
                 return info
             known = examination.examine(model, masked)
@@ -54,7 +57,10 @@ def narrowed(
 def _model(source: Any, task: Task, masked: bool) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # of what is random before training
-        return source.masked_language_model() if masked else source.model(task, None)
+        method, call = "model", partial(source.model, task, None)
+        if masked:
+            method, call = "masked_language_model", source.masked_language_model
+        return ask(registry.TEACHERS, source.name, method, PreTrainedModel, call)
 
 
 def _read(file: Path | None, key: str) -> Findings | None:

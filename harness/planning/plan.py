@@ -14,6 +14,7 @@ from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
+from harness.planning.answers import named
 from harness.planning.filed import variant
 from harness.planning.planned import Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
@@ -41,8 +42,9 @@ def resolve(request: Request, lenient: bool = False, cache: Path | None = None) 
     remembered = Remembered(request, cache)
     if found := remembered.plan():
         return found
-    asked = ResolvedRequest(request, lenient, cache)
-    plan = _worked_out(request, asked)
+    with named():
+        asked = ResolvedRequest(request, lenient, cache)
+        plan = _worked_out(request, asked)
     if asked.contents.told and not (lenient or asked.contents.notices):
         remembered.keep(plan, asked.contents.places)
     return plan
@@ -96,7 +98,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         outputs=_outputs(cells.wants, cells.joint_runs.wants),
         cells=cells.found,
         declared={name: known.to_json() for name, known in asked.declared.items()},
-        notices=[*asked.contents.notices, *_beyond_the_grid(request.trials, cells)],
+        notices=[*asked.contents.notices, *_beyond_the_grid(request.trials, cells), *_beyond_the_run(asked, cells)],
         variant=variant(request),
         origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
     )
@@ -129,6 +131,21 @@ def _beyond_the_grid(trials: int | None, cells: Cells) -> list[str]:
         f"the grid of {', '.join(names)} has {most} settings, and each is tried once" if names else "none is searched"
     )
     return [f"--trials {trials} is more than there are settings to try: {grid}"]
+
+
+def _beyond_the_run(asked: ResolvedRequest, cells: Cells) -> list[str]:
+    """Says of patience and of a number of examples from --set that no cell has as many epochs, or its data."""
+    found = []
+    possible = [cell for cell in cells.found if not cell.refused and "epochs" not in cell.space]
+    if "patience" in asked.overrides and possible:
+        most = max(int(cell.run.settings["epochs"]) for cell in possible)
+        if (given := max(int(cell.run.settings["patience"]) for cell in possible)) >= most:
+            found.append(f"patience {given} stops nothing: no cell has more than {most} epochs")
+    if "train_examples" in asked.overrides and possible:
+        most = max(asked.contents.examples(get_task(cell.task)) for cell in possible)
+        if (given := max(int(cell.run.settings["train_examples"]) for cell in possible)) >= most > 0:
+            found.append(f"train_examples {given} leaves out nothing: no task has more than {most} to train on")
+    return found
 
 
 def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:

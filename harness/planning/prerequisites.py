@@ -13,8 +13,10 @@ from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
+from harness.planning.answers import ask
 from harness.planning.contents import Contents
 from harness.planning.planned import First
+from harness.registry import TEACHERS
 from harness.runs import (
     BaseTeacher,
     CorpusDistillationRun,
@@ -117,7 +119,7 @@ class Prerequisites:
             teacher=base,
             metric=metric,
             data=self.contents.data(task),
-            settings=self._teaching(shared, source.recipe(task), answers),
+            settings=self._teaching(shared, _recipe(source, task), answers),
             evaluate_only=answers,
         )
         return run, after
@@ -156,7 +158,7 @@ class Prerequisites:
             raise UserError("setting 'teacher.seeds' is of a teacher of one task: a teacher of several is made once")
         source = self.teacher_of(tasks[min(tasks)])
         base, after = self._base(source)
-        recipes = [source.recipe(tasks[name]) for name in sorted(tasks)]
+        recipes = [_recipe(source, tasks[name]) for name in sorted(tasks)]
         recipe = max(recipes, key=lambda found: found.get("epochs", 0))
         run = JointTeacherRun(
             tasks={name: self.contents.data(tasks[name]) for name in sorted(tasks)},
@@ -222,7 +224,7 @@ class Prerequisites:
         if self._ask(source.predicts_masked, otherwise=True):
             return base, after
         given = self.corpus_settings({}, without=OF_STUDENT)
-        given |= dict(source.recipe(CORPUS))
+        given |= _recipe(source, CORPUS)
         settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
         settings["micro_batch"] = 0 if settings["micro_batch"] >= settings["batch_size"] else settings["micro_batch"]
         head = MaskedTeacherRun(
@@ -341,6 +343,11 @@ def apart(student: Any) -> dict[str, Hyperparameter]:
         for name, h in student.hyperparameters.items()
         if name.endswith("dropout") and name not in student.head_settings
     }
+
+
+def _recipe(source: Any, task: Task) -> dict[str, Any]:
+    """The settings that a teacher recommends for its training on a task."""
+    return dict(ask(TEACHERS, source.name, "recipe", Mapping, lambda: source.recipe(task)))
 
 
 def _of_prefix(settings: Mapping[str, object], prefix: str) -> dict[str, object]:

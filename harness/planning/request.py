@@ -15,6 +15,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.hyperparameters import Recipe, Value
 from harness.planning import merging
+from harness.planning.answers import ask, described
 from harness.planning.contents import Contents
 from harness.planning.space import Space
 from harness.planning.teachers import Teachers
@@ -172,7 +173,7 @@ class ResolvedRequest:
         if source.members:
             self._infos[key] = source.info(task)
         if key not in self._infos:
-            info = source.info(task)
+            info = described(registry.TEACHERS, source.name, "info", task, lambda: source.info(task))
             content = self.contents.teacher(source) if self.procedure.trains else "unknown"
             if content != "unknown":
                 masked, lenient = task.corpus or not self.procedure.tunes, self.contents.lenient
@@ -207,7 +208,8 @@ class ResolvedRequest:
         """How the student's family is usually trained, where the profile leaves it to that; otherwise nothing."""
         if student is None or not self.profile.families:
             return Recipe()
-        found: Recipe = student.recipe(self.info(task or get_task(self.tasks[0])))
+        info = self.info(task or get_task(self.tasks[0]))
+        found: Recipe = ask(registry.STUDENTS, student.name, "recipe", Recipe, lambda: student.recipe(info))
         return found
 
     def _sampler(self) -> str:

@@ -1,0 +1,93 @@
+"""Students and teachers that answer amiss while a plan is made: one sentence with the plugin, its file and the rule."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Harness
+from tests.results import done, refused
+
+STUDY = ("--study", "objectives_vs_init", "--tasks", "sentiment")
+TEACHER = """
+from harness.registry import teacher
+from harness.teachers.embedded import EmbeddedTeacher
+
+@teacher("mine")
+class Mine(EmbeddedTeacher):
+    def METHOD:
+        return ANSWER
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import sys\nsys.exit(0)\n", "mine.py cannot be loaded: it calls sys.exit(0) as it is imported"),
+        ("TWO = 2\n", "mine.py registers nothing: write a decorator such as @objective"),
+    ],
+)
+def test_a_file_that_ends_the_command_or_does_nothing(text: str, said: str, forked: Harness, tmp_path: Path) -> None:
+    """Either would end a command, or leave it as it is, with a status of 0."""
+    (tmp_path / "mine.py").write_text(text)
+    refused(forked("plan", *STUDY, "--plugin", "mine.py", cwd=tmp_path), said)
+    refused(forked("plan", *STUDY, "--plugin", ".", cwd=tmp_path), "is a folder: give the file in it")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("return ModelInfo(", "ModelInfo(", "describe returned None, but must return a ModelInfo"),
+        ("return ModelInfo(", "return ModelInfos(", "describe failed: NameError: name 'ModelInfos' is not defined"),
+        ("width=width, heads", "width='64', heads", "whose width must be a whole number, not '64'"),
+        ("labels=task.outputs", "labels=7", "whose labels is 7, but task sentiment has 2 (task.outputs)"),
+        ("return LayerMap(((1, teacher.layers),))", "return [1]", "layer_map returned [1], but must return a LayerMap"),
+        ("((1, teacher.layers),)", "((1, 99),)", "layer_map pairs layer 1 of 1 with layer 99 of 4 of embedded"),
+        ('return "random"', "pass", "canonical_init returned None, but must return a str"),
+    ],
+)
+def test_a_student_that_answers_amiss(was: str, now: str, said: str, forked: Harness, tmp_path: Path) -> None:
+    text = (files("harness.students") / "template.txt").read_text(encoding="utf-8")
+    assert was in text
+    (tmp_path / "mine.py").write_text(text.replace(was, now).replace("CLASS", "Mine").replace("NAME", "mine"))
+    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", "mine.py")
+    for command in ("plan", "run"):
+        refused(forked(command, *STUDY, *words, cwd=tmp_path), "student 'mine' in", "mine.py", said)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("info(self, task)", "None", "info returned None, but must return a ModelInfo"),
+        ("model(self, task, weights)", "None", "model returned None, but must return a PreTrainedModel"),
+        ("content(self)", "None", "content returned None, but must return a str"),
+        ("recipe(self, task)", "None", "recipe returned None, but must return a Mapping"),
+        ("tokenizer(self)", "None", "info failed: AttributeError"),
+        ("__init__(self)", "None", "__init__ takes (self) but must take (self, argument)"),
+    ],
+)
+def test_a_teacher_that_answers_amiss(method: str, answer: str, said: str, forked: Harness, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TEACHER.replace("METHOD", method).replace("ANSWER", answer))
+    words = ("--teacher", "mine", "--inits", "every", "--objectives", "hid_cls", "--plugin", "mine.py")
+    refused(forked("plan", *STUDY, *words, cwd=tmp_path), "teacher 'mine' in", "mine.py", said)
+
+
+def test_what_fails_elsewhere_in_a_plugin_is_told_with_its_line(forked: Harness, tmp_path: Path) -> None:
+    text = (files("harness.students") / "template.txt").read_text(encoding="utf-8")
+    text += "\n    @classmethod\n    def refuse_init(cls, init, settings):\n        return settings['depth']\n"
+    (tmp_path / "mine.py").write_text(text.replace("CLASS", "Mine").replace("NAME", "mine"))
+    words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", "mine.py")
+    said = ("a plugin failed: KeyError: 'depth'", f"mine.py, line {len(text.splitlines())}, refuse_init")
+    refused(forked("plan", *STUDY, *words, cwd=tmp_path), *said)
+
+
+def test_a_plan_tells_what_changes_nothing(forked: Harness, tmp_path: Path) -> None:
+    words = ("--objectives", "hid_cls", "--inits", "every", "--set", "patience=9", "train_examples=99999")
+    said = done(forked("plan", *STUDY, *words, cwd=tmp_path)).stdout
+    assert "patience 9 stops nothing: no cell has more than 5 epochs" in said
+    assert "train_examples 99999 leaves out nothing: no task has more than 4000" in said
+    words = (*words[:-2], "patience=2", "train_examples=64")
+    said = done(forked("plan", *STUDY, *words, cwd=tmp_path)).stdout
+    assert "stops nothing" not in said and "leaves out nothing" not in said
