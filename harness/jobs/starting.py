@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from harness import registry
 from harness.contracts import Task
 from harness.errors import UserError
+from harness.files import canonical
 from harness.hyperparameters import Values
 from harness.jobs.examples import own_settings
 from harness.modeling import static_vectors
@@ -23,7 +24,8 @@ from harness.modeling.layers import BUILT_LIKE
 from harness.runs import OfStudent, Run
 from harness.runs.told import Record
 from harness.teaching.static import static_file
-from harness.training.loop import TrainingFailure
+from harness.training.failures import TrainingFailure
+from harness.training.looks import called
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
 
 
@@ -63,7 +65,23 @@ def started_student(
 
     if init == static_vectors.INIT:  # made once for all students of the teacher
         init = f"{kind}:{static_file(run, workspace, model)}"
-    return student, student.initialise(init, model, reader)
+    return student, recorded(plugin.name, student.initialise(init, model, reader))
+
+
+def recorded(name: str, started: Any) -> Record:
+    """What a student says of its start, as a record holds it. Raises UserError for what no record can hold."""
+    who = f"{called(registry.STUDENTS, name)}: initialise returned"
+    if not isinstance(started, Mapping):
+        raise UserError(f"{who} {started!r}, but must return what is to be recorded, {{}} where that is nothing")
+    if wrong := [key for key in started if not isinstance(key, str)]:
+        raise UserError(f"{who} {wrong[0]!r} as a name, but names in a record are words")
+    try:
+        canonical(started)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{who} {started!r}, which a record in JSON cannot hold: {error}") from error
+    if "coverage" in started and not (isinstance(started["coverage"], (int, float)) and "filled" in started):
+        raise UserError(f"{who} {started!r}, but coverage is a share of the vocabulary, and filled says of what")
+    return dict(started)
 
 
 def load_pretrained(student: Student, folder: Path, run: str, task: Task) -> Record:

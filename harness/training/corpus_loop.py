@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,10 @@ from harness.runs.told import Entry, Record, State
 from harness.seeds import derive_seed
 from harness.training import machine, processes
 from harness.training.checkpoints import Timer
-from harness.training.loop import Data, Diverged, Regime, TeacherOutputs, in_float32, precision
+from harness.training.looks import check_outputs
+from harness.training.loop import LOOK_STEPS, Data, Diverged, Regime, TeacherOutputs, in_float32, precision
 from harness.training.optimisation import Optimisation
-from harness.training.sums import Sum, Told, shares
+from harness.training.sums import Sum, Told, check_reached, check_trains, shares, why
 
 STAGE = "general"
 POINTS = 100  # of the recorded curve
@@ -92,22 +94,18 @@ def train_on_corpus(
             course.told.shares = {}
         index = batches[step % per_epoch]
         model.train()
-        pieces = _Pieces(data, index, epoch, step, course.told)
-        loss = _update(model, objective, pieces, teacher, optimisation, regime)
+        loss = _update(model, objective, _Pieces(data, index, epoch, step, course.told), teacher, optimisation, regime)
         course.step, course.total, course.since = step + 1, course.total + loss, course.since + 1
         if course.step * POINTS // steps > step * POINTS // steps or course.step == steps:
             course.add_point(epoch, optimisation.rate)
+            if course.step >= min(LOOK_STEPS, steps):
+                check_reached(objective)
         watch.count(int(lengths[index].sum()))
         if not processes.leads():
             continue
         if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps:
-            state = {
-                "course": course.state(),
-                "model": model.state_dict(),
-                "objective": objective.state_dict(),
-                "optimisation": optimisation.state_dict(),
-            }
-            checkpoint.write(state)
+            parts: dict[str, Any] = {"model": model, "objective": objective, "optimisation": optimisation}
+            checkpoint.write({"course": course.state(), **{name: part.state_dict() for name, part in parts.items()}})
             regime.tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
         if watch.told.due(TELL_SECONDS):
             where: Entry = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}
@@ -155,21 +153,22 @@ def _update(
         machine.seed(derive_seed("micro_batch", regime.seed, pieces.step, number))  # of dropout
         with precision(settings, device):
             outputs = model(batch, ours)
+        check_outputs(model, outputs)
         loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
         share = len(parts[number]) / len(index)
         told += share * torch.stack([loss.detach(), *(terms[name].detach() for name in names)]).float()
         clock.add(began)
         if number == 0 and not pieces.told.shares:
             pieces.told.shares |= shares(terms, model.parameters())
+        check_trains(loss, terms)
         began = time.perf_counter()
         (share * loss).backward()
         clock.add(began)
     loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
     if not torch.isfinite(torch.tensor(loss)):
         bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
-        raise Diverged(
-            f"the loss became {loss} at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
-        )
+        where = f"at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
+        raise Diverged(f"the loss became {loss} {where}{why(objective)}")
     pieces.told.add(dict(zip(names, parts_of_loss, strict=True)))
     began = time.perf_counter()
     optimisation.update()

@@ -20,21 +20,16 @@ from harness.runs.told import Entry, State
 from harness.seeds import derive_seed
 from harness.training import machine
 from harness.training.checkpoints import Checkpoint, Timer
+from harness.training.failures import Diverged as Diverged
+from harness.training.failures import TrainingFailure as TrainingFailure
+from harness.training.looks import check_outputs
 from harness.training.optimisation import Optimisation
-from harness.training.sums import Told, shares
+from harness.training.sums import Told, check_reached, check_trains, shares, why
 
 CHECKPOINT_SECONDS = 30.0  # between checkpoints; when one is written changes no number
 TELL_SECONDS = 2.0  # between reports of progress within an epoch
 AHEAD = 20  # batches that are put together at once: code that has just run takes a fifth of the time
 LOOK_STEPS = 20  # between looks at the losses, each of which waits for the device; when one is taken changes no number
-
-
-class TrainingFailure(Exception):
-    """A run that cannot go on."""
-
-
-class Diverged(TrainingFailure):
-    """A loss that is not finite, told with its step and term: the same code would come to it again."""
 
 
 @dataclass
@@ -214,7 +209,7 @@ class _Training:
         """One pass over the data from `within` on, which it advances."""
         self.model.train()
         regime, batches = self.regime, self._batches_of(epoch)
-        told, seen = time.perf_counter(), list[Tensor]()
+        told, seen, whole = time.perf_counter(), list[Tensor](), not within.step
         for index, batch in _batches(self.data, batches[within.step :], regime.device, epoch):
             self._step(stage, batch, within)
             within.step += 1
@@ -232,6 +227,8 @@ class _Training:
             if saves:
                 self._save(stage, epoch, within)
                 regime.tell({**where, "loss": within.total / within.step, "saved": True})
+        if whole:
+            check_reached(stage.objective)
 
     def _step(self, stage: Stage, batch: Batch, within: EpochState) -> None:
         """One update. Its loss is among the unseen: nothing waits for the device."""
@@ -240,11 +237,13 @@ class _Training:
         began = time.perf_counter()
         with precision(regime.settings, regime.device):
             outputs = self.model(batch, stage.wants[0])
+        check_outputs(self.model, outputs)
         loss, terms = stage.objective(in_float32(outputs), imitated, batch)
         self.unseen.append((loss.detach(), {name: term.detach() for name, term in terms.items()}))
         regime.clock.add(began)
         if not terms.keys() <= within.told.shares.keys():
             within.told.shares |= shares(terms, self.model.parameters())
+        check_trains(loss, terms)
         began = time.perf_counter()
         self.optimisation.step(loss)
         del outputs, loss, terms  # freeing the graph is a step's work, too
@@ -264,7 +263,7 @@ class _Training:
                 bad = [name for name, value in told.items() if not math.isfinite(value)]
                 raise Diverged(
                     f"the loss became {self.loss} at step {number} of stage {stage.name} "
-                    f"in term {' and '.join(bad or told)}"
+                    f"in term {' and '.join(bad or told)}{why(stage.objective)}"
                 )
             within.total += self.loss
             within.told.add(told)

@@ -13,8 +13,10 @@ from harness.combine import Terms, recorded_name, wants
 from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.hyperparameters import Values
 from harness.modeling.bases import Objective
-from harness.registry import OBJECTIVES
+from harness.registry import OBJECTIVES, STUDENTS, TEACHERS
 from harness.runs.told import Term
+from harness.training import looks
+from harness.training.failures import TrainingFailure
 
 
 class Sum(nn.Module):
@@ -26,6 +28,10 @@ class Sum(nn.Module):
     def __init__(self, terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap, hyperparameters: Values):
         super().__init__()
         self.terms = terms
+        self._infos = student, teacher
+        self._looked = False
+        self.unreached: set[str] = set()  # the terms whose loss has not yet depended on what the student gives
+        self.suspects: dict[str, Tensor] = {}  # who gave what is not a number, in the first batch
         self._wants = wants(terms, student, teacher, layers)
         self.objectives = nn.ModuleList()  # a ModuleDict would not take an objective called "values"
         for _, name in terms:
@@ -47,11 +53,50 @@ class Sum(nn.Module):
 
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss to train, and each term's weighted part of it by name, both with their graph."""
+        first, self._looked = not self._looked, True
+        if first:
+            looks.check_signals(STUDENTS, self._infos[0], self._wants[0], student, batch)
+            if looks.given(teacher):  # who is fine-tuned has none
+                looks.check_signals(TEACHERS, self._infos[1], self._wants[1], teacher, batch)
+            self.suspects = looks.suspects(TEACHERS, self._infos[1], teacher)
+            self.suspects |= looks.suspects(STUDENTS, self._infos[0], student)
         parts = {
-            name: weight * objective(student, teacher, batch)
+            name: weight * looks.loss_of(objective, name, student, teacher, batch)
             for (weight, name), objective in zip(self.terms, self.objectives, strict=True)
         }
-        return sum(parts.values()), parts
+        if torch.is_grad_enabled() and (first or self.unreached):
+            self.unreached = looks.unreached(parts if first else self.unreached, parts, student)
+        return cast(Tensor, sum(parts.values())), parts
+
+
+def sums_of(objective: nn.Module) -> list[Sum]:
+    """The sums that an objective is made of."""
+    return [part for part in objective.modules() if isinstance(part, Sum)]
+
+
+def check_reached(objective: nn.Module) -> None:
+    """Raise TrainingFailure for a term of which no batch so far had a gradient for what the student gives."""
+    for name in sorted(name for part in sums_of(objective) for name in part.unreached):
+        needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs))
+        raise TrainingFailure(
+            f"{looks.called(OBJECTIVES, name)} trains nothing: in no batch did its loss depend on what the student "
+            f"gives ({needs}), as after detach() or argmax()"
+        )
+
+
+def why(objective: nn.Module) -> str:
+    """What is to be added to the sentence on a loss that is not finite."""
+    told = (found for part in sums_of(objective) for found in part.suspects.items())
+    return next((f": {sentence}" for sentence, so in told if bool(so.any())), "")
+
+
+def check_trains(loss: Tensor, terms: Iterable[str]) -> None:
+    """Raise TrainingFailure for a loss without a gradient."""
+    if not loss.requires_grad:
+        raise TrainingFailure(
+            f"the loss of {' and '.join(terms)} depends on no weight that is trained: the objective or the student "
+            "cuts its gradient off, as by detach(), argmax() or no_grad()"
+        )
 
 
 @dataclass

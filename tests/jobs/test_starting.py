@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM
 from harness.contracts import Task
 from harness.data.tasks import CORPUS
 from harness.errors import UserError
-from harness.jobs.starting import load_pretrained, started_student
+from harness.jobs.starting import load_pretrained, recorded, started_student
 from harness.registry import STUDENTS
 from harness.runs import StudentRun
 from harness.teaching.outputs import NoTeacher
@@ -177,3 +177,21 @@ def test_what_a_teacher_draws_is_not_missing_from_its_students(checkpoint: Path,
         heads.append([student.state_dict()[name] for name in sorted(student.head_weights())] + [torch.rand(2)])
     assert source.asked == 2
     assert all(torch.equal(first, second) for first, second in zip(*heads, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("started", "said"),
+    [
+        (None, "initialise returned None, but must return what is to be recorded, {} where that is nothing"),
+        ([1], r"initialise returned \[1\], but must return"),
+        ({"layer": torch.ones(2)}, "which a record in JSON cannot hold: Object of type Tensor"),
+        ({"share": float("nan")}, "which a record in JSON cannot hold"),
+        ({1: 2}, "initialise returned 1 as a name, but names in a record are words"),
+        ({"coverage": "all"}, "coverage is a share of the vocabulary, and filled says of what"),
+    ],
+)
+def test_what_a_student_says_of_its_start_can_be_recorded(started: Any, said: str) -> None:
+    """Otherwise it would train, and every table of it end in a traceback."""
+    with pytest.raises(UserError, match=f"student transformer: .*{said}"):
+        recorded("transformer", started)
+    assert recorded("transformer", {"layers": (1, 2)}) == {"layers": (1, 2)}

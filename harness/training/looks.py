@@ -1,0 +1,124 @@
+"""A first look at what plugins give as they train: what cannot be trained by is told with the plugin and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
+from harness.errors import UserError
+from harness.registry import OBJECTIVES, STUDENTS, Registry
+from harness.training.failures import TrainingFailure
+
+DIMENSIONS = {"logits": (2,), "mlm_logits": (2,), "sentence": (2, 3), "hidden_states": (3,), "embeddings": (3,)}
+
+
+def called(known: Registry[Any], name: str) -> str:
+    """A plugin as sentences name it: yours with its file."""
+    if name not in known.known() or known.ships(name):
+        return f"{known.kind} {name}"
+    return f"{known.kind} {name!r} in {known.origin(name)}"
+
+
+def check_outputs(model: object, outputs: object) -> None:
+    """Raise TrainingFailure unless what a model's forward returned is Outputs, of tensors."""
+    name = getattr(model, "name", "")
+    who = called(STUDENTS, name) if name in STUDENTS.known() else f"model {type(model).__name__}"
+    if not isinstance(outputs, Outputs):
+        raise TrainingFailure(f"{who}: forward returned {_kind(outputs)}, but must return Outputs(...)")
+    for signal, tensors in given(outputs).items():
+        for wrong in (one for one in tensors if not isinstance(one, Tensor)):
+            raise TrainingFailure(f"{who}: forward gives {signal} as {_kind(wrong)}, but must give a tensor")
+
+
+def _kind(found: object) -> str:
+    return "None" if found is None else f"a {type(found).__name__}"
+
+
+def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
+    """The loss of a batch. Raises TrainingFailure where it is no tensor of one number, or where one of yours fails."""
+    try:
+        loss = objective(student, teacher, batch)
+    except (TrainingFailure, UserError, FloatingPointError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if OBJECTIVES.ships(name):
+            raise
+        needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs)) or "nothing"
+        what = f"failed: {type(error).__name__}: {error} (what it needs and is given: {needs})"
+        raise TrainingFailure(f"{called(OBJECTIVES, name)} {what}") from error
+    found = ""
+    if not isinstance(loss, Tensor):
+        found = _kind(loss)
+    elif loss.numel() != 1:
+        found = f"a tensor of shape {tuple(loss.shape)}"
+    elif not loss.is_floating_point():
+        found = f"a tensor of {str(loss.dtype).removeprefix('torch.')}"
+    if found:
+        rule = "a tensor of one floating-point number, such as a mean over the batch"
+        raise TrainingFailure(f"{called(OBJECTIVES, name)} returned {found}, but must return its loss: {rule}")
+    return loss
+
+
+def check_signals(known: Registry[Any], info: ModelInfo, want: Want, outputs: Outputs, batch: Batch) -> None:
+    """Raise TrainingFailure for a signal that is missing, though wanted, or of another shape than it has."""
+    who, size = called(known, info.name), len(batch.ids)
+    for signal, layer in want.parts():
+        which, found = signal if layer < 0 else f"{signal} of layer {layer}", getattr(outputs, signal)
+        found = found if layer < 0 else found.get(layer)
+        if found is None:
+            raise TrainingFailure(f"{who} does not give {which}, though it says that it emits {signal}")
+        shape, width = tuple(found.shape), info.labels if signal == "logits" else info.sentence_width or info.width
+        right = len(shape) in DIMENSIONS.get(signal, (4,)) and (signal == "mlm_logits" or shape[0] == size)
+        if not right or (signal in ("logits", "sentence") and shape[-1] != width):
+            meant = {
+                "logits": f"({size}, {width})",
+                "sentence": f"({size}, {width})",
+                "hidden_states": f"({size}, tokens, {info.width})",
+            }.get(signal, "as Signal says")
+            raise TrainingFailure(f"{who} gives {which} of shape {shape}, but for {size} examples it must be {meant}")
+
+
+def given(outputs: Outputs) -> dict[str, list[Tensor]]:
+    """The tensors of each signal that there is."""
+    every = {name: [*v.values()] if isinstance(v, dict) else [v] for name, v in vars(outputs).items() if v is not None}
+    return {name: tensors for name, tensors in every.items() if tensors}
+
+
+@torch.no_grad()
+def suspects(known: Registry[Any], info: ModelInfo, outputs: Outputs) -> dict[str, Tensor]:
+    """Of each signal a sentence on it, and whether that is so: some of it is not a number. Nothing waits for it."""
+    return {
+        f"{called(known, info.name)} gives {name} that are not numbers": torch.stack([t.isnan().any() for t in tensors])
+        for name, tensors in given(outputs).items()
+    }
+
+
+def reaches(part: Tensor, signals: Sequence[Tensor]) -> bool:
+    """Whether a gradient of `part` comes to one of the signals, by its graph alone: nothing is computed."""
+    ends = {one.grad_fn if one.grad_fn is not None else id(one) for one in signals}
+    seen: set[Any] = set()
+    ahead = [part.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        if node in ends or id(getattr(node, "variable", None)) in ends:
+            return True
+        seen.add(node)
+        ahead += [before for before, _ in node.next_functions]
+    return False
+
+
+def unreached(names: Iterable[str], parts: dict[str, Tensor], student: Outputs) -> set[str]:
+    """Those terms whose loss does not depend on what the student gives them, where that can be trained at all."""
+    found, signals = set(), given(student)
+    for name in names:
+        needs = [one for signal in OBJECTIVES.get(name).needs for one in signals.get(Signal(signal).value, ())]
+        trained = [one for one in needs if one.requires_grad]
+        if trained and not reaches(parts[name], trained):
+            found.add(name)
+    return found
