@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 
@@ -67,6 +69,10 @@ def new(options: Namespace) -> int:
         raise UserError(f"{name!r} is too long to name a file: the name of {what} has at most {LONGEST} letters")
     if path.exists():
         raise UserError(f"{path} exists already; choose another name or remove it")
+    if _installed(name):
+        raise UserError(
+            f"{name!r} cannot name {what}: its file would hide the installed module {name} from what lies beside it"
+        )
     kinds = {template.plural, *(plural for plural in ("studies",) if "study(" in template.text)}
     for plural in sorted(kinds):
         if name in {line.name for line in declared.lines(plural)}:
@@ -89,6 +95,13 @@ def new(options: Namespace) -> int:
         else "or move it into studies/, where no --plugin is needed."
     )
     return 0
+
+
+def _installed(name: str) -> bool:
+    """Whether a module of this name is part of Python, or of a distribution; what lies here is neither."""
+    found = find_spec(name)
+    here = (Path.cwd(), Path.cwd() / name)
+    return name in sys.stdlib_module_names or bool(found and found.origin and Path(found.origin).parent not in here)
 
 
 def _filled(text: str, name: str) -> str:

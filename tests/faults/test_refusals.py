@@ -88,6 +88,8 @@ def test_an_environment_that_no_launcher_sets(
         ("a" * 300, "has at most 100 letters"),
         ("two words", "letters, digits and underscores"),
         ("../up", "letters, digits and underscores"),
+        ("torch", "its file would hide the installed module torch"),
+        ("json", "its file would hide the installed module json"),
     ],
 )
 def test_names_that_no_objective_can_have(
