@@ -96,7 +96,7 @@ def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     said: dict[str, None] = {}
     for cell, found in zip(plan.cells, replays, strict=True):
         for run in found.trials:
-            started = run.record.get("initialisation", {})
+            started = run.record.get("initialisation") or {}
             if "coverage" in started:
                 share = f"{100 * started['coverage']:.1f}% of the vocabulary"
                 if "variance" in started:  # of the teacher's, of which these are principal components

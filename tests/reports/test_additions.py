@@ -60,4 +60,4 @@ def test_an_unknown_one_is_named_with_those_there_are():
 
 def test_they_go_with_the_formats_of_a_table(capsys):
     assert main(["report", "--study", "objectives_vs_init", "--with", "tuning", "--format", "methods"]) == 2
-    assert "--with goes with --format terminal, markdown" in capsys.readouterr().err
+    assert "--with has no effect on --format methods" in capsys.readouterr().err
