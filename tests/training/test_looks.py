@@ -27,11 +27,11 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
     monkeypatch.setattr(OBJECTIVES, "_found", dict(OBJECTIVES._found))
 
     def registered(loss: Callable[[Outputs], Any]) -> str:
-        @objective("mine", needs={Signal.LOGITS})
-        def mine(student: Outputs, teacher: Outputs, batch: Any) -> Any:
+        @objective("looked_at", needs={Signal.LOGITS})
+        def looked_at(student: Outputs, teacher: Outputs, batch: Any) -> Any:
             return loss(student)
 
-        return "mine"
+        return "looked_at"
 
     yield registered
 
@@ -57,7 +57,7 @@ def outputs(expression: str) -> tuple[Sum, Outputs, Outputs, Any]:
 )
 def test_a_loss_that_is_none(register: Register, loss: Callable[[Outputs], Any], said: str) -> None:
     made, *given = outputs(register(loss))
-    with pytest.raises(TrainingFailure, match=rf"objective 'mine' in .*test_looks\.py {said}"):
+    with pytest.raises(TrainingFailure, match=rf"objective 'looked_at' in .*test_looks\.py {said}"):
         made(*given)
 
 
@@ -69,7 +69,7 @@ def test_what_passes_through(register: Register) -> None:
     def overflows(student: Outputs) -> Tensor:
         raise FloatingPointError("too large")
 
-    OBJECTIVES._found.pop("mine")
+    OBJECTIVES._found.pop("looked_at")
     made, *given = outputs(register(overflows))
     with pytest.raises(FloatingPointError, match="too large"):
         made(*given)
@@ -79,7 +79,7 @@ def test_a_term_that_never_depends_on_the_student_is_named(register: Register) -
     made, *given = outputs(f"att_mse+{register(lambda student: student.logits.detach().square().mean())}")
     for _ in range(2):
         check_trains(made(*given)[0], made(*given)[1])
-    with pytest.raises(TrainingFailure, match=r"objective 'mine' in .* trains nothing: in no batch .*\(logits\)"):
+    with pytest.raises(TrainingFailure, match=r"objective 'looked_at' in .* trains nothing: in no batch .*\(logits\)"):
         check_reached(made)
 
 
@@ -98,7 +98,7 @@ def test_a_term_may_be_constant_for_some_batches(register: Register) -> None:
 
 def test_a_loss_without_any_gradient_is_no_loss(register: Register) -> None:
     made, *given = outputs(register(lambda student: student.logits.detach().mean()))
-    with pytest.raises(TrainingFailure, match="the loss of mine depends on no weight that is trained"):
+    with pytest.raises(TrainingFailure, match="the loss of looked_at depends on no weight that is trained"):
         check_trains(*made(*given))
 
 
