@@ -249,7 +249,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "a batch of one": (("shared_out", "general.batch_size=1"), ("2 processes", "start fewer processes")),
     "an unknown setting": (("shared_out", "general.micro_bach=4"), ("general.micro_bach", "general.micro_batch")),
-    "a folder in use": (("shared_out",), ("another harness run", "--out")),
+    "a folder in use": (("shared_out",), ("another harness run", "give another folder")),
 }
 
 
