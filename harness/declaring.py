@@ -135,6 +135,23 @@ def takes(who: str, method: str, own: Any, wanted: Sequence[str]) -> None:
         raise UserError(f"{who}: {method} takes ({has}) but must take ({', '.join(wanted)})") from None
 
 
+def signature(
+    who: str,
+    function: Any,
+    leading: Sequence[str],
+    declared: Mapping[str, Hyperparameter],
+    optional: Sequence[str] = (),
+) -> None:
+    """A function takes `leading`, then exactly the declared keywords (and maybe `optional`)."""
+    parameters = list(inspect.signature(function).parameters.values())
+    names = [p.name for p in parameters]
+    wanted = f"({', '.join(leading)}{', *, ' if declared else ''}{', '.join(declared)})"
+    rest = set(names[len(leading) :]) - set(optional)
+    variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+    if names[: len(leading)] != list(leading) or rest != set(declared) or variadic:
+        raise UserError(f"{who}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}")
+
+
 def study(declared: Study, file: str) -> None:
     """A study whose parts are what `Study` says that they are. Names of plugins are looked up by those who plan."""
     if not isinstance(declared, Study):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from harness.errors import UserError
-from harness.folders import names
+from harness.folders import cannot_read, names
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -72,7 +72,7 @@ def content_of(path: Path) -> str:
     try:
         return checksum(path)
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        raise cannot_read(path, error) from error
 
 
 def checksums(folder: Path) -> dict[str, str]:

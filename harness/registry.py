@@ -67,6 +67,12 @@ class Registry(Generic[T]):
         self.get(name)
         return self._found[name][1]
 
+    def called(self, name: str) -> str:
+        """The plugin as sentences name it: yours with its file."""
+        if name not in self._found or self.ships(name):
+            return f"{self.kind} {name}"
+        return f"{self.kind} {name!r} in {self.origin(name)}"
+
     def ships(self, name: str) -> bool:
         """True if `name` is part of this distribution: its file lies in the project's folder."""
         return _lies_in(self.origin(name), self.folder)
@@ -266,12 +272,12 @@ def objective(
         asked, declared = declaring.signals(who, "needs", needs), declaring.hyperparameters(who, hyperparameters)
         without = declaring.without_labels(who, labels, declared)
         if inspect.isclass(plugin) and issubclass(plugin, Objective):
-            _check_signature(name, plugin.__init__, ["self", "student", "teacher", "layers"], declared)
-            _check_signature(name, plugin.forward, ["self", "student", "teacher", "batch"], {})
+            declaring.signature(who, plugin.__init__, ["self", "student", "teacher", "layers"], declared)
+            declaring.signature(who, plugin.forward, ["self", "student", "teacher", "batch"], {})
             declaring.methods(who, plugin, Objective, needed=("forward",), apart=("__init__", "forward"))
             made = plugin
         elif inspect.isfunction(plugin):
-            _check_signature(name, plugin, ["student", "teacher", "batch"], declared, ("layers",))
+            declaring.signature(who, plugin, ["student", "teacher", "batch"], declared, ("layers",))
             made = _objective_of(plugin, declared)
         else:
             raise UserError(f"objective {name!r} must be a function or a subclass of Objective, not {plugin!r}")
@@ -354,24 +360,6 @@ def file_of(namespace: Mapping[str, object]) -> str:
 def _file_of(plugin: object) -> str:
     """The file that a plugin is defined in."""
     return file_of(vars(sys.modules[getattr(plugin, "__module__", __name__)]))
-
-
-def _check_signature(
-    name: str,
-    function: Callable[..., Any],
-    leading: list[str],
-    declared: Mapping[str, Hyperparameter],
-    optional: tuple[str, ...] = (),
-) -> None:
-    """Raise UserError unless `function` takes `leading`, then exactly the declared keywords (and maybe `optional`)."""
-    parameters = list(inspect.signature(function).parameters.values())
-    names = [p.name for p in parameters]
-    wanted = f"({', '.join(leading)}{', *, ' if declared else ''}{', '.join(declared)})"
-    rest = set(names[len(leading) :]) - set(optional)
-    variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
-    if names[: len(leading)] != leading or rest != set(declared) or variadic:
-        takes = f"{function.__name__} takes ({', '.join(names)}) but must take {wanted}"
-        raise UserError(f"objective {name!r} in {_file_of(function)}: {takes}")
 
 
 def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperparameter]) -> type[Objective]:

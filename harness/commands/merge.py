@@ -32,11 +32,11 @@ def merge(options: Namespace) -> int:
     """Bring every run and plan of some folders into another. Returns 1 where something was left out."""
     into = Path(options.into)
     for name in options.folders:
-        if into.resolve() == Path(name).resolve():
+        if Path(name).resolve() == into.resolve():
             raise UserError(f"{name} is the folder that --into names: give the others alone")
         if into.resolve().is_relative_to(Path(name).resolve()):
             raise UserError(f"--into {into} lies in {name}, which stays as it is: give another")
-        if not Path(name).exists() or not holds_results(Path(name)):
+        if not holds_results(Path(name)):
             raise UserError(f"there are no results in {name}")
     sources = [Ledger(Path(name)) for name in options.folders]
     check_writable(into, "--into")

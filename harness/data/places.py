@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.errors import UserError
+from harness.folders import cannot_read
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair of code units: no encoding can write it
 
@@ -62,4 +63,4 @@ def spoilt(text: str) -> str:
 
 def refuse_unread(error: OSError, path: Path | None = None) -> NoReturn:
     """Raise the UserError of a path, or of the one that the error names."""
-    raise UserError(f"{path or error.filename} cannot be read: {error.strerror or error}") from error
+    raise cannot_read(path or Path(error.filename), error) from error

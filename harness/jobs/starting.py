@@ -25,7 +25,6 @@ from harness.runs import OfStudent, Run
 from harness.runs.told import Record
 from harness.teaching.static import static_file
 from harness.training.failures import TrainingFailure
-from harness.training.looks import called
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
 
 
@@ -70,7 +69,7 @@ def started_student(
 
 def recorded(name: str, started: Any) -> Record:
     """What a student says of its start, as a record holds it. Raises UserError for what no record can hold."""
-    who = f"{called(registry.STUDENTS, name)}: initialise returned"
+    who = f"{registry.STUDENTS.called(name)}: initialise returned"
     if not isinstance(started, Mapping):
         raise UserError(f"{who} {started!r}, but must return what is to be recorded, {{}} where that is nothing")
     if wrong := [key for key in started if not isinstance(key, str)]:

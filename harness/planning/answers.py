@@ -18,7 +18,7 @@ class Faulty(UserError):
 
 def ask(known: Registry[Any], name: str, method: str, kind: Any, call: Callable[[], Any]) -> Any:
     """What a plugin's method answers, which is of this kind. Raises Faulty otherwise, or where yours fails."""
-    who = f"{known.kind} {name!r} in {known.origin(name)}"
+    who = known.called(name)
     try:
         found = call()
     except UserError:
@@ -35,7 +35,7 @@ def ask(known: Registry[Any], name: str, method: str, kind: Any, call: Callable[
 def described(known: Registry[Any], name: str, method: str, task: Task, call: Callable[[], Any]) -> ModelInfo:
     """What a plugin says of its model on a task, which is of numbers that fit. Raises Faulty otherwise."""
     info: ModelInfo = ask(known, name, method, ModelInfo, call)
-    who = f"{known.kind} {name!r} in {known.origin(name)}: {method} returned a ModelInfo whose"
+    who = f"{known.called(name)}: {method} returned a ModelInfo whose"
     for what in ("layers", "width", "heads", "vocabulary", "labels", "sentence_width", "embedding_width", "operations"):
         if type(number := getattr(info, what)) is not int or number < 0:
             raise Faulty(f"{who} {what} must be a whole number, not {number!r}")
@@ -51,7 +51,7 @@ def check_layers(known: Registry[Any], name: str, student: ModelInfo, teacher: M
     for ours, theirs in layers.pairs:
         if not (0 <= ours <= student.layers and 0 <= theirs <= teacher.layers):
             raise Faulty(
-                f"{known.kind} {name!r} in {known.origin(name)}: layer_map pairs layer {ours} of {student.layers} with "
+                f"{known.called(name)}: layer_map pairs layer {ours} of {student.layers} with "
                 f"layer {theirs} of {teacher.layers} of {teacher.name}"
             )
 

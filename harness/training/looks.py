@@ -16,17 +16,10 @@ from harness.training.failures import TrainingFailure
 DIMENSIONS = {"logits": (2,), "mlm_logits": (2,), "sentence": (2, 3), "hidden_states": (3,), "embeddings": (3,)}
 
 
-def called(known: Registry[Any], name: str) -> str:
-    """A plugin as sentences name it: yours with its file."""
-    if name not in known.known() or known.ships(name):
-        return f"{known.kind} {name}"
-    return f"{known.kind} {name!r} in {known.origin(name)}"
-
-
 def check_outputs(model: object, outputs: object) -> None:
     """Raise TrainingFailure unless what a model's forward returned is Outputs, of tensors."""
     name = getattr(model, "name", "")
-    who = called(STUDENTS, name) if name in STUDENTS.known() else f"model {type(model).__name__}"
+    who = STUDENTS.called(name) if name in STUDENTS.known() else f"model {type(model).__name__}"
     if not isinstance(outputs, Outputs):
         raise TrainingFailure(f"{who}: forward returned {_kind(outputs)}, but must return Outputs(...)")
     for signal, tensors in given(outputs).items():
@@ -49,7 +42,7 @@ def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs,
             raise
         needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs)) or "nothing"
         what = f"failed: {type(error).__name__}: {error} (what it needs and is given: {needs})"
-        raise TrainingFailure(f"{called(OBJECTIVES, name)} {what}") from error
+        raise TrainingFailure(f"{OBJECTIVES.called(name)} {what}") from error
     found = ""
     if not isinstance(loss, Tensor):
         found = _kind(loss)
@@ -59,13 +52,13 @@ def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs,
         found = f"a tensor of {str(loss.dtype).removeprefix('torch.')}"
     if found:
         rule = "a tensor of one floating-point number, such as a mean over the batch"
-        raise TrainingFailure(f"{called(OBJECTIVES, name)} returned {found}, but must return its loss: {rule}")
+        raise TrainingFailure(f"{OBJECTIVES.called(name)} returned {found}, but must return its loss: {rule}")
     return loss
 
 
 def check_signals(known: Registry[Any], info: ModelInfo, want: Want, outputs: Outputs, batch: Batch) -> None:
     """Raise TrainingFailure for a signal that is missing, though wanted, or of another shape than it has."""
-    who, size = called(known, info.name), len(batch.ids)
+    who, size = known.called(info.name), len(batch.ids)
     for signal, layer in want.parts():
         which, found = signal if layer < 0 else f"{signal} of layer {layer}", getattr(outputs, signal)
         found = found if layer < 0 else found.get(layer)
@@ -92,7 +85,7 @@ def given(outputs: Outputs) -> dict[str, list[Tensor]]:
 def suspects(known: Registry[Any], info: ModelInfo, outputs: Outputs) -> dict[str, Tensor]:
     """Of each signal a sentence on it, and whether that is so: some of it is not a number. Nothing waits for it."""
     return {
-        f"{called(known, info.name)} gives {name} that are not numbers": torch.stack([t.isnan().any() for t in tensors])
+        f"{known.called(info.name)} gives {name} that are not numbers": torch.stack([t.isnan().any() for t in tensors])
         for name, tensors in given(outputs).items()
     }
 

@@ -79,7 +79,7 @@ def check_reached(objective: nn.Module) -> None:
     for name in sorted(name for part in sums_of(objective) for name in part.unreached):
         needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs))
         raise TrainingFailure(
-            f"{looks.called(OBJECTIVES, name)} trains nothing: in no batch did its loss depend on what the student "
+            f"{OBJECTIVES.called(name)} trains nothing: in no batch did its loss depend on what the student "
             f"gives ({needs}), as after detach() or argmax()"
         )
 
