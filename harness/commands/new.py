@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from importlib.resources import files
-from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 
@@ -98,10 +98,9 @@ def new(options: Namespace) -> int:
 
 
 def _installed(name: str) -> bool:
-    """Whether a module of this name is part of Python, or of a distribution; what lies here is neither."""
-    found = find_spec(name)
-    here = (Path.cwd(), Path.cwd() / name)
-    return name in sys.stdlib_module_names or bool(found and found.origin and Path(found.origin).parent not in here)
+    """Whether a module of this name is part of Python, or of a distribution."""
+    pythons = {*sys.stdlib_module_names, "test"}  # which that leaves out, though it comes with Python
+    return name in pythons or name in packages_distributions()
 
 
 def _filled(text: str, name: str) -> str:
