@@ -148,7 +148,7 @@ def test_broken_lines_of_qqp_are_dropped_as_by_its_published_readers(tmp_path):
         ("sst2", b"\xef\xbb\xbfsentence\tlabel\nbr\xffoken\t1\n", r"line 2: not UTF-8 text"),
         ("sst2", "sentence\tlabel\nfine\t1\n".encode("utf-16"), r"train\.tsv is UTF-16 or UTF-32, not UTF-8 text"),
         ("sst2", "sentence\tlabel\nfine\t1\n".encode("utf-16-le"), r"train\.tsv is UTF-16 or no text"),
-        ("sst2", gzip.compress(b"sentence\tlabel\nfine\t1\n"), r"train\.tsv is packed by gzip"),
+        ("sst2", gzip.compress(b"sentence\tlabel\nfine\t1\n", mtime=0), r"train\.tsv is packed by gzip"),
         ("sst2", b"sentence\tlabel\nfine\t1\n \t1\n", r": example 2 of train of task sst2 has no text"),
         ("sst2", b"sentence\tlabel\nfine\t1\ngood\t1\n", r"all examples of train of task sst2 have one label"),
         ("rte", b"sentence1\tsentence2\tlabel\nA\t\tentailment\nB\t \tentailment\n", r": no .* has a second text"),
