@@ -253,18 +253,26 @@ def of_stored(teacher: str) -> str:
     return digest([engine(), fingerprint(TEACHERS.origin(teacher))])[:12]
 
 
-def changed(record: JSON, read: Callable[[str], JSON | None], origins: Mapping[str, str]) -> set[str]:
+def current(origins: Mapping[str, str]) -> dict[str, str]:
+    """Part of the engine or plugin -> fingerprint of its code as it is here.
+
+    origins: plugin -> its file, as a plan has it; one that is gone is left out.
+    """
+    files = ((name, ROOT / file) for name, file in origins.items())
+    return engine() | {name: fingerprint(str(path)) for name, path in files if path.is_file()}
+
+
+def changed(record: JSON, read: Callable[[str], JSON | None], now: Mapping[str, str]) -> set[str]:
     """The parts of the engine and the plugins that are others now than when a run, or one it starts from, was made.
 
-    read: the record of a run. origins: plugin -> its file, as a plan has it; of one that is gone nothing is told.
+    read: the record of a run. now: `current`; of a plugin that is not in it nothing is told.
     """
     if "code" not in record:  # it failed, or was only counted
         return set()
     code = record["code"]
-    files = {name: ROOT / origins[name] for name in code if name in origins}
-    now = engine() | {name: fingerprint(str(path)) for name, path in files.items() if path.is_file()}
-    names = {name for name, version in now.items() if code.get(name) != version}
+    names = {name for name, version in code.items() if now.get(name, version) != version}
+    names |= engine().keys() - code.keys()
     for run in record.get("started_from", {}):
         before = read(run)
-        names |= set() if before is None else changed(before, read, origins)
+        names |= set() if before is None else changed(before, read, now)
     return names

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.code_versions import changed, here
+from harness.code_versions import changed, current, here
 from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
@@ -168,7 +168,7 @@ class Driver:
         """True if other code made the run or one that it starts from, or if that one has other weights since."""
         started = {run: was for run, was in record.get("started_from", {}).items() if run in self.plan.first}
         now = {run: digest((self.ledger.read(run) or {}).get("weights"))[:16] for run in started}
-        return now != started or bool(changed(record, self._made_here, self.plan.origins))
+        return now != started or bool(changed(record, self._made_here, current(self.plan.origins)))
 
     def _made_here(self, run: str) -> Record | None:
         """The record of a run that this plan can make anew: of no other does age matter to `refresh`."""

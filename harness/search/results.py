@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.code_versions import changed, engine
+from harness.code_versions import changed, current, engine
 from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.files import digest
 from harness.ledger import Ledger
@@ -129,11 +129,12 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
     """
     made: Counter[str] = Counter()
     of_run: dict[str, set[str]] = {}  # cells may share runs
+    now = current(plan.origins)
     for found in replays:
         names: set[str] = set()
         for run in (*found.trials, *found.seeds):
             if run.run not in of_run:
-                of_run[run.run] = changed(run.record, read, plan.origins)
+                of_run[run.run] = changed(run.record, read, now)
             names |= of_run[run.run]
         if names:
             made[_listed(names)] += 1

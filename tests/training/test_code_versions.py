@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import code_versions
-from harness.code_versions import changed, engine, files, fingerprint, of_run, of_stored
+from harness.code_versions import changed, current, engine, files, fingerprint, of_run, of_stored
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS
 from harness.runs import CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
 from harness.search.progress import Finished, Progress
@@ -153,13 +153,13 @@ def test_neither_place_nor_layout_counts_nor_the_version_of_python(tmp_path: Pat
 def test_a_plugin_that_is_python_no_more_is_of_another_version(tmp_path: Path) -> None:
     plugin = written(tmp_path / "plugin.py", "x = 1\n")
     record = {"code": {**engine(), "mine": fingerprint(str(plugin))}, "specification": {}}
-    assert changed(record, {}.get, {"mine": str(plugin)}) == set()
+    assert changed(record, {}.get, current({"mine": str(plugin)})) == set()
     plugin.write_text("def broken(:\n")
     for cached in CACHED:
         cached.cache_clear()
-    assert changed(record, {}.get, {"mine": str(plugin)}) == {"mine"}
+    assert changed(record, {}.get, current({"mine": str(plugin)})) == {"mine"}
     plugin.unlink()  # on another machine: nothing can be told
-    assert changed(record, {}.get, {"mine": str(plugin)}) == set()
+    assert changed(record, {}.get, current({"mine": str(plugin)})) == set()
 
 
 # ---------------------------------------------------------------- of a run
@@ -183,4 +183,4 @@ def test_a_student_is_older_if_its_teacher_is() -> None:
     student = {"code": engine(), "started_from": {"t" * 16: "hash of its weights"}}
     for version, told in ((fingerprint(origins["embedded"]), set()), ("old", {"embedded"})):
         teacher = {"code": {**engine(), "embedded": version}}
-        assert changed(student, {"t" * 16: teacher}.get, origins) == told
+        assert changed(student, {"t" * 16: teacher}.get, current(origins)) == told
