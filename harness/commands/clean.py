@@ -14,9 +14,10 @@ from typing import Any
 
 from harness import registry
 from harness.code_versions import of_stored
+from harness.commands.recorded import find
 from harness.commands.telling import say, tell
 from harness.data.store import INDEX
-from harness.errors import UserError, near
+from harness.errors import UserError
 from harness.files import read_sealed
 from harness.files import remove as delete
 from harness.ledger import Ledger
@@ -62,9 +63,9 @@ def remove(options: Namespace) -> int:
     """Remove a run, or those of a cell, once that is agreed to: harness run makes them again."""
     ledger = Ledger(Path(options.out))
     with ledger.lock():
-        plans, _ = filed.every(ledger.out)
+        name, _, plans = find(ledger, options.what)
         holdings = [Holdings(plan, ledger) for plan in plans]
-        chosen = _chosen(options.what, holdings, ledger)
+        chosen = _chosen(name, holdings, ledger)
         for run in chosen:
             record = ledger.read(run)
             tell(f"run {run}: {_title(record) if record else 'not finished'}")
@@ -195,22 +196,12 @@ def _strings(value: Any) -> set[str]:
 # ---------------------------------------------------------------- remove
 
 
-def _chosen(asked: str, holdings: Sequence[Holdings], ledger: Ledger) -> list[RunId]:
-    """The runs that are there of what is asked for. Raises UserError where that is nothing, or several things."""
-    cells = {
-        cell: [run for run in runs if ledger.folder(run).is_dir()]
-        for held in holdings
-        for cell, runs in held.cells.items()
-    }
-    runs = list(ledger.runs())
-    matches = [name for name in dict.fromkeys((*cells, *runs)) if name.startswith(asked)]
-    if not matches:
-        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
-    if len(matches) > 1:
-        raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
-    chosen = cells.get(matches[0], matches)
+def _chosen(name: str, holdings: Sequence[Holdings], ledger: Ledger) -> list[RunId]:
+    """The runs that are there of a cell, or the one of this name. Raises UserError where there is none."""
+    cells = {cell: runs for held in holdings for cell, runs in held.cells.items()}
+    chosen = [run for run in cells.get(name, [name]) if ledger.folder(run).is_dir()]
     if not chosen:
-        raise UserError(f"cell {matches[0]} has no run yet")
+        raise UserError(f"cell {name} has no run yet")
     return chosen
 
 
