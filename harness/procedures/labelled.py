@@ -151,10 +151,6 @@ class TwoStage(Labelled):
             "objectives of both stages; name the intermediate ones only"
         )
 
-    def ask(self, want: Want, task: Task, cells: Cells) -> None:
-        """Note what is asked of the study's teacher, so that it is stored for all runs at once."""
-        cells.wants[task.name] = cells.wants.get(task.name, Want()) | want
-
     def lengthen(self, choice: Choice, stages: Sequence[PlannedStage]) -> None:
         if choice.row.equal_epochs and len(stages) == 1:
             choice.settings["epochs"] *= 2
