@@ -82,7 +82,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
     task, length = get_task(run.task), settings["max_length"]
     _check_content(task, workspace.source, content)
     if reader is theirs:
-        train, *dev = _read_by_teacher(task, workspace, content, pair_encoding, length)
+        train, *dev = _read(task, workspace, content, pair_encoding, length, theirs)
     else:
         data = _loaded(task.name, workspace.source, content)
         splits = (data.train, *data.dev)
@@ -98,7 +98,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
         ours = encode(made, reader, pair_encoding, length, task.ranking)
         return Examples(ours, ours if alike else encode(made, all_theirs, "joint", length), selection, tuple(dev))
     chosen = train.subset(index)
-    imitated = chosen if alike else _read_for_teacher(task, workspace, content, length)[0].subset(index)
+    imitated = chosen if alike else _read(task, workspace, content, "joint", length, all_theirs)[0].subset(index)
     chosen.ids = imitated.ids = torch.arange(len(chosen))  # what Objective.prepare and the training batches agree on
     parts: list[torch.Tensor] = []
     if settings["protocol"] == "nested":
@@ -110,7 +110,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
 def read_by_teacher(run: TaskRun, workspace: Workspace) -> tuple[Encoded, ...]:
     """(what epochs and settings are chosen on, *the dev splits) as the teacher reads them."""
     length, task = run.settings["max_length"], get_task(run.task)
-    train, *dev = _read_for_teacher(task, workspace, run.data, length)
+    train, *dev = _read(task, workspace, run.data, "joint", length, teacher_readers(workspace))
     held_out = _indices(run, task, workspace.source, len(train), train.groups)[1]
     return (dev[0] if held_out is None else train.subset(held_out), *dev)
 
@@ -190,22 +190,10 @@ def _changed(task: str, source: str) -> UserError:
     return UserError(f"the data of {task} in {source} changed since the study was planned; give the command again")
 
 
-def _read_for_teacher(task: Task, workspace: Workspace, content: str, max_length: int) -> tuple[Encoded, ...]:
-    """(train, *dev) as the teacher reads them, pairs as one sequence; for an ensemble as each of its members does."""
-    return _read(task, workspace, content, "joint", max_length, teacher_readers(workspace))
-
-
-def _read_by_teacher(
-    task: Task, workspace: Workspace, content: str, pair_encoding: str, max_length: int
-) -> tuple[Encoded, ...]:
-    """(train, *dev) as the teacher's tokenizer reads them."""
-    return _read(task, workspace, content, pair_encoding, max_length, teacher_tokenizer(workspace))
-
-
 def _read(
     task: Task, workspace: Workspace, content: str, pair_encoding: str, max_length: int, reader: Reader
 ) -> tuple[Encoded, ...]:
-    """(train, *dev): tokenised once, and kept in the cache for every run."""
+    """(train, *dev) as the teacher's `reader` reads them: tokenised once, and kept in the cache for every run."""
     several = ["each"] if isinstance(reader, tuple) else []
     key = [task.name, content, teacher_fingerprint(workspace), pair_encoding, max_length, *several]
     store = workspace.store("read", key)
