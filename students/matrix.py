@@ -51,7 +51,7 @@ class MatrixStudent(Student):
     def __init__(self, config: StudentConfig):
         super().__init__(config)
         words, padding = config.source.get("vocab_size"), config.source.get("pad_token_id")
-        own = self._checked(config.settings)
+        own = self.checked(config.settings)
         shape = own.get("vector_size", 0), own.get("matrix_size", 0), self.directions
         self.embedding = MatrixEmbedding(words, padding, *shape, own["embedding_dropout"], own.get("product", "auto"))
         self.dropout = nn.Dropout(own["hidden_dropout"])
@@ -72,12 +72,8 @@ class MatrixStudent(Student):
             self.embedding.initialise(module)
 
     @classmethod
-    def _checked(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return {n: h.check(f"{cls.name}.{n}", settings.get(n, h.default)) for n, h in cls.hyperparameters.items()}
-
-    @classmethod
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
-        own = cls._checked(settings)
+        own = cls.checked(settings)
         sentence, state = widths(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
         if task.outputs:
             heads.check(own["head"], sentence)
@@ -109,7 +105,7 @@ class MatrixStudent(Student):
     @classmethod
     def refuse_init(cls, init: str, settings: Mapping[str, Any]) -> str:
         kind, _, file = init.partition(":")
-        own, path, filled = cls._checked(settings), Path(file), ""
+        own, path, filled = cls.checked(settings), Path(file), ""
         if kind == "vectors":
             sizes = word_sizes(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
             filled = filled_by(word_vectors.width_of(path), sizes)
@@ -123,7 +119,7 @@ class MatrixStudent(Student):
     def refuse_teacher(cls, init: str, settings: Mapping[str, Any], teacher: ModelInfo) -> str:
         if init != static_vectors.INIT:
             return ""
-        refused = static_vectors.refusal(cls._checked(settings)["vector_size"], teacher)
+        refused = static_vectors.refusal(cls.checked(settings)["vector_size"], teacher)
         return refused and f"{cls.name} cannot start from {init}: {refused}"
 
     @classmethod

@@ -137,11 +137,6 @@ class WordStudent(Student):
         """Everything starts as it was constructed."""
 
     @classmethod
-    def checked(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Every setting of this student, defaults filled in. Raises UserError for a wrong value."""
-        return {n: h.check(f"{cls.name}.{n}", settings.get(n, h.default)) for n, h in cls.hyperparameters.items()}
-
-    @classmethod
     def sentence_width(cls, own: Mapping[str, Any], teacher: int) -> int:
         """Width of the sentence vector with these settings, from a teacher of this width."""
         raise TypeError(f"student {cls.name} has no sentence_width")

@@ -26,10 +26,7 @@ def build_student(
     for setting in settings:
         if setting not in plugin.hyperparameters:
             raise unknown(f"setting of student {name}", setting, plugin.hyperparameters)
-    own = {
-        setting: declared.check(f"{name}.{setting}", settings.get(setting, declared.default))
-        for setting, declared in plugin.hyperparameters.items()
-    }
+    own = plugin.checked(settings)
     return plugin(StudentConfig(student=name, settings=own, source=dict(source), outputs=outputs, pairs=pairs))
 
 

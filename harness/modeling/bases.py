@@ -127,6 +127,11 @@ class Student(PreTrainedModel):
         return found
 
     @classmethod
+    def checked(cls, settings: Values) -> dict[str, Any]:
+        """Every setting of this student, defaults filled in. Raises UserError for a wrong value."""
+        return {n: h.check(f"{cls.name}.{n}", settings.get(n, h.default)) for n, h in cls.hyperparameters.items()}
+
+    @classmethod
     def describe(cls, settings: Values, teacher: ModelInfo, task: Task) -> ModelInfo:
         """The student that `settings` would give, without building it."""
         raise TypeError(f"student {cls.name} has no describe")
