@@ -106,7 +106,7 @@ class Transformer(Student):
             if layers and built_otherwise(self.model, source, layers):
                 build_like(self.model, source.config, layers)
                 self.config.source = {**self.config.source, BUILT_LIKE: list(layers)}
-            copy_layers(self.model, model, layers, embeddings=True)
+            copy_layers(self.model, model, layers)
         return {}
 
     def layer_weights(self, number: int) -> set[str]:

@@ -217,7 +217,7 @@ def _uncopied(own: PreTrainedModel, known: _Known) -> str:
         for name, buffer in student.named_buffers():
             if name in given and given[name].shape == buffer.shape:
                 buffer.copy_(given[name])
-        copy_layers(student, own, tuple(range(1, depth + 1)), embeddings=True)
+        copy_layers(student, own, tuple(range(1, depth + 1)))
     except UserError as error:
         return str(error)
     except Exception as error:  # as in `_emitted`

@@ -15,13 +15,11 @@ from harness.modeling.bases import Emitter
 from harness.modeling.layers import lists_of_layers, parts, places
 
 
-def copy_layers(
-    student: PreTrainedModel, teacher: PreTrainedModel, layers: tuple[int, ...], embeddings: bool
-) -> tuple[str, ...]:
-    """Copy teacher layer `layers[i]` (1-based) into student layer i + 1, and the embeddings if asked.
+def copy_layers(student: PreTrainedModel, teacher: PreTrainedModel, layers: tuple[int, ...]) -> tuple[str, ...]:
+    """Copy teacher layer `layers[i]` (1-based) into student layer i + 1, and the embeddings.
 
-    With both, all else that the base model holds comes along: relative positions, a last normalisation. No layers: none
-    is copied. Pooler and head are never copied: the published students take embeddings and layers only. Nothing is
+    With layers, all else that the base model holds comes along: relative positions, a last normalisation. No layers:
+    none is copied. Pooler and head are never copied: the published students take embeddings and layers only. Nothing is
     copied unless everything fits. Returns the names copied, as the student's base model has them. Raises UserError if
     the two are of different kinds, the number of layers is not the student's, a layer computes otherwise than the one
     it is to take, or a weight is missing or of another shape.
@@ -43,8 +41,7 @@ def copy_layers(
     pairs = list(dict.fromkeys(pairs))  # layers may be the same weights
     if twice := [to for to, _ in pairs if len({origin for name, origin in pairs if name == to}) > 1]:
         raise UserError(f"layers of the student share {twice[0]}, but are to start from layers that do not share it")
-    if embeddings:
-        pairs += [(name, name) for name in dict.fromkeys(_embeddings(student) + _embeddings(teacher))]
+    pairs += [(name, name) for name in dict.fromkeys(_embeddings(student) + _embeddings(teacher))]
     for to, origin in pairs:
         if to not in target:
             raise UserError(f"the teacher's {origin} has no counterpart in the student")
@@ -58,9 +55,8 @@ def copy_layers(
     if layers:
         if refused := built_otherwise(student, teacher, layers):
             raise UserError(refused)
-        rest = _outside(student) if embeddings else []
         # A part whose shape follows the number of layers stays: `examination` tells if the layers need it.
-        same = [name for name in rest if name in source and target[name].shape == source[name].shape]
+        same = [name for name in _outside(student) if name in source and target[name].shape == source[name].shape]
         pairs += [(name, name) for name in same if (name, name) not in pairs]
     with torch.no_grad():
         for to, origin in pairs:

@@ -162,7 +162,7 @@ def test_layers_that_share_weights_start_from_such() -> None:
     config = copy.deepcopy(teacher.config)
     config.num_hidden_groups = 1
     with pytest.raises(UserError, match="but are to start from layers that do not share it"):
-        copy_layers(AutoModel.from_config(config), teacher, (1, 2, 3, 4), embeddings=True)
+        copy_layers(AutoModel.from_config(config), teacher, (1, 2, 3, 4))
 
 
 @torch.no_grad()
@@ -196,7 +196,7 @@ def test_masked_language_models(family: str) -> None:
 @pytest.mark.parametrize("family", ["modernbert", "roberta-prelayernorm"])
 def test_the_last_normalisation_comes_along(family: str) -> None:
     teacher, student = (model_of(family, FAMILIES[family], seed=seed) for seed in (1, 2))
-    copy_layers(student, teacher, (1, 2, 3, 4), embeddings=True)
+    copy_layers(student, teacher, (1, 2, 3, 4))
     ours, theirs = (emit(model, batch(), Want(sentence=True)).sentence for model in (student, teacher))
     assert torch.equal(ours, theirs)
 
