@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -112,15 +113,8 @@ def _numbers(file: Path) -> int:
 
     with suppress(SafetensorError, OSError), safe_open(file, "np") as tensors:
         shapes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118  # no mapping
-        return sum(_product(shape) for shape in shapes)
+        return sum(map(math.prod, shapes))
     return 0
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
 
 
 # ---------------------------------------------------------------- speed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypedDict
 
@@ -33,12 +34,7 @@ def default_sampler(space: Space) -> str:
 
 def size(space: Space) -> int | None:
     """How many settings a grid holds, or None if the space is not a grid."""
-    if not is_grid(space):
-        return None
-    count = 1
-    for values in space.values():
-        count *= len(values)
-    return count
+    return math.prod(map(len, space.values())) if is_grid(space) else None
 
 
 def spreads(space: Space, trials: int) -> bool:
