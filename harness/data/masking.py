@@ -1,4 +1,4 @@
-"""Masked text: the pieces of a corpus with some tokens to predict (Devlin et al., 2019, section 3.1)."""
+"""The pieces of a corpus as batches; masked text has some tokens to predict (Devlin et al., 2019, section 3.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,40 @@ from harness.errors import UserError
 from harness.seeds import derive_seed
 
 
-class MaskedText:
+class CorpusText:
+    """N pieces of a corpus, as the tokenizer reads them that they are of."""
+
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase):
+        self.corpus = corpus
+        self.padding: int = tokenizer.pad_token_id or 0
+        self.segments = "token_type_ids" in tokenizer.model_input_names
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @property
+    def lengths(self) -> Tensor:
+        """(N,) int64 tokens of each piece"""
+        return self.corpus.lengths
+
+    def padded(self, index: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens (B, L) int64, where they are real (B, L) bool) of these pieces, padded to the longest."""
+        pieces = [self.corpus.piece(i) for i in index.tolist()]
+        lengths = np.array([*map(len, pieces)])
+        real = np.arange(lengths.max()) < lengths[:, None]
+        tokens = np.full(real.shape, self.padding, np.int64)
+        tokens[real] = np.concatenate(pieces)
+        return tokens, real
+
+    def encoding(self, tokens: np.ndarray, real: np.ndarray, device: torch.device | None) -> Encoding:
+        arrays = {"input_ids": tokens, "attention_mask": real.astype(np.int64)}
+        if self.segments:
+            arrays["token_type_ids"] = np.zeros_like(tokens)
+        on_device = {name: onto(torch.from_numpy(array), device) for name, array in arrays.items()}
+        return Encoding(on_device, torch.from_numpy(real.sum(1)))
+
+
+class MaskedText(CorpusText):
     """N pieces of a corpus, masked anew in every epoch.
 
     A token is chosen with the given probability, a special one never, and in every piece at least one. Of the chosen,
@@ -27,37 +60,22 @@ class MaskedText:
         """Raises UserError if the tokenizer has no mask token."""
         if tokenizer.mask_token_id is None:
             raise UserError(f"the tokenizer of {tokenizer.name_or_path or 'the model'} has no mask token")
-        self.corpus = corpus
+        super().__init__(corpus, tokenizer)
         self.probability = probability
         self.mask_token: int = tokenizer.mask_token_id
-        self.padding: int = tokenizer.pad_token_id or 0
-        self.segments = "token_type_ids" in tokenizer.model_input_names
         self.is_ordinary = np.ones(len(tokenizer), bool)
         self.is_ordinary[tokenizer.all_special_ids] = False
         self.ordinary = np.flatnonzero(self.is_ordinary)
 
-    def __len__(self) -> int:
-        return len(self.corpus)
-
-    @property
-    def lengths(self) -> Tensor:
-        """(N,) int64 tokens of each piece"""
-        return self.corpus.lengths
-
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
         """These pieces as `epoch` masks them, padded to the longest. index: (B,), which are also the batch's ids."""
         seed = derive_seed("masking", self.corpus.content, epoch)
-        pieces = [self.corpus.piece(i) for i in index.tolist()]
-        shape = len(pieces), max(map(len, pieces))
-        tokens = np.full(shape, self.padding, np.int64)  # (B, L)
-        real = np.zeros(shape, bool)
-        draws = np.zeros((3, *shape))  # in [0, 1): chosen or not, what becomes of it, which random token
-        for row, (i, piece) in enumerate(zip(index.tolist(), pieces, strict=True)):
-            tokens[row, : len(piece)] = piece
-            real[row, : len(piece)] = True
+        tokens, real = self.padded(index)
+        draws = np.zeros((3, *real.shape))  # in [0, 1): chosen or not, what becomes of it, which random token
+        for row, (i, length) in enumerate(zip(index.tolist(), real.sum(1), strict=True)):
             # The piece is the highest word of the counter, so no piece's stream runs into another's.
             generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, i]))
-            draws[:, row, : len(piece)] = generator.random((3, len(piece)))
+            draws[:, row, :length] = generator.random((3, length))
         choice, fate, which = draws
         allowed = real & self.is_ordinary[tokens]
         choice[~allowed] = 1.0
@@ -65,15 +83,11 @@ class MaskedText:
         random = self.ordinary[(which * len(self.ordinary)).astype(np.int64)]
         inputs = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
         inputs = np.where(chosen & (fate >= 0.8) & (fate < 0.9), random, inputs)
-        lengths = torch.tensor([len(piece) for piece in pieces])
-        encoding = {"input_ids": inputs, "attention_mask": real.astype(np.int64)}
-        if self.segments:
-            encoding["token_type_ids"] = np.zeros(shape, np.int64)
         targets = onto(torch.from_numpy(np.where(chosen, tokens, IGNORED)), device)
         return Batch(
             index,
-            torch.zeros(len(pieces), device=device),
-            (Encoding({name: onto(torch.from_numpy(array), device) for name, array in encoding.items()}, lengths),),
+            torch.zeros(len(index), device=device),
+            (self.encoding(inputs, real, device),),
             targets,
             known_positions=(targets, onto(positions(torch.from_numpy(chosen)), device)),
         )

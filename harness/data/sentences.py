@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from harness.batch import onto
-from harness.contracts import Batch, Encoding
+from harness.contracts import Batch
 from harness.data import corpora
 from harness.data.corpora import Corpus
 from harness.data.encoding import tokenizer_fingerprint
+from harness.data.masking import CorpusText
 from harness.data.store import Once, Store, alone
 from harness.errors import UserError
 from harness.files import atomic_file
@@ -81,41 +81,13 @@ def tokenised_sentences(
     return corpora.stored_pieces(Store(folder, key, once), content, tokenizer, pieces)
 
 
-class SentenceText:
+class SentenceText(CorpusText):
     """The N sentences of a corpus as a tokenizer reads them, the same in every epoch. Nothing in them is to predict."""
-
-    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase):
-        self.corpus = corpus
-        self.padding: int = tokenizer.pad_token_id or 0
-        self.segments = "token_type_ids" in tokenizer.model_input_names
-
-    def __len__(self) -> int:
-        return len(self.corpus)
-
-    @property
-    def lengths(self) -> Tensor:
-        """(N,) int64 tokens of each sentence"""
-        return self.corpus.lengths
 
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
         """These sentences, padded to the longest. index: (B,), which are also the batch's ids."""
-        pieces = [self.corpus.piece(i) for i in index.tolist()]
-        shape = len(pieces), max(map(len, pieces))
-        encoding = {
-            "input_ids": np.full(shape, self.padding, np.int64),  # (B, L)
-            "attention_mask": np.zeros(shape, np.int64),
-        }
-        for row, piece in enumerate(pieces):
-            encoding["input_ids"][row, : len(piece)] = piece
-            encoding["attention_mask"][row, : len(piece)] = 1
-        if self.segments:
-            encoding["token_type_ids"] = np.zeros(shape, np.int64)
-        lengths = torch.tensor([len(piece) for piece in pieces])
-        return Batch(
-            index,
-            torch.zeros(len(pieces), device=device),
-            (Encoding({name: onto(torch.from_numpy(array), device) for name, array in encoding.items()}, lengths),),
-        )
+        encoding = self.encoding(*self.padded(index), device)
+        return Batch(index, torch.zeros(len(index), device=device), (encoding,))
 
 
 def _write(source: str, path: Path) -> int:
