@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,7 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             opened.model.save_pretrained(temporary)
         _write_tokenizer(opened, model, temporary)
         if onnx:
-            asked = Opened(model, opened.tokenizer, opened.task, opened.pair_encoding, opened.max_length)
-            onnx_graph.write(asked, temporary / onnx_graph.NAME)
+            onnx_graph.write(replace(opened, model=model), temporary / onnx_graph.NAME)
         vouched = checksums(temporary)
         told = {
             "format": FORMAT,
@@ -81,9 +81,8 @@ def _write_plain(opened: Opened, folder: Path) -> PreTrainedModel | None:
         folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
     )
     batch = opened.probe()
-    asked = Opened(plain.eval(), opened.tokenizer, opened.task, opened.pair_encoding, opened.max_length)
     with torch.inference_mode():
-        theirs, ours = asked.of_batch(batch), opened.of_batch(batch)
+        theirs, ours = replace(opened, model=plain.eval()).of_batch(batch), opened.of_batch(batch)
     if theirs.shape == ours.shape and bool((theirs - ours).abs().max() <= CLOSE * ours.abs().max().clamp(min=1)):
         return plain
     for file in folder.iterdir():
