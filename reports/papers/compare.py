@@ -72,27 +72,10 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
     shared = [j for j, c in enumerate(table.columns) if any(answers(lines, c, d) for d in (False, True))]
     columns = tuple(table.columns[j] for j in shared)
     unlike = _unlike(table, columns, lines)
-    remarks = [unlike] if unlike else []
-    missing = [c.name for c in table.columns if not c.average and c not in columns]
-    if missing:
-        remarks.append(f"No published column: {', '.join(missing)}.")
-    if published.init:
-        made = any(is_init(line.init, published.init) for block in table.blocks for line in block.lines)
-        remarks.append(
-            f"The published numbers were made with init {published.init}"
-            + ("; no other is compared." if made else ", of which this table has no cell.")
-        )
-    if table.provenance.protocol in OWN:
-        remarks.append(
-            f"Ours were chosen {OWN[table.provenance.protocol]} (protocol {table.provenance.protocol}), the published "
-            "ones on dev, as with --set protocol=published."
-        )
     tested = {x.get("split") == "test" for x in lines if x["column"] == "value" and x["value"]} == {True}
+    remarks = [unlike] * bool(unlike) + _remarks(table, published, columns, tested)
     if tested:
-        some = "; ours too where a note says so, otherwise of dev" if table.submitted else ", ours of dev"
-        remarks.append(f"The published scores are of the official test set{some}.")
         table = on_test(table)
-
     numbers: dict[str, int] = {}
 
     def pair(entry: Entry, found: Sequence[Printed], column: Column) -> Pair:
@@ -143,6 +126,29 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
         published.source, counted, columns, tuple(blocks), tuple(others), tuple(remarks), notes, not unlike
     )
     return with_verdicts(comparison, table)
+
+
+def _remarks(table: Table, published: Published, columns: Sequence[Column], tested: bool) -> list[str]:
+    """Sentences on what of both is compared. tested: the published numbers are of a test set."""
+    remarks = []
+    missing = [c.name for c in table.columns if not c.average and c not in columns]
+    if missing:
+        remarks.append(f"No published column: {', '.join(missing)}.")
+    if published.init:
+        made = any(is_init(line.init, published.init) for block in table.blocks for line in block.lines)
+        remarks.append(
+            f"The published numbers were made with init {published.init}"
+            + ("; no other is compared." if made else ", of which this table has no cell.")
+        )
+    if table.provenance.protocol in OWN:
+        remarks.append(
+            f"Ours were chosen {OWN[table.provenance.protocol]} (protocol {table.provenance.protocol}), the published "
+            "ones on dev, as with --set protocol=published."
+        )
+    if tested:
+        some = "; ours too where a note says so, otherwise of dev" if table.submitted else ", ours of dev"
+        remarks.append(f"The published scores are of the official test set{some}.")
+    return remarks
 
 
 def _unlike(table: Table, columns: Sequence[Column], lines: Sequence[Printed]) -> str:
