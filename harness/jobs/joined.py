@@ -9,9 +9,9 @@ from pathlib import Path
 from harness.contracts import AGREEMENT
 from harness.data.tasks import as_asked, get_task
 from harness.jobs.examples import examples_of
-from harness.jobs.scoring import evaluate, further
+from harness.jobs.scoring import evaluate
 from harness.runs import JoinedTeachersRun
-from harness.runs.told import Performed, Record
+from harness.runs.told import Performed
 from harness.teaching.outputs import ensemble
 from harness.training import machine
 from harness.training.weights import whole_folder
@@ -21,7 +21,7 @@ from harness.training.workspace import teacher_readers, teacher_source
 
 def join(run: JoinedTeachersRun, work: Work) -> Performed:
     """Keep the weights of each member's run in a folder of its number, and score them together."""
-    task, settings, workspace = as_asked(get_task(run.task), run.settings), run.settings, work.workspace
+    task, workspace = as_asked(get_task(run.task), run.settings), work.workspace
     with whole_folder(workspace.run / "weights") as folder:
         for number, member in enumerate(run.members):
             (folder / str(number)).mkdir()
@@ -31,13 +31,10 @@ def join(run: JoinedTeachersRun, work: Work) -> Performed:
     examples = examples_of(run, workspace, readers)
     source = teacher_source(workspace.teacher, workspace.argument)
     model = ensemble(source, task, workspace.run / "weights").to(machine.device()).eval()
-    record: Record = {"curve": [], "best": {}}
-    scores, predictions = evaluate(model, task, settings, examples, work.clock)
-    more, others = further(run, workspace, model, readers, task, work.clock)
-    scores, predictions = scores | more, predictions | others
+    scores, predictions = evaluate(model, task, run, work, examples, readers)
     if not task.labelled:
         scores["metrics"][AGREEMENT] = 1.0  # with itself
-    return record | scores | {"selection": scores["metrics"][run.metric]}, predictions
+    return scores | {"curve": [], "best": {}, "selection": scores["metrics"][run.metric]}, predictions
 
 
 def _take(file: Path, place: Path) -> None:

@@ -17,7 +17,7 @@ from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
-from harness.jobs.scoring import Predictions, evaluate, further, selector
+from harness.jobs.scoring import Predictions, evaluate, selector
 from harness.jobs.starting import start
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun
 from harness.runs.settings import LABELS
@@ -103,9 +103,9 @@ def _train(
     work: Work,
 ) -> tuple[Record, Predictions]:
     """Train on all tasks, the epoch chosen by the mean of their metrics. Returns (record, predictions by task)."""
-    parts, clock, objective = run.parts(), work.clock, JointObjective(sums)
+    parts, objective = run.parts(), JointObjective(sums)
     joint.to(machine.device())
-    selectors = {name: selector(get_task(name), part, examples[name], clock) for name, part in parts.items()}
+    selectors = {name: selector(get_task(name), part, examples[name], work.clock) for name, part in parts.items()}
 
     def select(model: nn.Module) -> float:
         return sum(choose(joint.models[name]) for name, choose in selectors.items()) / len(selectors)
@@ -121,11 +121,10 @@ def _train(
     by_task: dict[str, Record] = {}
     predictions: Predictions = {}
     for name, choose in selectors.items():
-        model, task = joint.models[name], get_task(name)
-        scores, found = evaluate(model, task, run.settings, examples[name], clock)
-        more, others = further(parts[name], work.workspace, model, reader, task, clock)
-        by_task[name] = scores | more | {"selection": choose(model)}
-        predictions |= {f"{name}/{kind}": array for kind, array in {**found, **others}.items()}
+        model = joint.models[name]
+        scores, found = evaluate(model, get_task(name), parts[name], work, examples[name], reader)
+        by_task[name] = scores | {"selection": choose(model)}
+        predictions |= {f"{name}/{kind}": array for kind, array in found.items()}
     return {
         "curve": history.curve,
         "best": history.best,

@@ -16,7 +16,7 @@ from harness.data.tasks import as_asked, get_task
 from harness.evaluation.parameters import count
 from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
 from harness.jobs.folds import Training, told, trained
-from harness.jobs.scoring import evaluate, further
+from harness.jobs.scoring import evaluate
 from harness.jobs.starting import start
 from harness.jobs.unlabelled import answered
 from harness.modeling.initialisation import randomise
@@ -56,9 +56,7 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
         training = Training(run, work, lambda data: [stage], lambda batch, want: Outputs())
         history = trained(encoder, examples, training)
         record = told(history)
-    scores, predictions = evaluate(encoder, task, settings, examples, work.clock)
-    more, others = further(run, workspace, encoder, reader, task, work.clock)
-    scores, predictions = scores | more, predictions | others
+    scores, predictions = evaluate(encoder, task, run, work, examples, reader)
     if not task.labelled:
         scores["metrics"][AGREEMENT] = 1.0  # with itself
     if isinstance(run, CheckpointRun):  # a row of the table: nothing starts from it
@@ -119,11 +117,10 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
     if keep or workspace.keep:
         own = None if reader is teacher_tokenizer(workspace) else reader
         save(student, workspace.run / "weights", own, durable=keep)
-    scores, predictions = evaluate(student, task, settings, examples, work.clock)
-    more, others = further(run, workspace, student, reader, task, work.clock)
-    return scores | more | count(student) | told(history) | {
+    scores, predictions = evaluate(student, task, run, work, examples, reader)
+    return scores | count(student) | told(history) | {
         "selection": history.best["selection"],
         "initialisation": started,
         "examples": len(examples.train),
         "teacher_signals": answers.how(wanted),
-    }, predictions | others
+    }, predictions

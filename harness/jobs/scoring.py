@@ -1,4 +1,4 @@
-"""How a model does on a task: what epochs are chosen by, what the table reports, when a trial is given up."""
+"""How a model does on a task: what epochs are chosen by, and what the table reports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from harness.evaluation import masked_words
 from harness.evaluation.metrics import graded, predictions_of, score
 from harness.jobs.examples import Examples, encoding_of
 from harness.runs import TaskRun
-from harness.runs.settings import Settings
 from harness.runs.told import Record
 from harness.training import machine
 from harness.training.loop import Clock, predict
-from harness.training.workspace import Workspace
+from harness.training.work import Work
 
 EVALUATION_BATCH = 64
 Predictions = dict[str, np.ndarray]
@@ -49,15 +48,18 @@ def scores(task: Task, logits: Tensor, data: Encoded, theirs: np.ndarray | None 
 
 
 def evaluate(
-    model: nn.Module, task: Task, settings: Settings, examples: Examples, clock: Clock
+    model: nn.Module, task: Task, run: TaskRun, work: Work, examples: Examples, reader: Reader
 ) -> tuple[Record, Predictions]:
-    """Metrics on every dev split, the speed of encoding the first, and its predictions with what they rest on."""
+    """(record, predictions) of how a run's model does on a task, with what the run tells `further`.
+
+    Metrics on every dev split, the speed of encoding the first, and its predictions with what they rest on.
+    """
     metrics: dict[str, float] = {}
     theirs = examples.answers[1:] or (None,) * len(examples.dev)
     for name, data, answers in reversed(list(zip(task.dev_splits, examples.dev, theirs, strict=True))):
         own = Clock()
-        logits = predict(model, data, EVALUATION_BATCH, settings, machine.device(), own)
-        clock.seconds += own.seconds
+        logits = predict(model, data, EVALUATION_BATCH, run.settings, machine.device(), own)
+        work.clock.seconds += own.seconds
         prefix = "" if name == task.dev_splits[0] else name.removeprefix("dev_") + "_"
         metrics |= {prefix + metric: value for metric, value in scores(task, logits, data, answers).items()}
     first = examples.dev[0]
@@ -68,17 +70,12 @@ def evaluate(
         **graded(task, logits.numpy()),
         **({} if answers is None else {"teacher": answers}),
     }
-    return {"metrics": metrics, "examples_per_second": len(first) / own.seconds}, predictions
+    more, others = further(model, task, run, work, reader)
+    record = {"metrics": metrics, "examples_per_second": len(first) / own.seconds}
+    return record | more, predictions | others
 
 
-def further(
-    run: TaskRun,
-    workspace: Workspace,
-    model: nn.Module,
-    reader: Reader,
-    task: Task,
-    clock: Clock,
-) -> tuple[Record, Predictions]:
+def further(model: nn.Module, task: Task, run: TaskRun, work: Work, reader: Reader) -> tuple[Record, Predictions]:
     """What a run tells beyond the scores: (more of the record, more predictions).
 
     analysis "masked_word_entropy" gives record["masked_word_entropy"], see `masked_words.masked_word_entropy`, of
@@ -87,26 +84,24 @@ def further(
     "test_mismatched/predictions". reader: the model's tokenizer. Raises UserError if the test splits are missing or are
     not those that were asked for.
     """
-    settings = run.settings
+    record: Record = {}
+    source = work.workspace.source
 
     def logits_of(split: Split) -> Tensor:
-        data = encode(split, reader, encoding_of(run), settings["max_length"])
-        return predict(model, data, EVALUATION_BATCH, settings, machine.device(), clock)
+        data = encode(split, reader, encoding_of(run), run.settings["max_length"])
+        return predict(model, data, EVALUATION_BATCH, run.settings, machine.device(), work.clock)
 
-    record: Record = {}
     if run.analysis == "masked_word_entropy":
-        sentences = masked_words.chosen(sources.load(task, workspace.source).dev[0].text_a)
+        sentences = masked_words.chosen(sources.load(task, source).dev[0].text_a)
         record["masked_word_entropy"] = masked_words.masked_word_entropy(
             lambda texts: logits_of(Split("masked", list(texts), None, np.zeros(len(texts), np.int64))), sentences
         )
     asked = (run.test or {}).get(task.name)
     if asked is None:
         return record, {}
-    tests, content = sources.load_test(task, workspace.source)
+    tests, content = sources.load_test(task, source)
     if content != asked:
-        raise UserError(
-            f"the test files of {task.name} in {workspace.source} changed meanwhile; give the command again"
-        )
+        raise UserError(f"the test files of {task.name} in {source} changed meanwhile; give the command again")
     return record, {
         f"{test.split.name}/predictions": np.asarray(predictions_of(task, logits_of(test.split).numpy()))
         for test in tests

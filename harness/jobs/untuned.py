@@ -21,7 +21,7 @@ from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.evaluation.threshold import best_threshold
 from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
-from harness.jobs.scoring import EVALUATION_BATCH, evaluate, further, scores
+from harness.jobs.scoring import EVALUATION_BATCH, evaluate, scores
 from harness.jobs.starting import start
 from harness.runs import UntunedRun
 from harness.runs.told import Performed, Record
@@ -173,16 +173,15 @@ def untuned(run: UntunedRun, work: Work) -> Performed:
     judge = Judge(cosines, best_threshold(known.numpy(), examples.train.labels.numpy()))
     found = predict(judge, examples.selection, EVALUATION_BATCH, settings, machine.device(), clock)
     selection = scores(task, found, examples.selection)[run.metric]
-    scored, predictions = evaluate(judge, task, settings, examples, clock)
+    scored, predictions = evaluate(judge, task, alone, work, examples, reader)
     del predictions["probabilities"]  # a cosine tells none
-    more, others = further(alone, workspace, judge, reader, task, clock)
     record["best"]["selection"] = selection
-    return record | scored | more | {
+    return record | scored | {
         "selection": selection,
         "threshold": judge.threshold,
         "examples": len(examples.train),
         "teacher_signals": teacher.how,
-    }, predictions | others
+    }, predictions
 
 
 def _learn(

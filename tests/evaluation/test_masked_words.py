@@ -18,7 +18,7 @@ from harness.data.tasks import get_task
 from harness.evaluation.masked_words import chosen, masked_word_entropy, refusal
 from harness.jobs.scoring import further
 from harness.teaching.outputs import Encoder
-from harness.training.loop import Clock
+from harness.training.work import Work
 from harness.training.workspace import teacher_source, teacher_tokenizer
 from tests.search.builders import student_run
 from tests.training.builders import workspace_of
@@ -81,7 +81,8 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
     torch.manual_seed(0)
     model = teacher_source("huggingface", str(checkpoint)).model(task, None)
     run = student_run(analysis="masked_word_entropy")
-    record, predictions = further(run, workspace, Encoder(model), reader, task, Clock())
+    work = Work(workspace, print)
+    record, predictions = further(Encoder(model), task, run, work, reader)
     shown = record["masked_word_entropy"]
     assert predictions == {} and len(shown) == 6
     assert [entry["words"] for entry in shown] == chosen(sources.load(task, str(glue)).dev[0].text_a)
@@ -90,4 +91,4 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
         logits = model.eval()(**reader(" ".join([words[0], "[MASK]", *words[2:]]), return_tensors="pt")).logits
     p = logits.softmax(-1)[0].tolist()
     assert shown[0]["entropy"][1] == pytest.approx(-sum(x * math.log(x) for x in p), rel=1e-5)
-    assert further(student_run(), workspace, Encoder(model), reader, task, Clock()) == ({}, {})
+    assert further(Encoder(model), task, student_run(), work, reader) == ({}, {})

@@ -25,7 +25,6 @@ from harness.teaching.outputs import Encoder, NoTeacher, TeacherOutputs
 from harness.training import loop
 from harness.training.checkpoints import Timer
 from harness.training.joint_model import heads_in, load_joint, load_joint_teacher
-from harness.training.loop import Clock
 from harness.training.work import Work
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
 from tests.training.builders import CPU, a_run, every, ignore, settings, workspace_of
@@ -94,8 +93,9 @@ def test_a_teacher_is_refined_on_all_tasks(teacher: Found, workspace: Workspace,
 
 
 def predicted(model: nn.Module, task: str, workspace: Workspace, of: JointRun) -> np.ndarray:
-    examples = examples_of(of.part(task), workspace, teacher_tokenizer(workspace))
-    return evaluate(model, get_task(task), of.settings, examples, Clock())[1]["predictions"]
+    part, reader = of.part(task), teacher_tokenizer(workspace)
+    examples = examples_of(part, workspace, reader)
+    return evaluate(model, get_task(task), part, Work(workspace, print), examples, reader)[1]["predictions"]
 
 
 def test_a_student_is_distilled_on_all_tasks(teacher: Found, workspace: Workspace, learning: JointStudentRun) -> None:
