@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from harness.batch import onto
 from harness.contracts import Batch, Encoding
-from harness.data.sources import Split
+from harness.data.sources import Split, hashes
 from harness.errors import UserError
 from harness.runs.settings import FOLDS
 from harness.seeds import derive_seed
@@ -108,14 +108,11 @@ def encode(split: Split, tokenizer: Reader, pair_encoding: str, max_length: int,
         found = tokenizer(*text, **cut, padding=True, padding_side="right", return_tensors="np")
         sequences.append({name: torch.from_numpy(np.asarray(array, np.int32)) for name, array in found.items()})
         sizes.append(sequences[-1]["attention_mask"].sum(1))
-    keys = [
-        hashlib.blake2b("\x1f".join(pair).encode(), digest_size=8).digest()
-        for pair in (zip(split.text_a, split.text_b, strict=True) if split.text_b is not None else zip(split.text_a))
-    ]
+    pairs = zip(split.text_a) if split.text_b is None else zip(split.text_a, split.text_b, strict=True)
     return Encoded(
         torch.arange(len(first)),
         torch.from_numpy(split.labels),
-        np.frombuffer(b"".join(keys), np.uint64),
+        hashes(map("\x1f".join, pairs)),
         tuple(sequences),
         tuple(sizes),
         groups_of(split) if ranking else None,
@@ -124,8 +121,7 @@ def encode(split: Split, tokenizer: Reader, pair_encoding: str, max_length: int,
 
 def groups_of(split: Split) -> Tensor:
     """(N,) int64, equal for equal first texts: those of a question's candidates, as they are masked if they are."""
-    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in split.text_a)
-    return torch.from_numpy(np.frombuffer(b"".join(digests), np.int64).copy())
+    return torch.from_numpy(hashes(split.text_a).view(np.int64).copy())
 
 
 def _masked(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[str]:

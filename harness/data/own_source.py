@@ -19,7 +19,7 @@ from harness.data import metric_names
 from harness.data.own import Declaration, Known, Rows
 from harness.data.own_examples import OwnExamples, short
 from harness.data.places import entries, home
-from harness.data.sources import Example, TaskSource
+from harness.data.sources import Example, TaskSource, hashes
 from harness.data.tables import Row, dataset_rows
 from harness.errors import UserError, close
 from harness.registry import SOURCES, TASKS
@@ -63,10 +63,7 @@ class OwnSource(TaskSource):
         return hashlib.sha256(own + (b"" if groups is None else groups.tobytes())).hexdigest()
 
     def groups(self, task: Task) -> np.ndarray | None:
-        if not self.read.groups:
-            return None
-        digests = (hashlib.blake2b(group.encode(), digest_size=8).digest() for group in self.read.groups)
-        return np.frombuffer(b"".join(digests), np.int64)
+        return hashes(self.read.groups).view(np.int64) if self.read.groups else None
 
     @cached_property
     def read(self) -> OwnExamples:

@@ -252,6 +252,12 @@ def blank(labels: np.ndarray) -> np.ndarray:
     return np.full_like(labels, np.nan if labels.dtype.kind == "f" else UNLABELLED)
 
 
+def hashes(texts: Iterable[str]) -> np.ndarray:
+    """(N,) uint64, equal for equal texts."""
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
 def _parse(task: Task, label: Any, where: str) -> float:
     """The index of a class's name; a score, or the index of its nearest bin (of two equally near, the even one).
 
