@@ -186,7 +186,7 @@ class Cells:
         student, teacher = choice.student, self.asked.info(CORPUS)
         described = choice.describe(CORPUS)
         refused = pairing.refusal(objective, "", described, teacher, CORPUS)
-        elsewhere = choice.elsewhere("general.")
+        elsewhere = Settings(choice.row.settings).of("general")
         settings = self.prerequisites.corpus_settings(elsewhere, idle=("transferred_layers", "stored_top_k"))
         if settings["text"] == "masked" and described.tokenizer != teacher.tokenizer:
             refused = refused or (

@@ -75,10 +75,6 @@ class Choice:
         """The student's own settings, without its name before them."""
         return {name: self.settings[f"{self.name}.{name}"] for name in self.student.hyperparameters}
 
-    def elsewhere(self, prefix: str) -> Mapping[str, object]:
-        """The row's settings of the runs that it starts from whose names begin so, without that."""
-        return {k.removeprefix(prefix): v for k, v in self.row.settings.items() if k.startswith(prefix)}
-
     def describe(self, task: Task) -> ModelInfo:
         """The student on a task. Raises UserError where it says something else than that."""
         teacher = self.asked.info(task)
@@ -140,15 +136,11 @@ class Choices:
 
     def before_distillation(self, choice: Choice) -> Choice:
         """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""
-        for init in self.asked.request.inits or self.asked.profile.inits or (choice.recipe.start,):
-            if init.partition(":")[0] in (PRETRAINED, MULTI_TASK):
-                continue
-            try:
-                choice.student.canonical_init(init)
-            except UserError:  # another student's
-                continue
-            return self.choose(choice.row, choice.variant, init, choice.task, choice.procedure)
-        return self.choose(choice.row, choice.variant, "random", choice.task, choice.procedure)
+        assert choice.variant  # no teacher is distilled
+        asked = self.asked.request.inits or self.asked.profile.inits or (choice.recipe.start,)
+        inits = [init for init in asked if init.partition(":")[0].strip() not in (PRETRAINED, MULTI_TASK)]
+        own = next(filter(choice.variant.knows, inits), "random")  # of others, another student's
+        return self.choose(choice.row, choice.variant, own, choice.task, choice.procedure)
 
     def spelled(self, student: Any, init: str) -> tuple[str, str, str]:
         """(what tables call an initialisation, its one spelling, the same with a file by its content)."""

@@ -177,12 +177,11 @@ class Prerequisites:
 
         shared: settings of the cell that starts from it, of which it takes what a teacher does too.
         """
-        prefix = "multi_task."
         settings = {name: h.default for name, h in TRAINING.items()} | {name: shared[name] for name in SHARED}
-        for layer in (_of_prefix(self.profile.settings, prefix), own, _of_prefix(self.overrides, prefix)):
+        for layer in self._given("multi_task", own):
             settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
         nothing = merging.idle(settings)
-        self.used |= {f"{prefix}{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
+        self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
         return settings | {name: TRAINING[name].default for name in nothing}
 
     def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
@@ -190,7 +189,7 @@ class Prerequisites:
         settings: dict[str, Any] = {name: h.default for name, h in TRAINING.items()}
         given = {name: shared[name] for name in SHARED if shared.get(name) is not None}
         given |= dict(recipe)
-        own = _of_prefix(shared, "teacher.")
+        own = Settings(shared).of("teacher")
         own.pop("seeds", None)
         given |= {} if answers else own
         settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
@@ -273,9 +272,8 @@ class Prerequisites:
 
         What has no effect beside the others, or is `idle`, has its default: it makes no other run.
         """
-        prefix = "general."
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
-        for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
+        for given in self._given("general", elsewhere):
             plain = {key: value for key, value in given.items() if "." not in key}  # the rest: `general_own`
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in plain.items()}
         nothing = set(idle) | ({"epochs"} if settings["steps"] else set())
@@ -284,18 +282,23 @@ class Prerequisites:
         settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
         nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
         kept = Settings({name: value for name, value in settings.items() if name not in without})
-        self.used |= {f"{prefix}{name}" for name in kept.keys() - nothing} & set(self.overrides)
+        self.used |= {f"general.{name}" for name in kept.keys() - nothing} & set(self.overrides)
         return kept
 
     def corpus_own(self, student: Any, elsewhere: Mapping[str, object]) -> Hyperparameters:
         """The student's own settings that are others in its distillation: those of "general.student.NAME"."""
-        prefix, known = "general.", apart(student)
+        known = apart(student)
         found: dict[str, Value] = {}
-        for given in (_of_prefix(self.profile.settings, prefix), elsewhere, _of_prefix(self.overrides, prefix)):
+        for given in self._given("general", elsewhere):
             own = {own_name(student, key): value for key, value in given.items()}
             found |= {key: merging.check(key, value, known) for key, value in own.items() if key in known}
-        self.used |= {f"{prefix}{key}" for key in _of_prefix(self.overrides, prefix) if own_name(student, key) in known}
+        asked = Settings(self.overrides).of("general")
+        self.used |= {f"general.{key}" for key in asked if own_name(student, key) in known}
         return found
+
+    def _given(self, owner: str, of_row: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
+        """The settings of "OWNER.NAME" in profile, row and overrides, by name."""
+        return Settings(self.profile.settings).of(owner), of_row, Settings(self.overrides).of(owner)
 
     def base_teacher(self, task: Task) -> tuple[BaseTeacher, list[RunId]]:
         """The base weights of a task's teacher, and the run that pre-trains them if there is one."""
@@ -348,8 +351,3 @@ def apart(student: Any) -> dict[str, Hyperparameter]:
 def _recipe(source: Any, task: Task) -> dict[str, Any]:
     """The settings that a teacher recommends for its training on a task."""
     return dict(ask(TEACHERS, source.name, "recipe", Mapping, lambda: source.recipe(task)))
-
-
-def _of_prefix(settings: Mapping[str, object], prefix: str) -> dict[str, object]:
-    """The settings whose names begin with the prefix, without it."""
-    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

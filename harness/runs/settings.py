@@ -170,5 +170,5 @@ class Settings(dict[str, Any]):
         return _DECLARED[name].default
 
     def of(self, plugin: str) -> dict[str, Value]:
-        """Those of a plugin, recorded as "PLUGIN.NAME", by name."""
+        """Those of a plugin, or of other runs, recorded as "PLUGIN.NAME" or "general.NAME", by name."""
         return {key.removeprefix(f"{plugin}."): value for key, value in self.items() if key.startswith(f"{plugin}.")}
