@@ -34,6 +34,12 @@ def _shortened(word: str) -> str:
     return f"{word[:half]}...({len(word) - 2 * half} more)...{word[-half:]}"
 
 
+def listed(words: Iterable[str]) -> str:
+    """ "a, b and c". There is at least one."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def close(name: str, valid: Iterable[str]) -> str:
     """'did you mean a or b?' where something is close, otherwise ""."""
     found = get_close_matches(name, sorted(set(valid)), n=3, cutoff=0.6)

@@ -10,6 +10,7 @@ from typing import Any
 from harness import registry
 from harness.commands import declared
 from harness.contracts import Study, TableRow
+from harness.errors import listed
 from harness.planning.planned import Plan, distinct
 from harness.planning.recipe import as_known
 from harness.reports import Table
@@ -43,7 +44,7 @@ def write(plan: Plan, ledger: Any, table: Table, form: str) -> str:
         return citations.bibtex() + "\n"
     told = [f"**{name}.** {text}" for name, text in parts.items() if text]
     if citations.unknown:
-        told.append(f"**To be added to the references.** {_listed(citations.unknown)}.")
+        told.append(f"**To be added to the references.** {listed(citations.unknown)}.")
     return "\n\n".join(["## Experimental settings", *told]) + "\n"
 
 
@@ -83,7 +84,7 @@ def _data(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
     yield f"They are read from `{_place(source)}`." if told and source and not plan.declared else ""
     if plan.corpus:
         told = [f"`{_place(part)}`{citations.cite(f'corpus:{part}')}" for part in plan.corpus.split("+")]
-        yield f"Text without labels: {_listed(told)}."
+        yield f"Text without labels: {listed(told)}."
 
 
 def _sizes(table: Table) -> dict[str, tuple[Sequence[int], int]]:
@@ -140,12 +141,12 @@ def _objectives(plan: Plan, study: Study, citations: Citations) -> Iterable[str]
     rest = [row.label for row in rows if row not in trained]
     yield f"Compared by objective: {'; '.join(map(told, trained))}." if trained else ""
     yield f"{'Beside them' if trained else 'Compared'}: {'; '.join(rest)}." if rest else ""
-    yield f"No work is named by {_listed(f'`{name}`' for name in alone)}." if alone else ""
+    yield f"No work is named by {listed(f'`{name}`' for name in alone)}." if alone else ""
     before = [first.run for first in plan.first.values() if first.run.student_name]
     others = list(dict.fromkeys(sum_of for run in before for sum_of in run.expressions()))
     works = [work for sum_of in others for name in _terms(sum_of) for work in declared.works(about.get(name, ""))]
     if others:
-        named = _listed(f"`{objective}`" for objective in others)
+        named = listed(f"`{objective}`" for objective in others)
         yield f"Runs that students start from are trained by {named}{citations.cite(*works)}."
 
 
@@ -198,7 +199,7 @@ def _runs(plan: Plan, ledger: Any, table: Table, citations: Citations) -> Iterab
     yield f"{_number(failed, 'run')} failed." if failed else ""
     devices = sorted({str(record["device"]) for record in done if record.get("device")})
     memory = max((float(record.get("peak_memory_mib") or 0) for record in done), default=0.0)
-    yield f"Device: {_listed(devices)}." if devices else ""
+    yield f"Device: {listed(devices)}." if devices else ""
     yield f"No run needed more than {memory:,.0f} MiB of memory." if memory else ""
     versions: dict[str, set[str]] = {}
     for record in done:
@@ -228,8 +229,3 @@ def _range(numbers: Sequence[int]) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-def _listed(some: Iterable[str]) -> str:
-    *first, last = some
-    return f"{', '.join(first)} and {last}" if first else last

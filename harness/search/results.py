@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from harness.code_versions import changed, current, engine
 from harness.contracts import AGREEMENT, CellResult, Study, Task
+from harness.errors import listed
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
@@ -137,17 +138,12 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
                 of_run[run.run] = changed(run.record, read, now)
             names |= of_run[run.run]
         if names:
-            made[_listed(names)] += 1
+            whole = set(engine())  # all its parts together are harness
+            made[listed(sorted(names - whole | {"harness"} if names >= whole else names))] += 1
     return [
         f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {what}"
         for what, count in sorted(made.items())
     ]
-
-
-def _listed(names: set[str]) -> str:
-    """ "a, b and c"; all parts of the engine together are harness."""
-    listed = sorted(names - set(engine()) | {"harness"} if names >= set(engine()) else names)
-    return " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
 
 
 def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:

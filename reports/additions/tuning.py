@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.errors import UserError, listed
 from harness.reports.additions.searched import Search, chosen_on, searches
 from harness.reports.statistics import tuning
 from harness.reports.statistics.noise import LEVEL
@@ -191,7 +191,7 @@ def sentence(curves: Curves) -> str:
     said: dict[str, list[int]] = {}
     for standing in curves.standings:
         said.setdefault(_said(standing, rows), []).append(standing.trials)
-    parts = [f"at {_listed(list(map(str, trials)))} {text}" for text, trials in said.items()]
+    parts = [f"at {listed(map(str, trials))} {text}" for text, trials in said.items()]
     if not parts:
         return ""
     first = next(iter(said.values()))
@@ -208,12 +208,8 @@ def _said(standing: Standing, rows: int) -> str:
         return f"{ahead} is ahead, and no row can be told apart from it"
     if len(level) == 1:
         return f"{ahead} and {level[0]} cannot be told apart"
-    others = _listed(level) if len(level) < NAMED else f"{len(level)} others"
+    others = listed(level) if len(level) < NAMED else f"{len(level)} others"
     return f"{ahead} is ahead, and cannot be told apart from {others}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def grids(table: Table) -> list[Grid]:
@@ -301,7 +297,7 @@ def _rules(made: Sequence[Curves], chosen_on: str) -> list[tuple[str, str]]:
     most = max(made, key=lambda curves: sum(curve.competes for curve in curves.curves))
     rows, trials = sum(curve.competes for curve in most.curves), most.trials
     pairs, enough = math.comb(rows, 2), tuning.most_rows(trials)
-    points = f"have the same {_listed(most.common)}" if most.common else "share no setting that is searched"
+    points = f"have the same {listed(most.common)}" if most.common else "share no setting that is searched"
     notes = [
         "Dev: the expected score, on dev, of the setting that is chosen among so many trials, over all choices of that "
         "many of the trials made (Tang et al., 2020)",
