@@ -19,14 +19,14 @@ Where = Mapping[str, str]  # the task, student and row that a setting is of
 
 def protocol(plan: Plan) -> str:
     """What epochs and settings were chosen on; "" where nothing is trained."""
-    if _measures(plan):
+    if not plan.trains:
         return ""
     return str(_settings(plan)["protocol"])
 
 
 def budget(plan: Plan) -> str:
     """The search budget of every cell, as a sentence; "" where nothing is trained."""
-    if _measures(plan):
+    if not plan.trains:
         return ""
     cells = _cells(plan)
     spaces = [{shared_name(c.student, name): v for name, v in as_known(plan, c.space).items()} for c in cells]
@@ -82,7 +82,7 @@ def _range(values: Dimension) -> str:
 
 def recipe(plan: Plan) -> str:
     """The training settings that all cells share, and those that differ by task; "" where nothing is trained."""
-    if _measures(plan):
+    if not plan.trains:
         return ""
     rows = {row.name: row for row in plan.rows}
     searched = {shared_name(cell.student, name) for cell in _cells(plan) for name in as_known(plan, cell.space)}
@@ -184,10 +184,6 @@ def _complement(value: Any) -> Any:
 
 def number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _measures(plan: Plan) -> bool:
-    return not plan.trains
 
 
 def _cells(plan: Plan) -> list[Cell]:
