@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from harness import registry
 from harness.commands import run as commands
 from harness.commands.columns import added
-from harness.commands.recorded import table_of
+from harness.commands.recorded import say_damage, table_of
 from harness.commands.telling import say
 from harness.data import own
 from harness.errors import UserError
@@ -145,6 +145,5 @@ def load_results(
     chosen = together.recorded(ledger.out, Request(*meant[0]))
     own.recall(chosen.declared)
     table = table_of(chosen, ledger, layout, against)
-    for damage in ledger.damaged.values():
-        say(damage)
+    say_damage(ledger)
     return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)
