@@ -94,20 +94,17 @@ def _of_correlation(x: np.ndarray, y: np.ndarray, ranked: bool) -> tuple[float, 
 
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0, np.zeros(len(x))
-    values = (_mid_ranks(x), _mid_ranks(y)) if ranked else (x, y)
+    values = (x, y)
+    if ranked:
+        from scipy.stats import rankdata
+
+        values = rankdata(x), rankdata(y)
     (a, wide), (b, high) = (((v - v.mean()) / v.std(), v.std()) for v in values)
     r = float((a * b).mean())
     moved = a * b - r * (a**2 + b**2) / 2
     if ranked:  # drawn once more, an example raises the ranks of those above it by 1, of its equals by a half
         moved = moved + _above((b - r * a) / wide, x) + _above((a - r * b) / high, y)
     return r, moved
-
-
-def _mid_ranks(values: np.ndarray) -> np.ndarray:
-    from scipy.stats import rankdata
-
-    ranks: np.ndarray = rankdata(values)
-    return ranks
 
 
 def _above(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
