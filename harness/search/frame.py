@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, RunResult
@@ -177,7 +177,11 @@ def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mappi
         "settings": as_known(plan, run.made.settings),
         "hyperparameters": as_known(plan, run.hyperparameters),
         "metrics": metrics,
-        "record": {**record, "predictions": kept.beside_labels, "teacher": kept.beside_teacher},
+        "record": {
+            **record,
+            "predictions": partial(kept.beside, "labels"),
+            "teacher": partial(kept.beside, "teacher"),
+        },
     }
 
 
@@ -211,20 +215,13 @@ class _Predictions:
     run: str
     task: str
 
-    def beside_labels(self) -> Any:
-        """(ids, predictions, labels), (N,) each, or None."""
-        return self._beside("labels")
-
-    def beside_teacher(self) -> Any:
-        """(ids, predictions, what the teacher answers), (N,) each, or None."""
-        return self._beside("teacher")
-
-    def _beside(self, what: str) -> Any:
+    def beside(self, what: str) -> Any:
+        """(ids, predictions, "labels" or what the "teacher" answers), (N,) each, or None."""
         part = "" if "ids" in self._found else f"{self.task}/"  # a run on several tasks keeps those of each
         names = [f"{part}{name}" for name in ("ids", "predictions", what)]
         return tuple(self._found[name] for name in names) if {*names} <= self._found.keys() else None
 
-    @functools.cached_property
+    @cached_property
     def _found(self) -> Any:
         return self.ledger.predictions(self.run) or {}
 
