@@ -81,22 +81,18 @@ class Joint(nn.Module):
             self._tie(task)
         return self
 
-    def _names(self, task: str) -> dict[str, str]:
-        """The names of one model's weights in its own state dictionary -> in the joint one."""
-        network = self.network(task)
-        own = own_weights(network)
-        return {name: _head(task, name) if name in own else name for name in network.state_dict()}
-
     def state_dict(self) -> dict[str, Tensor]:  # type: ignore[override]
         found: dict[str, Tensor] = {}
         for task in self.models:
-            state = self.network(task).state_dict()
-            found |= {joint: state[name] for name, joint in self._names(task).items()}
+            network = self.network(task)
+            state = network.state_dict()
+            found |= {joint: state[name] for name, joint in joint_names(network, task).items()}
         return found
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # type: ignore[override]
         for task in self.models:
-            self.network(task).load_state_dict({name: state[joint] for name, joint in self._names(task).items()})
+            network = self.network(task)
+            network.load_state_dict({name: state[joint] for name, joint in joint_names(network, task).items()})
 
 
 def own_weights(network: PreTrainedModel) -> set[str]:
@@ -110,8 +106,10 @@ def _without(state: Mapping[str, Tensor], names: set[str]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in state.items() if name not in names}
 
 
-def _head(task: str, name: str) -> str:
-    return f"heads.{task}.{name}"
+def joint_names(network: PreTrainedModel, task: str) -> dict[str, str]:
+    """The names of one model's weights in its own state dictionary -> in that of a `Joint`."""
+    own = own_weights(network)
+    return {name: f"heads.{task}.{name}" if name in own else name for name in network.state_dict()}
 
 
 class JointData:
@@ -208,8 +206,7 @@ def load_joint(network: PreTrainedModel, task: str, folder: Path) -> None:
     Raises UserError if the folder holds no such head or lacks a weight.
     """
     check_head(task, folder)
-    found, own = load_file(folder / WEIGHTS), own_weights(network)
-    names = {name: _head(task, name) if name in own else name for name in network.state_dict()}
+    found, names = load_file(folder / WEIGHTS), joint_names(network, task)
     missing = sorted(set(names.values()) - found.keys())
     if missing:
         raise UserError(f"run {folder.parent.name} has no weight {missing[0]}, which {type(network).__name__} needs")
