@@ -13,8 +13,9 @@ from harness.data.encoding import Encoded
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.jobs.examples import Examples, own_settings
+from harness.jobs.inputs import record_of
 from harness.jobs.labelled import Imitated
-from harness.runs import RunId, StudentRun
+from harness.runs import Run, RunId, StudentRun
 from harness.teaching.outputs import TeacherOutputs
 from harness.training import machine
 from harness.training.loop import TrainingFailure
@@ -44,11 +45,11 @@ class StudentOutputs(TeacherOutputs):
         return self._student
 
 
-def imitating(other: RunId, own: StudentRun, run: StudentRun, workspace: Workspace, init: str = "") -> Imitated:
-    """What `run` imitates: the student that run `other`, which is `own`, left. init: as `Imitated` has it."""
-    task = get_task(run.task)
+def imitating(other: RunId, run: StudentRun, workspace: Workspace, init: str = "") -> Imitated:
+    """What `run` imitates: the student that run `other` left. init: as `Imitated` has it."""
+    own, task = Run.read(record_of(other, workspace)["specification"]), get_task(run.task)
     teacher = teacher_source(workspace.teacher, workspace.argument).info(task)
-    info = registry.STUDENTS.get(own.student).describe(own_settings(own), teacher, task)
+    info = registry.STUDENTS.get(own.student_name).describe(own_settings(own), teacher, task)
 
     def outputs(run: StudentRun, examples: Examples) -> TeacherOutputs:
         return StudentOutputs(replace(run, teacher=other), workspace, examples.train, info)

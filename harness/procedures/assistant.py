@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.contracts import Hyperparameter, ModelInfo, Task, Want
 from harness.hyperparameters import Values
-from harness.jobs.inputs import record_of
 from harness.procedures.base import procedure
 from harness.procedures.labelled import TwoStage
-from harness.runs import Run, RunId, StudentRun
+from harness.runs import RunId, StudentRun
 from harness.runs.settings import TRAINING, Settings
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ class AssistedRun(StudentRun):
     """A student that starts from the teacher's layers as others do, and imitates the assistant."""
 
     kind: ClassVar[str] = "assisted"
+    mapped_as: ClassVar[str] = ""  # the initialisation by which layers are paired, where not the run's own
 
     assistant: RunId
 
@@ -60,8 +60,7 @@ class AssistedRun(StudentRun):
         from harness.jobs.imitation import imitating
         from harness.jobs.labelled import distil
 
-        own = Run.read(record_of(self.assistant, work.workspace)["specification"])
-        return distil(self, work, imitating(self.assistant, cast(AssistantRun, own), self, work.workspace))
+        return distil(self, work, imitating(self.assistant, self, work.workspace, self.mapped_as))
 
 
 @procedure("assistant")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.contracts import LAYER_SIGNALS, ModelInfo, Task
-from harness.jobs.inputs import record_of
 from harness.procedures.assistant import AssistantRun, AssistedRun
 from harness.procedures.base import own_settings, procedure
 from harness.procedures.controls import Control
-from harness.runs import ONE_STAGE, Run, RunId, StudentRun
+from harness.runs import ONE_STAGE, RunId, StudentRun
 from harness.runs.settings import LABELS, TRAINING, Settings
 
 if TYPE_CHECKING:
     from harness.planning.cells import Cells
     from harness.planning.choices import Choice
-    from harness.runs.told import Performed
-    from harness.training.work import Work
 
 EVERY = "random"  # layers of two of one kind are paired one by one, however they start
 
@@ -45,13 +42,7 @@ class BornAgainRun(AssistedRun):
     """A student that starts as the first of its kind did, and imitates that one."""
 
     kind: ClassVar[str] = "born_again"
-
-    def perform(self, work: Work) -> Performed:
-        from harness.jobs.imitation import imitating
-        from harness.jobs.labelled import distil
-
-        own = Run.read(record_of(self.assistant, work.workspace)["specification"])
-        return distil(self, work, imitating(self.assistant, cast(AssistantRun, own), self, work.workspace, EVERY))
+    mapped_as: ClassVar[str] = EVERY
 
 
 @procedure("born_again")
