@@ -137,6 +137,4 @@ class ShuffledTeacher(Control):
     def planned(self, run: StudentRun, choice: Choice, task: Task, cells: Cells) -> tuple[StudentRun, list[RunId]]:
         return ShuffledRun(**vars(run)), []
 
-    def ask(self, want: Want, task: Task, cells: Cells) -> None:
-        """The teacher is asked, as by others."""
-        cells.wants[task.name] = cells.wants.get(task.name, Want()) | want
+    ask = TwoStage.ask  # the teacher is, as by others
