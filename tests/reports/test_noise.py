@@ -8,7 +8,7 @@ from scipy import stats
 
 from benchmarks.statistics import SCENARIOS, chosen, drawn, errors, known, old, power
 from harness.reports.statistics import noise
-from harness.reports.statistics.noise import LEVEL, Noise, averaged, holm, of_moments, of_runs
+from harness.reports.statistics.noise import LEVEL, Noise, averaged, of_moments, of_runs
 from harness.reports.statistics.planning import MOST_SEEDS, assumed
 
 SIZE = 1000
@@ -86,11 +86,6 @@ def test_intervals_reach_as_far_as_the_tail_says(values, sd, seeds, examples):
     best = made.to_best()
     assert ((best.corrected >= LEVEL) == (best.high > 0)).all() and best.corrected[np.argmax(values)] >= LEVEL
     assert (best.low <= 0).all() and (best.high >= 0).all()
-
-
-def test_holm_by_hand():
-    assert holm(np.array([0.04, 0.01, 0.03])) == pytest.approx([0.06, 0.03, 0.06])
-    assert holm(np.array([0.5, 0.9])) == pytest.approx([1.0, 1.0])
 
 
 def test_what_is_far_below_is_not_the_best_and_what_is_near_may_be():
