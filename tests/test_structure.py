@@ -192,7 +192,7 @@ def test_kinds_of_runs_and_procedures_are_asked_not_compared(path: Path) -> None
             assert not re.search(r"specification(\(\))?(['\"]\])?$", ast.unparse(node.value)), ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", ENGINE, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_functions_are_read_in_one_look(path: Path) -> None:
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef):

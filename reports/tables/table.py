@@ -6,8 +6,9 @@ Evidence rules: every value carries its n; an unfinished cell is never best; an 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import unknown
@@ -36,83 +37,33 @@ def build(
 
     Rows that fix their student, their initialisation or both share a block with the others that do, and one that fixes
     its initialisation alone with the student's other rows where these have only one. Differences of two rows follow in
-    a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example
-    predictions come from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,),
-    or None. against: the name or the label of the row that others are compared with, or "best"; the study's
-    `relative_to` where it is not given. Raises UserError for an unknown layout or row, and where a row improves on, or
-    is shown relative to, one that is not declared.
+    a block of their own. score(task, predictions, labels) gives the value of task.metric. Per-example predictions come
+    from each run's record["predictions"], a callable returning (ids, predictions, labels), each (N,), or None.
+    against: the name or the label of the row that others are compared with, or "best"; `relative_to` where not given.
+    Raises UserError for an unknown layout or row, and where a row improves on, or is shown relative to, one undeclared.
     """
     if study.layout not in LAYOUTS:
         raise unknown("layout", study.layout, LAYOUTS)
-    profile = study.profile(profile_name)
-    rows = {row.name: row for row in (*(c.row for c in cells), *study.rows)}
+    profile, rows = study.profile(profile_name), {row.name: row for row in (*(c.row for c in cells), *study.rows)}
+    reference = _reference(against, study, rows)
     index = {(*_place(c, rows), c.row.name, c.task): c for c in cells}
     if len(index) < len(cells):
         raise ValueError(f"study {study.name}: two cells share student, initialisation, row and task")
     names = _order(profile.tasks, {c.task for c in cells})
-    columns = [
-        Column(t, tasks[t].label, metric, i == 0, len(study.shown(tasks[t])) == 1)
-        for t in names
-        for i, metric in enumerate(study.shown(tasks[t]))
-    ]
-    selecting = [j for j, column in enumerate(columns) if column.selects]
-    averaged = len(names) > 1 and bool(provenance.protocol)
-    if averaged:
-        columns.append(Column("", "Average", ""))
-    size = study.metrics.get("", ())
-    columns += [Column("", "Size", metric, selects=False) for metric in ((size,) if isinstance(size, str) else size)]
-
-    grid: dict[tuple[str, str, str], tuple[Entry, ...]] = {}
-    places = {key[:3] for key in index}
-    for student in _order(("", *study.students), {p[0] for p in places}):
-        for init in _order(("", *profile.inits), {p[1] for p in places if p[0] == student}):
-            for name in _order((row.name for row in study.rows), {p[2] for p in places if p[:2] == (student, init)}):
-                own = {t: index[student, init, name, t] for t in names if (student, init, name, t) in index}
-                first = next(iter(own.values()), None)  # what is the same for all tasks is that of the first
-                entries: list[Entry] = []
-                for c in columns:
-                    if c.average:
-                        parts = [entries[j] for j in selecting]
-                        entries.append(_average(parts, [columns[j].metric for j in selecting]))
-                    else:
-                        metric = RELATIVE.get(c.metric, (c.metric,))[0]
-                        entries.append(_entry(own.get(c.task) if c.task else first, metric))
-                grid[student, init, name] = tuple(entries)
-    grid = _with_multiples(grid, columns, study)
-
-    ranked = {place: entries for place, entries in grid.items() if rows[place[2]].competes}
-    at = {place: _column(place, rows[place[2]], grid) for place in grid}
+    columns = _columns(study, [tasks[name] for name in names], average=len(names) > 1 and bool(provenance.protocol))
+    grid = _with_multiples(_grid(study, profile.inits, names, index, columns), columns, study)
+    ranked = {key: entries for key, entries in grid.items() if rows[key[2]].competes}
+    at = {key: _column(key, rows[key[2]], grid) for key in grid}
     tested = tests(grid, columns, tasks, score)
     standing, untested = standings(ranked, columns, tested, at)
-    reference = _reference(against, study, rows)
     planned = to_reference(reference, ranked, columns, tested, at)
-    reasons: dict[str, int] = {}
-    marks: dict[str, str] = {}
-    lines: dict[tuple[str, str], list[Line]] = {}
-
-    said: dict[str, dict[str, None]] = {}  # row -> what its cells are marked with
-    for made in cells:
-        said.setdefault(made.row.name, {}).update({made.mark: None} if made.mark and not made.refused else {})
-
-    def mark(row: TableRow) -> str:
-        sentence = "; ".join(filter(None, (row.mark, *said.get(row.name, ()))))
-        return marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
-
-    for (student, init, name), found in grid.items():
-        noted = tuple(
-            replace(
-                e,
-                note=reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0,
-                **standing.get(((student, init, name), j), {}),
-                to_reference=planned.get(((student, init, name), j)),
-            )
-            for j, e in enumerate(found)
-        )
-        row, place = rows[name], at[student, init, name]
-        line = Line(row, student or row.student or row.checkpoint, init or row.init, mark(row), noted, place)
-        lines.setdefault((student, init), []).append(line)
+    mark, marks = _marker(cells)
+    reasons, lines = dict[str, int](), dict[tuple[str, str], list[Line]]()
+    for key, entries in grid.items():
+        told = {j: {**standing.get((key, j), {}), "to_reference": planned.get((key, j))} for j in range(len(columns))}
+        lines.setdefault(key[:2], []).append(_line(key, rows[key[2]], mark, _noted(entries, told, reasons), at[key]))
     order = _order((row.name for row in study.rows), set(rows))
-    blocks = tuple(Block(*k, tuple(v)) for k, v in _joined(lines, order).items())
+    blocks = tuple(Block(*place, tuple(own)) for place, own in _joined(lines, order).items())
     blocks += improvements(study.rows, blocks, columns, mark)
     return Table(
         study=study.name,
@@ -133,6 +84,74 @@ def build(
         detectable=_detectable(tested, ranked),
         tested=tested,
     )
+
+
+def _columns(study: Study, tasks: Sequence[Task], average: bool) -> list[Column]:
+    """Of every metric of each task, of their average where there is one, and of sizes."""
+    columns = [
+        Column(task.name, task.label, metric, i == 0, len(study.shown(task)) == 1)
+        for task in tasks
+        for i, metric in enumerate(study.shown(task))
+    ]
+    columns += [Column("", "Average", "")] * average
+    size = study.metrics.get("", ())
+    sizes = (size,) if isinstance(size, str) else size
+    return columns + [Column("", "Size", metric, selects=False) for metric in sizes]
+
+
+def _grid(
+    study: Study,
+    inits: Iterable[str],
+    tasks: Sequence[str],
+    index: Mapping[tuple[str, str, str, str], CellResult],
+    columns: Sequence[Column],
+) -> dict[Key, tuple[Entry, ...]]:
+    """(student, initialisation, row) -> its entries, in the study's order. index: by those and the task."""
+    selecting = [j for j, column in enumerate(columns) if column.selects and not column.average]
+    grid: dict[Key, tuple[Entry, ...]] = {}
+    places = {key[:3] for key in index}
+    for student in _order(("", *study.students), {p[0] for p in places}):
+        for init in _order(("", *inits), {p[1] for p in places if p[0] == student}):
+            for name in _order((row.name for row in study.rows), {p[2] for p in places if p[:2] == (student, init)}):
+                own = {t: index[student, init, name, t] for t in tasks if (student, init, name, t) in index}
+                first = next(iter(own.values()), None)  # what is the same for all tasks is that of the first
+                entries: list[Entry] = []
+                for c in columns:
+                    if c.average:
+                        parts = [entries[j] for j in selecting]
+                        entries.append(_average(parts, [columns[j].metric for j in selecting]))
+                    else:
+                        metric = RELATIVE.get(c.metric, (c.metric,))[0]
+                        entries.append(_entry(own.get(c.task) if c.task else first, metric))
+                grid[student, init, name] = tuple(entries)
+    return grid
+
+
+def _marker(cells: Sequence[CellResult]) -> tuple[Callable[[TableRow], str], dict[str, str]]:
+    """(the symbol of what a row or its cells are marked with, "" of no mark; sentence -> symbol of those asked for)."""
+    marks: dict[str, str] = {}
+    said: dict[str, dict[str, None]] = {}
+    for made in cells:
+        said.setdefault(made.row.name, {}).update({made.mark: None} if made.mark and not made.refused else {})
+
+    def mark(row: TableRow) -> str:
+        sentence = "; ".join(filter(None, (row.mark, *said.get(row.name, ()))))
+        return marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
+
+    return mark, marks
+
+
+def _noted(
+    entries: Sequence[Entry], told: Mapping[int, Mapping[str, Any]], reasons: dict[str, int]
+) -> tuple[Entry, ...]:
+    """Entries with what is told of each, and the number of its reason, which gets the next one where it is new."""
+    notes = (reasons.setdefault(e.reason, len(reasons) + 1) if e.reason else 0 for e in entries)
+    return tuple(replace(e, note=note, **told[j]) for j, (e, note) in enumerate(zip(entries, notes, strict=True)))
+
+
+def _line(key: Key, row: TableRow, mark: Callable[[TableRow], str], entries: tuple[Entry, ...], at: Place) -> Line:
+    student, init, _ = key
+    return Line(row, student or row.student or row.checkpoint, init or row.init, mark(row), entries, at)
 
 
 def _detectable(tested: Mapping[int, Tested], ranked: Iterable[Key]) -> dict[int, float]:
