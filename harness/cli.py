@@ -7,7 +7,9 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -285,9 +287,14 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"harness.commands.{name}")
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, by which schedulers and `kill` ask a command to end."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 after Ctrl-C."""
+    """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
     _open_streams()
+    _listen_to_sigterm()
     try:
         whole = parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
@@ -313,9 +320,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _refused(f"{error.filename} cannot be used: {error.strerror}")
-    except KeyboardInterrupt:
-        print("harness: stopped; finished runs are kept, and the same command goes on from here", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        by, status = (" by SIGTERM", 143) if isinstance(error, Terminated) else ("", 130)
+        print(f"harness: stopped{by}; finished runs are kept, and the same command goes on from here", file=sys.stderr)
+        return status
+
+
+def _listen_to_sigterm() -> None:
+    """Have SIGTERM stop the command as Ctrl-C does; not in a launch, whose processes must not wait for one another."""
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # `timeout` sends it twice: what is being ended, ends in order
+        raise Terminated
+
+    if "RANK" not in os.environ and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
 
 
 def _refused(text: str) -> int:

@@ -8,6 +8,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -86,7 +87,10 @@ class RayExecutor:
             if not address:
                 ends.callback(shutil.rmtree, own, ignore_errors=True)
                 ends.callback(os.close, temporary.hold(own))
+            stops = signal.getsignal(signal.SIGTERM)
             _start(ray, address, here, own)
+            if callable(stops) and signal.getsignal(signal.SIGTERM) is not stops:  # Ray's own ends us without a word
+                signal.signal(signal.SIGTERM, stops)
             ends.callback(self._over.set)  # last: Ray may wait in its shutdown as well
             ends.callback(ray.shutdown)
             self._head = ray.get_runtime_context().gcs_address

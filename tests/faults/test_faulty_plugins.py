@@ -36,6 +36,17 @@ def test_a_file_that_ends_the_command_or_does_nothing(text: str, said: str, fork
     refused(forked("plan", *STUDY, "--plugin", ".", cwd=tmp_path), "is a folder: give the file in it")
 
 
+@pytest.mark.parametrize(("name", "status", "by"), [("SIGINT", 130, ""), ("SIGTERM", 143, " by SIGTERM")])
+def test_a_signal_stops_a_command_with_a_sentence(
+    name: str, status: int, by: str, forked: Harness, tmp_path: Path
+) -> None:
+    """Whatever it is doing, such as to import a plugin; what a run leaves then is seen in test_kills.py."""
+    (tmp_path / "mine.py").write_text(f"import os, signal\nos.kill(os.getpid(), signal.{name})\n")
+    process = forked("plan", *STUDY, "--plugin", "mine.py", cwd=tmp_path)
+    said = f"harness: stopped{by}; finished runs are kept, and the same command goes on from here\n"
+    assert (process.returncode, process.stderr) == (status, said)
+
+
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [

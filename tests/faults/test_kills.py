@@ -1,4 +1,4 @@
-"""Drivers, workers and nodes killed at random moments: the same table, and no finished run trained twice."""
+"""Drivers, workers and nodes killed or stopped at random moments: the same table, no finished run trained twice."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -22,7 +23,8 @@ from tests.launching import begun
 from tests.results import done, same_runs, same_tables, written
 
 # A new driver takes its time to begin; a new worker does not. With KILLS=50 there are more, at other moments.
-VICTIMS = ("driver", "server", "driver", *("worker",) * 7) * max(1, int(os.environ.get("KILLS", "10")) // 10)
+VICTIMS = ("driver", "server", "stopped", *("worker",) * 7) * max(1, int(os.environ.get("KILLS", "10")) // 10)
+ENDS = (-signal.SIGKILL, 128 + signal.SIGTERM)
 LOSSES = ("worker", "node", "driver")
 LONGER = ("epochs=18", "train_examples=100", "batch_size=16")  # long enough to be hit in the middle
 
@@ -49,6 +51,18 @@ def _unharmed(out: Path, finished: dict[str, int], calm: Path) -> None:
     same_tables(out, calm)
 
 
+def _stop(driver: Any, said: Path) -> None:
+    """Send SIGTERM twice, as `timeout` does: workers end before the driver, which says so."""
+    those = [*workers(driver.pid), *servers(driver.pid)]
+    for _ in range(2):
+        os.kill(driver.pid, signal.SIGTERM)
+    driver.join(60)
+    assert driver.exitcode == 128 + signal.SIGTERM
+    last = said.read_text().splitlines()[-1]
+    assert last == "harness: stopped by SIGTERM; finished runs are kept, and the same command goes on from here"
+    assert not psutil.wait_procs(those, timeout=10)[1]
+
+
 def test_kills_change_nothing(
     calm: Path, glue: Path, checkpoint: Path, often: Path, tmp_path: Path, call: Harness
 ) -> None:
@@ -57,7 +71,7 @@ def test_kills_change_nothing(
     arguments, process = [*_arguments(glue, checkpoint, often, out), "--workers", 2], None
     while victims:
         if process is None or not process.is_alive():
-            assert process is None or process.exitcode == -signal.SIGKILL, "the study ended before all kills"
+            assert process is None or process.exitcode in ENDS, "the study ended before all kills"
             process = begun(*arguments, folder=tmp_path / "said")
         before, deadline = newest(out, "*"), time.monotonic() + 60
         while newest(out, "*") == before and process.is_alive() and time.monotonic() < deadline:
@@ -67,6 +81,9 @@ def test_kills_change_nothing(
         if victims[-1] == "driver":
             process.kill()
             process.join()
+            victims.pop()
+        elif victims[-1] == "stopped":
+            _stop(process, tmp_path / "said" / "error")
             victims.pop()
         elif those := (servers if victims[-1] == "server" else workers)(process.pid):
             with suppress(ProcessLookupError):  # its run has just ended
