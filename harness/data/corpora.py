@@ -86,6 +86,12 @@ def content(source: str) -> str:
     return whole.hexdigest()
 
 
+def check_name(source: str) -> None:
+    """Raise UserError for what begins as a corpus of the hub, but names no data set. Nothing is looked up."""
+    for part in source.split("+") if source.startswith("hub:") else ():
+        _hub_name(part)
+
+
 def check_unchanged(source: str, planned: str) -> None:
     """Raise UserError if the content of a corpus is not that of the plan."""
     if content(source) != planned:
@@ -161,7 +167,7 @@ def _pydoc() -> Iterator[str]:
 def _hub_name(source: str) -> tuple[str, str | None]:
     """(data set, configuration)"""
     name = source.removeprefix("hub:")
-    if not name.strip("/"):
+    if not name.strip("/ "):
         raise UserError(f"corpus {source!r} names no data set: hub:NAME or hub:NAME/CONFIGURATION")
     parts = name.split("/")
     return HUB.get(name) or ("/".join(parts[:2]), "/".join(parts[2:]) or None)

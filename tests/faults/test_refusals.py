@@ -39,6 +39,7 @@ WORDS = {
     "no folder of fairseq": (("--teacher", "fairseq:/nonexistent"), ("/nonexistent does not exist or is no folder",)),
     "no data folder": (("--tasks", "rte", "--data", "/nonexistent"), ("data folder /nonexistent does not exist",)),
     "no corpus file": (("--inits", "pretrained", "--corpus", "absent.txt"), ("absent.txt",)),
+    "no corpus of the hub": (("--inits", "pretrained", "--corpus", "hub:a/b+hub:"), ("'hub:' names no data set",)),
     "no run to start from": (("--inits", "pretrained:0123456789abcdef"), ("no finished run 0123456789abcdef",)),
     "a foreign folder": (("--out", "foreign"), ("foreign holds files that are not results",)),
     "a file for a folder": (("--out", "foreign/thesis.tex"), ("thesis.tex is a file",)),
