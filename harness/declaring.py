@@ -166,9 +166,16 @@ def study(declared: Study, file: str) -> None:
         raise UserError(f"{who}: layout is lines or matrix, not {declared.layout!r}")
     if declared.published is not None and not isinstance(declared.published, Published):
         raise UserError(f"{who}: published is a Published(...) or None, not {declared.published!r}")
+    if declared.analysis not in ("", "masked_word_entropy"):
+        raise UserError(f"{who}: analysis is masked_word_entropy or '', not {declared.analysis!r}")
+    if not isinstance(declared.figure, str):
+        raise UserError(f"{who}: figure is the text of a horizontal axis, not {declared.figure!r}")
     for what, told in (("profiles", "Profile(...)"), ("metrics", "the metrics of a task"), ("told", "Told(...)")):
         if not isinstance(getattr(declared, what), Mapping):
             raise UserError(f"{who}: {what} maps names to {told}, but is {getattr(declared, what)!r}")
+    for task, shown in declared.metrics.items():
+        if not words(who, f"metrics of {task}", [shown] if isinstance(shown, str) else shown):
+            raise UserError(f"{who}: metrics of {task} is empty")
     for called, profile in declared.profiles.items():
         _profile(f"{who}: profile {called}", profile)
 

@@ -10,6 +10,8 @@ from harness import registry
 from harness.code_versions import outside
 from harness.errors import UserError
 from harness.registry import ALL, OBJECTIVES, STUDIES, load_file
+from tests.conftest import Harness
+from tests.results import refused
 from tests.search.builders import student_run
 
 GOOD = """
@@ -290,6 +292,9 @@ study(Study(
         ("metrics={}", "metrics='f1'", "metrics maps names to the metrics of a task, but is 'f1'"),
         ("profiles={", "profiles={'small': 3, ", "profile small must be a Profile, not 3"),
         ("rows=(", "rows='hid_cls', told=(", "rows is a tuple of rows"),
+        ("layout", "analysis='entropy', layout", "analysis is masked_word_entropy or '', not 'entropy'"),
+        ("layout", "figure=('units',), layout", "figure is the text of a horizontal axis, not"),
+        ("metrics={}", "metrics={'sentiment': ()}", "metrics of sentiment is empty"),
     ],
 )
 def test_a_study_declared_wrongly_is_not_registered(
@@ -300,6 +305,24 @@ def test_a_study_declared_wrongly_is_not_registered(
     assert "outside" not in STUDIES.names()
     load_file(write(STUDY, "right.py"))
     assert "outside" in STUDIES.names()
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("search", "settings={'epoch': 3}, search", "settings names 'epoch', which is no setting: did you mean epochs"),
+        ("search={}", "search={'dist.temp': (1, 2)}", "names 'dist.temp', which is no setting: did you mean dist.te"),
+        ("search", "task_settings={'sst': {}}, search", "names 'sst', which is no task: did you mean sst2?"),
+        ("metrics={", "metrics={'mrcp': 'f1'", "metrics names 'mrcp', which is no task: did you mean mrpc?"),
+        ("metrics={", "metrics={'sentiment': 'acuracy'", "the first, one of the task's own: did you mean accuracy?"),
+        ("metrics={", "metrics={'sentiment': ('accuracy', 'second')", "'second', which is no metric: did you mean s"),
+    ],
+)
+def test_a_study_with_names_of_nothing_is_not_planned(
+    write: Callable[..., Path], call: Harness, was: str, now: str, said: str
+) -> None:
+    path = write(STUDY.replace(was, now, 1))
+    refused(call("plan", "--study", "outside", "--plugin", path), f"study 'outside' in {path}: ", said)
 
 
 def test_a_file_that_names_what_another_one_registered_is_no_mistake(tmp_path: Path) -> None:

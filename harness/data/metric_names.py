@@ -22,6 +22,13 @@ SCORES = {
 }
 MEANS = {"accuracy_f1_mean": ("accuracy", "f1"), "pearson_spearman_mean": ("pearson", "spearman")}
 ALL = (*CLASSES, *BINARY, *SCORES, *MEANS)
+# What is counted, timed or compared of a model, whatever its task: columns of a study beside scores.
+QUANTITIES = (
+    *("parameters", "classifier_parameters", "encoder_parameters", "millions_of_parameters"),
+    *("millions_without_embeddings", "size_factor", "megabytes", "seconds", "time_factor", "speed_ratio"),
+    *("sentences_per_second", "sentences_per_second_from_ids", "sentences_per_second_from_text"),
+    *("sentences_tokenized_per_second", "tokenizer_share", "distillation_loss", "agreement"),
+)
 # As scikit-learn, SciPy and `evaluate` call them.
 ALIASES = {
     "f1_macro": "macro_f1",

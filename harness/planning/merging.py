@@ -49,10 +49,14 @@ def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
     """The value in its declared type. Raises UserError for an unknown key, a wrong type or a value out of range."""
     if key not in declared:
         names = [hyperparameter.alias or name for name, hyperparameter in declared.items()]
-        qualified = [name for name in names if name.rpartition(".")[2] == key]
-        hint = f"did you mean {' or '.join(qualified)}?" if qualified else near(key, names)
-        raise UserError(f"unknown setting {key!r}: {hint}")
+        raise UserError(f"unknown setting {key!r}: {nearest(key, names)}")
     return declared[key].check(key, value)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The names that may be meant: those of plugins that end in this one, otherwise those that are near."""
+    qualified = [one for one in names if one.rpartition(".")[2] == name]
+    return f"did you mean {' or '.join(qualified)}?" if qualified else near(name, names)
 
 
 def searched(known: Mapping[str, Hyperparameter]) -> dict[str, Hyperparameter]:

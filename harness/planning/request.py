@@ -14,7 +14,7 @@ from harness.data import metric_names, own
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.hyperparameters import Recipe, Value
-from harness.planning import merging
+from harness.planning import declarations, merging
 from harness.planning.answers import ask, described
 from harness.planning.contents import Contents
 from harness.planning.space import Space
@@ -133,17 +133,18 @@ class ResolvedRequest:
         self.request = request = replace(request, tasks=names, overrides=overrides)
         self.declared = own.know(declared.values())
         self.study: Study = registry.STUDIES.get(request.study)
+        self.tasks = tuple(request.tasks or self.study.profile(request.profile).tasks)
+        tasks = [get_task(task) for task in self.tasks]
+        declarations.check(self.study, tasks)
         self.profile = _recorded(self.study.profile(request.profile))
         self.procedure = registry.PROCEDURES.get(self.study.procedure)
         self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self.profile.trials
         typed = merging.parse_set(request.overrides)
         self.overrides = combine.recorded(typed)
         self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
-        self.tasks = tuple(request.tasks or self.profile.tasks)
         self.teachers_named = Teachers(request.teacher or self.profile.teacher, self.tasks)
         self._cache = cache
         self._infos: dict[tuple[str, str, str], ModelInfo] = {}
-        tasks = [get_task(task) for task in self.tasks]
         having = [source for task in tasks for source in sources.sources_of(task)]
         if request.data and having and not any(source.given for source in having):
             raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")

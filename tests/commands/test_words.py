@@ -9,6 +9,9 @@ import sys
 from harness import reports
 from harness.cli import parser, work_of
 from harness.commands import columns, declared, new, words
+from harness.contracts import AGREEMENT
+from harness.data import metric_names
+from harness.reports.tables import quantities
 from harness.search import tracking
 
 
@@ -16,6 +19,7 @@ def test_words_are_those_of_their_files() -> None:
     assert (tuple(columns.COLUMNS), tracking.LIBRARIES) == (words.COLUMNS, words.TRACKERS)
     assert words.LAYOUTS == reports.LAYOUTS and tuple(reports.ADDITIONS) == words.ADDITIONS
     assert tuple(reports.FIGURES) == words.FIGURES and (*reports.WIDTHS, "both") == words.WIDTHS
+    assert {*metric_names.QUANTITIES} == {*quantities.WHOLE, *quantities.MEASURED, AGREEMENT}
     assert ((*new.TEMPLATES, new.DISTRIBUTION), tuple(declared.KINDS)) == (words.NEW, words.KINDS)
 
 
