@@ -8,6 +8,8 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+from harness import declaring
+from harness.answers import ask, wanted
 from harness.contracts import LAYER_SIGNALS, Hyperparameter, LayerMap, ModelInfo, Signal, Task, Want
 from harness.errors import UserError
 from harness.hyperparameters import Values
@@ -115,7 +117,13 @@ def _under_alias(known: Hyperparameter, key: str, value: Any) -> Any:
 
 def idle(terms: Terms, task: Task) -> set[str]:
     """The terms' settings, as records name them, that have no effect on the task."""
-    return {recorded_name(name, setting) for _, name in terms for setting in OBJECTIVES.get(name).idle(task)}
+    return {recorded_name(name, setting) for _, name in terms for setting in _idle(name, task)}
+
+
+def _idle(name: str, task: Task) -> tuple[str, ...]:
+    plugin = OBJECTIVES.get(name)
+    found = ask(OBJECTIVES, name, "idle", object, lambda: plugin.idle(task))
+    return declaring.words(OBJECTIVES.called(name), "what idle returns", found, among=plugin.hyperparameters)
 
 
 def without_labels(terms: Terms) -> Values:
@@ -139,5 +147,5 @@ def refuse(terms: Terms, student: ModelInfo, teacher: ModelInfo, task: Task) -> 
 
 def wants(terms: Terms, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
     """What to ask of (student, teacher): everything that any term asks for."""
-    asked = [OBJECTIVES.get(name).wants(student, teacher, layers) for _, name in terms]
+    asked = [wanted(name, student, teacher, layers) for _, name in terms]
     return reduce(or_, (ours for ours, _ in asked)), reduce(or_, (theirs for _, theirs in asked))

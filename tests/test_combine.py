@@ -6,8 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.combine import canonical, declared, parse, recorded, refuse, stage, wants
+from harness.combine import canonical, declared, idle, parse, recorded, refuse, stage, wants
 from harness.contracts import Hyperparameter, Outputs, Want
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import (
@@ -32,6 +33,25 @@ def build(expression: str, **hyperparameters: Any) -> Sum:
 def outputs_for(combined: Sum) -> tuple[Outputs, Outputs]:
     student, teacher = combined.wants()
     return make_outputs(STUDENT, student, make_batch(), 1), make_outputs(TEACHER, teacher, make_batch(), 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "said"),
+    [
+        ("wants", None, "wants returned None, but must return two Wants"),
+        ("wants", (Want(), None), "wants returned .*, but must return two Wants, of student"),
+        ("idle", None, "what idle returns is a tuple of words, as in .*, not None"),
+        ("idle", "alpha", "what idle returns is a tuple of words, as in .*, not 'alpha'"),
+        ("idle", {"temprature"}, "what idle returns names 'temprature', .* did you mean temperature"),
+    ],
+)
+def test_an_objective_that_answers_amiss(
+    method: str, answer: object, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OBJECTIVES.get("vanilla_kd"), method, lambda *_: answer)
+    with pytest.raises(UserError, match=f"^objective vanilla_kd: {said}"):
+        wants(parse("vanilla_kd"), STUDENT, TEACHER, LAYERS)
+        idle(parse("vanilla_kd"), get_task("sst2"))
 
 
 def test_a_sum_is_sorted_by_name_with_its_weights() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from harness import combine, pairing, registry
+from harness.answers import Faulty, ask, parts_of
 from harness.code_versions import identified
 from harness.contracts import AGREEMENT, Hyperparameter, LayerMap, TableRow, Task, Want
 from harness.data.tasks import CORPUS, as_asked
@@ -15,7 +16,6 @@ from harness.evaluation import masked_words
 from harness.files import digest
 from harness.hyperparameters import Hyperparameters
 from harness.planning import merging
-from harness.planning.answers import Faulty, ask
 from harness.planning.choices import Choice, Choices
 from harness.planning.joint_runs import JointRuns
 from harness.planning.planned import Cell, size_of
@@ -151,7 +151,7 @@ class Cells:
     def model(self, checkpoint: str) -> Any:
         """The teacher plugin of a model that a row names."""
         found = registry.TEACHERS.get(registry.HUB)(checkpoint)
-        self.asked.contents.note(found.parts())
+        self.asked.contents.note(parts_of(found))
         return found
 
     def own_of(self, choice: Choice) -> Hyperparameters:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.answers import ask, check_layers, described
 from harness.contracts import Hyperparameter, LayerMap, ModelInfo, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.hyperparameters import Recipe, Values
 from harness.planning import merging
-from harness.planning.answers import ask, check_layers, described
 from harness.planning.prerequisites import own_name
 from harness.planning.request import ResolvedRequest, Variant
 from harness.registry import STUDENTS

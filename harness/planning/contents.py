@@ -8,18 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.answers import Faulty, ask, configured, parts_of
 from harness.contracts import Task
 from harness.errors import UserError
 from harness.files import JSON, checksum
 from harness.modeling import glove
-from harness.planning.answers import Faulty, ask
 from harness.registry import TEACHERS
 
 
 def shape(source: Any) -> JSON:
     """A model's configuration without what says only where and by whom it was written."""
     dropped = ("transformers_version", "_name_or_path", "architectures")
-    return {name: value for name, value in source.configuration().items() if name not in dropped}
+    return {name: value for name, value in configured(source).items() if name not in dropped}
 
 
 class Contents:
@@ -38,7 +38,7 @@ class Contents:
 
     def teacher(self, plugin: Any) -> str:
         """A hash of a teacher's base weights."""
-        self.note(plugin.parts())
+        self.note(parts_of(plugin))
         here = bool(plugin.argument) and Path(plugin.argument).expanduser().exists()
         content = partial(ask, TEACHERS, plugin.name, "content", str, plugin.content)
         return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, content)))

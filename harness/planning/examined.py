@@ -12,13 +12,13 @@ import transformers
 from transformers import PreTrainedModel
 
 from harness import registry
+from harness.answers import Faulty, ask
 from harness.code_versions import fingerprint
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
 from harness.modeling import caught, examination, initialisation, layers, signals
 from harness.modeling.examination import Findings
-from harness.planning.answers import Faulty, ask
 
 _found: dict[str, Findings] = {}  # in this process
 

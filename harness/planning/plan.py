@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import registry
+from harness.answers import Faulty, configured, named
 from harness.code_versions import ROOT, plugins
 from harness.collecting import uncollected
 from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
-from harness.planning.answers import named
 from harness.planning.filed import variant
 from harness.planning.planned import Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
@@ -229,7 +229,9 @@ def _positions(asked: ResolvedRequest) -> float:
 
 def _positions_of(teacher: Any) -> float:
     try:
-        shape = teacher.configuration()
+        shape = configured(teacher)
+    except Faulty:
+        raise
     except UserError:  # told elsewhere, unless the plan is lenient
         return math.inf
     positions = shape.get("max_position_embeddings") or 0

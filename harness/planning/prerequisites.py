@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from harness import combine
+from harness.answers import ask
 from harness.code_versions import identified
 from harness.contracts import AGREEMENT, Hyperparameter, Profile, Task
 from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
-from harness.planning.answers import ask
 from harness.planning.contents import Contents
 from harness.planning.planned import First
 from harness.registry import TEACHERS

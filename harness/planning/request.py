@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import combine, registry
+from harness.answers import ask, configured, described, parts_of
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
 from harness.data import metric_names, own
 from harness.data.tasks import get_task
 from harness.errors import UserError, near
 from harness.hyperparameters import Recipe, Value
 from harness.planning import declarations, merging
-from harness.planning.answers import ask, described
 from harness.planning.contents import Contents
 from harness.planning.space import Space
 from harness.planning.teachers import Teachers
@@ -168,13 +168,14 @@ class ResolvedRequest:
         from harness.planning import examined  # loads torch, which early refusals must not wait for
 
         key = (source.name, source.argument, task.name)
-        self.contents.note(source.parts())
+        self.contents.note(parts_of(source))
         for member in source.members:
             self.examined(member, task)
         if source.members:
             self._infos[key] = source.info(task)
         if key not in self._infos:
             info = described(registry.TEACHERS, source.name, "info", task, lambda: source.info(task))
+            configured(source)  # students are built by it
             content = self.contents.teacher(source) if self.procedure.trains else "unknown"
             if content != "unknown":
                 masked, lenient = task.corpus or not self.procedure.tunes, self.contents.lenient

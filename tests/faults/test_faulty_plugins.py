@@ -76,6 +76,8 @@ def test_a_student_that_answers_amiss(was: str, now: str, said: str, forked: Har
         ("content(self)", "None", "content returned None, but must return a str"),
         ("recipe(self, task)", "None", "recipe returned None, but must return a Mapping"),
         ("tokenizer(self)", "None", "info failed: AttributeError"),
+        ("configuration(self)", "None", "configuration returned None, but must return a dict"),
+        ("parts(self)", "'weights'", "parts returned 'weights', but must return Paths, or None"),
         ("__init__(self)", "None", "__init__ takes (self) but must take (self, argument)"),
     ],
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from harness.contracts import LayerMap, ModelInfo, Task
+from harness.contracts import LayerMap, ModelInfo, Task, Want
 from harness.errors import UserError
-from harness.registry import ALL, Registry
+from harness.registry import ALL, OBJECTIVES, TEACHERS, Registry
 
 
 class Faulty(UserError):
@@ -44,6 +45,30 @@ def described(known: Registry[Any], name: str, method: str, task: Task, call: Ca
     if not isinstance(info.emits, (set, frozenset)):
         raise Faulty(f"{who} emits must be a set of signals, not {info.emits!r}")
     return info
+
+
+def configured(teacher: Any) -> dict[str, Any]:
+    """A teacher's configuration. Raises Faulty where it says something else."""
+    found: dict[str, Any] = ask(TEACHERS, teacher.name, "configuration", dict, teacher.configuration)
+    return found
+
+
+def parts_of(teacher: Any) -> Sequence[Path] | None:
+    """The files and folders that a teacher is read from, or None. Raises Faulty where it says something else."""
+    found = ask(TEACHERS, teacher.name, "parts", object, teacher.parts)
+    listed = isinstance(found, Sequence) and all(isinstance(part, Path) for part in found)
+    if not (found is None or listed):
+        raise Faulty(f"{TEACHERS.called(teacher.name)}: parts returned {found!r}, but must return Paths, or None")
+    return found
+
+
+def wanted(name: str, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> tuple[Want, Want]:
+    """What an objective wants of student and teacher. Raises Faulty where it says something else."""
+    found = ask(OBJECTIVES, name, "wants", object, lambda: OBJECTIVES.get(name).wants(student, teacher, layers))
+    if not (isinstance(found, tuple) and len(found) == 2 and all(isinstance(want, Want) for want in found)):
+        told = f"wants returned {found!r}, but must return two Wants, of student and teacher"
+        raise Faulty(f"{OBJECTIVES.called(name)}: {told}")
+    return found
 
 
 def check_layers(known: Registry[Any], name: str, student: ModelInfo, teacher: ModelInfo, layers: LayerMap) -> None:
