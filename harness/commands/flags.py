@@ -100,7 +100,14 @@ def selection() -> Parser:
         action="store_true",
         help="also label smoothing, and vanilla KD by random weights, shuffled answers and the student's own kind",
     )
-    for flag in ("objectives", "students", "inits"):
+    add(
+        "--objectives",
+        nargs="+",
+        metavar="A",
+        help="only these rows of the study, as the lines of harness plan end, or objectives (harness list objectives), "
+        "or sums of those (0.5*att_kl+val_kl)",
+    )
+    for flag in ("students", "inits"):
         add(f"--{flag}", nargs="+", metavar="A", help=f"only these {flag}")
     tasks = "only these tasks; your own data as NAME=FILE, NAME=FOLDER or NAME=hub:DATASET[:CONFIG] (docs/own_data.md)"
     add("--tasks", nargs="+", metavar="A", help=tasks)
