@@ -208,8 +208,14 @@ def load_file(path: str | Path) -> None:
 
 
 def _registered() -> set[tuple[str, str, str]]:
-    """(kind, name, file) of all there is: a file of a notebook's cells takes the place of what they registered."""
-    return {(each.kind, name, origin) for each in ALL.values() for name, (_, origin) in each.known().items()}
+    """(kind, name, file) of all there is: a file of a notebook's cells takes the place of what they registered.
+
+    So too the kinds of models that transformers knows, to which a file may add one for `--teacher FOLDER`.
+    """
+    from transformers import CONFIG_MAPPING  # loaded by now, with our teachers
+
+    ours = {(each.kind, name, origin) for each in ALL.values() for name, (_, origin) in each.known().items()}
+    return ours | {("model", name, "") for name in CONFIG_MAPPING}
 
 
 def _brings(module: Any) -> bool:

@@ -9,11 +9,21 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForMaskedLM
+from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM
 
+from harness import registry
 from harness.errors import UserError
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import THREE, TWO, checkpoint
+
+KIND = """
+from transformers import AutoConfig, BertConfig
+
+class OfMine(BertConfig):
+    model_type = "of_mine"
+
+AutoConfig.register("of_mine", OfMine)
+"""
 
 
 class TestContent:
@@ -59,6 +69,16 @@ class TestContent:
         shards[0].unlink()
         with pytest.raises(UserError, match=f"{shards[0].name} is no whole safetensors file"):
             HuggingFaceTeacher(str(tmp_path / "shards"))
+
+
+def test_a_kind_of_model_that_a_plugin_tells_transformers_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file registers nothing else, and is none that does nothing."""
+    monkeypatch.setattr(CONFIG_MAPPING, "_extra_content", {**CONFIG_MAPPING._extra_content})
+    config = checkpoint(tmp_path / "model", "bert") / "config.json"
+    config.write_text(config.read_text().replace('"model_type": "bert"', '"model_type": "of_mine"'))
+    (tmp_path / "kind.py").write_text(KIND)
+    registry.load_file(tmp_path / "kind.py")
+    assert HuggingFaceTeacher(str(tmp_path / "model")).configuration()["model_type"] == "of_mine"
 
 
 class TestMistakes:
