@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,6 +42,11 @@ class Split:
     text_b: list[str] | None
     labels: np.ndarray
 
+    @property
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Those of each example; of a single text the second is ""."""
+        return zip(self.text_a, self.text_b or [""] * len(self.text_a), strict=True)
+
 
 @dataclass(frozen=True)
 class NumberedSplit:
@@ -59,6 +64,17 @@ class TaskData:
     train: Split
     dev: tuple[Split, ...]
     content: str
+
+    def told_of_shared(self) -> list[str]:
+        """A sentence on each dev split with examples that are trained on, whatever their labels."""
+        trained = {*self.train.texts}
+        counts = ((split.name, sum(texts in trained for texts in split.texts), len(split.text_a)) for split in self.dev)
+        return [
+            f"{shared:,} of the {number:,} {name} examples of {self.task.name} {'is' if shared == 1 else 'are'} among "
+            "its training examples, too"
+            for name, shared, number in counts
+            if shared
+        ]
 
 
 class TaskSource(ABC):

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.answers import Faulty, ask, configured, parts_of
 from harness.contracts import Task
+from harness.data import own
 from harness.errors import UserError
 from harness.files import JSON, checksum
 from harness.modeling import glove
@@ -31,6 +32,7 @@ class Contents:
     def __init__(self, source: str, corpus: str, lenient: bool):
         self.source, self.corpus_source, self.lenient = source, corpus, lenient
         self.notices: list[str] = []
+        self.shared: list[str] = []  # sentences on dev examples that are trained on
         self.files: dict[str, str] = {}  # content -> path of a file that a setting or an initialisation names
         self._found: dict[str, Any] = {}
         self.places: set[Path] = set()  # all that was read, as far as `told`
@@ -109,7 +111,11 @@ class Contents:
             self.note([] if source.fixed else source.parts(task) or None)
             unreachable, here = remote and bool(self.notices), not remote
             content = "unknown" if unreachable else self._read_or(here, lambda: sources.content(task, self.source))
-            return content, 0 if content == "unknown" else len(sources.load(task, self.source).train.text_a)
+            if content == "unknown":
+                return content, 0
+            data = sources.load(task, self.source)
+            self.shared += data.told_of_shared() if task.name not in own.KNOWN else ()  # which tells it
+            return content, len(data.train.text_a)
 
         found: tuple[str, int] = self._once(f"task {task.name}", read)
         return found

@@ -98,7 +98,10 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         outputs=_outputs(cells.wants, cells.joint_runs.wants),
         cells=cells.found,
         declared={name: known.to_json() for name, known in asked.declared.items()},
-        notices=[*asked.contents.notices, *_beyond_the_grid(request.trials, cells), *_beyond_the_run(asked, cells)],
+        notices=[
+            *(*asked.contents.notices, *asked.contents.shared),
+            *(*_beyond_the_grid(request.trials, cells), *_beyond_the_run(asked, cells)),
+        ],
         variant=variant(request),
         origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
     )

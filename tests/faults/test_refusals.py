@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Harness
-from tests.results import refused
+from tests.results import done, refused
 
 STUDY = ("--study", "objectives_vs_init")
 LONG = "a" * 100_000
@@ -113,8 +113,12 @@ def test_names_that_an_objective_can_have(
 def test_a_data_folder_given_by_name_is_read_by_plan(glue: Path, call: Harness, tmp_path: Path) -> None:
     """What `run` would refuse of it, `plan` refuses: only the hub may be out of reach."""
     folder = shutil.copytree(glue, tmp_path / "glue")
-    words = ("plan", *STUDY, "--tasks", "sst2", "--data", folder, "--teacher", "roberta-base")
-    assert call(*words).returncode == 0  # a hub name, whose weights a plan does without
+    words = ("plan", *STUDY, "--tasks", "sst2", "mrpc", "--data", folder, "--teacher", "roberta-base")
+    planned = done(call(*words))  # a hub name, whose weights a plan does without
+    train, dev = ((folder / "SST-2" / f"{name}.tsv").read_text().splitlines()[1:] for name in ("train", "dev"))
+    both = sum(line in train for line in dev)
+    assert f"note: {both} of the 40 dev examples of sst2 are among its training examples, too" in planned.stdout
+    assert both and "of mrpc are among" not in planned.stdout, "a pair is another if either text is"
     (folder / "SST-2" / "dev.tsv").write_text("")
     refused(call(*words), "dev.tsv is empty")
     (folder / "SST-2" / "dev.tsv").unlink()
