@@ -7,9 +7,6 @@ FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
 .PHONY: run test quick bits lint bench bench-gpu docs pages readme results embedded-teacher fairseq mpnet constraints clean
 
-# Where an image says that Python shall keep no bytecode, each of the hundreds of processes of the tests compiles us anew.
-test quick bits: export PYTHONDONTWRITEBYTECODE :=
-
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
 

@@ -46,5 +46,5 @@ def test_the_notebook_runs_from_a_clean_kernel(tmp_path: Path, monkeypatch: pyte
         assert "<table" in outputs(saying[name], "text/html")[0]
     assert "Soft labels 50%" in outputs(saying["load_results"], "")[0]
     assert "did you mean objectives?" in outputs(cells[-1], "")[0]
-    written = sorted(path.name.rpartition("_")[0] for path in (tmp_path / "results" / "plugins").iterdir())
+    written = sorted(path.name.rpartition("_")[0] for path in (tmp_path / "results" / "plugins").glob("*.py"))
     assert written == ["relations", "weight_of_soft_labels"]

@@ -61,7 +61,7 @@ def test_a_script_runs_is_interrupted_and_goes_on(done: subprocess.CompletedProc
     assert whole == "4 {'finished'} {'of_a_script'}"  # two trials, and two more seeds of the better
     assert 0 < int(interrupted.split()[1]) < 5  # the teacher's scores, too, are those of a run
     assert "stopped; finished runs are kept, and the same call goes on from here" in done.stderr
-    assert len(list((place / "results" / "plugins").iterdir())) == 1
+    assert len(list((place / "results" / "plugins").glob("*.py"))) == 1
 
 
 def template(kind: str, name: str) -> str:
@@ -107,5 +107,5 @@ def done(place: Path) -> subprocess.CompletedProcess[str]:
 def test_students_tasks_and_studies_are_given_as_objects(done: subprocess.CompletedProcess[str], place: Path) -> None:
     told = "{'averaged'} {'good_or_bad'} {'finished'} label probabilities"
     assert done.stdout.splitlines()[3::2] == [told, told]  # after where the student of each is written
-    names = sorted(path.name.rpartition("_")[0] for path in (place / "other" / "plugins").iterdir())
+    names = sorted(path.name.rpartition("_")[0] for path in (place / "other" / "plugins").glob("*.py"))
     assert names == ["averaged", "good_or_bad", "mine"]
