@@ -15,7 +15,7 @@ from harness.seeds import derive_seed
 
 
 class CorpusText:
-    """N pieces of a corpus, as the tokenizer reads them that they are of."""
+    """N pieces of a corpus, as batches for models of the tokenizer that read them."""
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase):
         self.corpus = corpus
@@ -40,6 +40,7 @@ class CorpusText:
         return tokens, real
 
     def encoding(self, tokens: np.ndarray, real: np.ndarray, device: torch.device | None) -> Encoding:
+        """What a model reads, on the device. tokens, real: (B, L) each, as `padded` has them."""
         arrays = {"input_ids": tokens, "attention_mask": real.astype(np.int64)}
         if self.segments:
             arrays["token_type_ids"] = np.zeros_like(tokens)
