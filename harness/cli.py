@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import io
@@ -10,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from harness.commands import flags, words
@@ -294,18 +295,18 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
     _open_streams()
-    _listen_to_sigterm()
     try:
-        whole = parser()
-        if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
-            import argcomplete
+        with _listening_to_sigterm():
+            whole = parser()
+            if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
+                import argcomplete
 
-            _module("completion").add_to(whole)
-            argcomplete.autocomplete(whole)
-        options = whole.parse_args(arguments)
-        status = work_of(options.command)(options)
-        sys.stdout.flush()
-        return status
+                _module("completion").add_to(whole)
+                argcomplete.autocomplete(whole)
+            options = whole.parse_args(arguments)
+            status = work_of(options.command)(options)
+            sys.stdout.flush()
+            return status
     except UserError as error:
         return _refused(str(error))
     except BrokenPipeError:  # the reader of a pipe went away, as in `harness report | head`
@@ -326,15 +327,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
 
 
-def _listen_to_sigterm() -> None:
-    """Have SIGTERM stop the command as Ctrl-C does; not in a launch, whose processes must not wait for one another."""
+@contextlib.contextmanager
+def _listening_to_sigterm() -> Iterator[None]:
+    """Have SIGTERM stop the command as Ctrl-C does; not in a launch, whose processes must not wait for one another.
+
+    Whoever calls `main` has his own handler back, unless the command was stopped: `timeout` sends the signal twice.
+    """
+    if "RANK" in os.environ or threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def stop(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # `timeout` sends it twice: what is being ended, ends in order
+        signal.signal(number, signal.SIG_IGN)  # what is being ended, ends in order
         raise Terminated
 
-    if "RANK" not in os.environ and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is stop:
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: of a program in C
 
 
 def _refused(text: str) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from harness.cli import main
 from tests.conftest import Harness
 from tests.results import done, refused
 
@@ -45,6 +48,14 @@ def test_a_signal_stops_a_command_with_a_sentence(
     process = forked("plan", *STUDY, "--plugin", "mine.py", cwd=tmp_path)
     said = f"harness: stopped{by}; finished runs are kept, and the same command goes on from here\n"
     assert (process.returncode, process.stderr) == (status, said)
+
+
+def test_who_calls_it_keeps_his_own_sigterm(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    for words, status in ((["list", "students"], 0), (["list", "nothing"], 2)):
+        with contextlib.suppress(SystemExit):
+            assert main(words) == status
+        assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize(
