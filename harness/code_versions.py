@@ -21,7 +21,20 @@ from typing import Any
 from harness import combine
 from harness.errors import UserError
 from harness.files import JSON, digest
-from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TASKS, TEACHERS, WRITTEN, Registry, installed
+from harness.registry import (
+    ALL,
+    ENSEMBLE,
+    HUB,
+    OBJECTIVES,
+    PROCEDURES,
+    STUDENTS,
+    TASKS,
+    TEACHERS,
+    WRITTEN,
+    Registry,
+    installed,
+    told_to_transformers,
+)
 from harness.runs import BaseTeacher, Run
 
 ROOT = Path(__file__).parent.parent
@@ -213,7 +226,19 @@ def outside(run: Run) -> dict[str, str]:
         if not registry.ships(name):
             _check_loaded(registry.origin(name))
             found[f"{registry.kind} {name}"] = fingerprint(registry.origin(name))
-    return found
+    return found | (_models(run.learns_from.name) if isinstance(run.learns_from, BaseTeacher) else {})
+
+
+def _models(teacher: str) -> dict[str, str]:
+    """Class -> fingerprint of its file, of all that a teacher's weights may be of and that users' files brought."""
+    told = told_to_transformers() if teacher in (HUB, ENSEMBLE) else {}
+    return {f"model {name}": fingerprint(path) for name, path in told.items() if Path(path).is_file()}
+
+
+def of_teacher(name: str) -> str:
+    """Of the code of a teacher's plugin, and of the models that it may load."""
+    own, models = fingerprint(TEACHERS.origin(name)), _models(name)
+    return digest([own, models]) if models else own
 
 
 @functools.cache
@@ -250,7 +275,7 @@ def of_run(run: Run) -> dict[str, str]:
 
 def of_stored(teacher: str) -> str:
     """Of the code behind what is stored for other runs: a teacher's outputs, texts as they were read or augmented."""
-    return digest([engine(), fingerprint(TEACHERS.origin(teacher))])[:12]
+    return digest([engine(), of_teacher(teacher)])[:12]
 
 
 def current(origins: Mapping[str, str]) -> dict[str, str]:

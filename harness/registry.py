@@ -210,12 +210,19 @@ def load_file(path: str | Path) -> None:
 def _registered() -> set[tuple[str, str, str]]:
     """(kind, name, file) of all there is: a file of a notebook's cells takes the place of what they registered.
 
-    So too the kinds of models that transformers knows, to which a file may add one for `--teacher FOLDER`.
+    So too what transformers was told of: a file may do that alone, for `--teacher FOLDER`.
     """
-    from transformers import CONFIG_MAPPING  # loaded by now, with our teachers
-
     ours = {(each.kind, name, origin) for each in ALL.values() for name, (_, origin) in each.known().items()}
-    return ours | {("model", name, "") for name in CONFIG_MAPPING}
+    return ours | {("model", *told) for told in told_to_transformers().items()}
+
+
+def told_to_transformers() -> dict[str, str]:
+    """The classes of models and of their configurations that users' files have registered with it -> the file."""
+    from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+    models = (kind._model_mapping for kind in (AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification))
+    told = {each for known in (CONFIG_MAPPING, *models) for each in known._extra_content.values()}
+    return {each.__name__: _file_of(each) for each in told}
 
 
 def _brings(module: Any) -> bool:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from harness import registry
 from harness.answers import Faulty, ask
-from harness.code_versions import fingerprint
+from harness.code_versions import fingerprint, of_teacher
 from harness.contracts import ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.files import digest, read_sealed, write_sealed
@@ -33,7 +33,7 @@ def narrowed(
     for one that cannot be used.
     """
     code = [fingerprint(str(part.__file__)) for part in (signals, caught, layers, initialisation, examination)]
-    code += [fingerprint(registry.TEACHERS.origin(source.name)), transformers.__version__, torch.__version__]
+    code += [of_teacher(source.name), transformers.__version__, torch.__version__]
     key = digest([source.name, content, masked, code])
     if key not in _found:
         file = cache / "examined" / f"{key[:16]}.json" if cache else None

@@ -3,26 +3,50 @@
 import json
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM
+from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from harness import registry
 from harness.errors import UserError
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import THREE, TWO, checkpoint
+from tests.conftest import Harness
+from tests.results import done, refused
 
 KIND = """
-from transformers import AutoConfig, BertConfig
+from transformers import (
+    AutoConfig, AutoModel, AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification, BertModel
+)
 
 class OfMine(BertConfig):
     model_type = "of_mine"
 
+class Plain(BertModel):
+    config_class = OfMine
+
+class Classifier(BertForSequenceClassification):
+    config_class = OfMine
+
+    def forward(self, *words, **more):
+        return super().forward(*words, **more)
+
 AutoConfig.register("of_mine", OfMine)
+AutoModel.register(OfMine, Plain)
+AutoModelForSequenceClassification.register(OfMine, Classifier)
+"""
+MODEL = """
+from transformers import AutoModel, BertConfig, BertModel
+
+class Mine(BertModel):
+    pass
+
+AutoModel.register(BertConfig, Mine, exist_ok=True)
 """
 
 
@@ -71,14 +95,41 @@ class TestContent:
             HuggingFaceTeacher(str(tmp_path / "shards"))
 
 
+def of_mine(folder: Path) -> Path:
+    """A checkpoint of a kind that transformers does not know."""
+    config = checkpoint(folder, "bert") / "config.json"
+    config.write_text(config.read_text().replace('"model_type": "bert"', '"model_type": "of_mine"'))
+    return folder
+
+
 def test_a_kind_of_model_that_a_plugin_tells_transformers_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file registers nothing else, and is none that does nothing."""
-    monkeypatch.setattr(CONFIG_MAPPING, "_extra_content", {**CONFIG_MAPPING._extra_content})
-    config = checkpoint(tmp_path / "model", "bert") / "config.json"
-    config.write_text(config.read_text().replace('"model_type": "bert"', '"model_type": "of_mine"'))
+    for known in (CONFIG_MAPPING, AutoModel._model_mapping, AutoModelForSequenceClassification._model_mapping):
+        monkeypatch.setattr(known, "_extra_content", {**known._extra_content})
     (tmp_path / "kind.py").write_text(KIND)
     registry.load_file(tmp_path / "kind.py")
-    assert HuggingFaceTeacher(str(tmp_path / "model")).configuration()["model_type"] == "of_mine"
+    assert HuggingFaceTeacher(str(of_mine(tmp_path / "model"))).configuration()["model_type"] == "of_mine"
+    (tmp_path / "model_alone.py").write_text(MODEL)
+    registry.load_file(tmp_path / "model_alone.py")
+
+
+def test_the_code_of_such_a_model_belongs_to_what_a_run_is(forked: Harness, tmp_path: Path) -> None:
+    of_mine(tmp_path / "model")
+    words = ("--study", "objectives_vs_init", "--tasks", "sentiment", "--objectives", "vanilla_kd", "--inits", "random",
+             "--trials", "1", "--seeds", "1", "--plugin", "kind.py", "--set", "train_examples=32", "epochs=1")
+
+    def trained(code: str, *teacher: str) -> int:
+        (tmp_path / "kind.py").write_text(code)
+        said = done(forked("run", *words, "--teacher", *teacher, cwd=tmp_path)).stdout
+        return int(re.findall(r"^(\d+) runs? trained", said, re.M)[0])
+
+    edited = KIND.replace("return super().forward(*words, **more)", "return super().forward(*words, **{**more})")
+    for teacher, again in ((("./model", "--set", "teacher.epochs=1"), 2), (("embedded",), 0)):
+        assert trained(KIND, *teacher) >= 1 and trained(f"# a comment\n{KIND}", *teacher) == 0
+        assert trained(edited, *teacher) == again
+    wrong = KIND.replace("return super().forward(*words, **more)", "return None")
+    (tmp_path / "kind.py").write_text(wrong)  # what was examined once was another model
+    refused(forked("run", *words, "--teacher", "./model", cwd=tmp_path), "a model of type of_mine cannot be used")
 
 
 class TestMistakes:
