@@ -10,9 +10,19 @@ from pathlib import Path
 import pytest
 
 from harness import code_versions
-from harness.code_versions import changed, current, engine, files, fingerprint, of_run, of_stored
+from harness.code_versions import (
+    changed,
+    current,
+    engine,
+    files,
+    fingerprint,
+    of_run,
+    of_stored,
+    of_teacher,
+    outside,
+)
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS
-from harness.runs import CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
+from harness.runs import BaseTeacher, CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
 from harness.search.progress import Finished, Progress
 from harness.search.results import older_code
 from tests.conftest import ROOT
@@ -184,3 +194,14 @@ def test_a_student_is_older_if_its_teacher_is() -> None:
     for version, told in ((fingerprint(origins["embedded"]), set()), ("old", {"embedded"})):
         teacher = {"code": {**engine(), "embedded": version}}
         assert changed(student, {"t" * 16: teacher}.get, current(origins)) == told
+
+
+def test_a_model_of_a_users_file_belongs_to_runs_of_the_teachers_that_may_load_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    monkeypatch.setattr(code_versions, "told_to_transformers", lambda: {"Mine": str(tmp_path / "mine.py")})
+    for name, models in (("huggingface", {"model Mine"}), ("ensemble", {"model Mine"}), ("embedded", set())):
+        run = a_run(TeacherRun, teacher=BaseTeacher(name=name, content="base"))
+        assert outside(run).keys() == models
+        assert (of_teacher(name) != fingerprint(TEACHERS.origin(name))) == bool(models)
