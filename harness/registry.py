@@ -220,8 +220,9 @@ def told_to_transformers() -> dict[str, str]:
     """The classes of models and of their configurations that users' files have registered with it -> the file."""
     from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-    models = (kind._model_mapping for kind in (AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification))
-    told = {each for known in (CONFIG_MAPPING, *models) for each in known._extra_content.values()}
+    kinds: list[Any] = [AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification]
+    known = (CONFIG_MAPPING, *(kind._model_mapping for kind in kinds))
+    told = {each for mapping in known for each in mapping._extra_content.values()}
     return {each.__name__: _file_of(each) for each in told}
 
 
