@@ -32,6 +32,7 @@ from harness.registry import (
     TEACHERS,
     WRITTEN,
     Registry,
+    file_of,
     installed,
     told_to_transformers,
 )
@@ -40,6 +41,7 @@ from harness.runs import BaseTeacher, Run
 ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+_INSTALLED = {"site-packages", "dist-packages"}
 OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
 
 
@@ -230,9 +232,19 @@ def outside(run: Run) -> dict[str, str]:
 
 
 def _models(teacher: str) -> dict[str, str]:
-    """Class -> fingerprint of its file, of all that a teacher's weights may be of and that users' files brought."""
-    told = told_to_transformers() if teacher in (HUB, ENSEMBLE) else {}
-    return {f"model {name}": fingerprint(path) for name, path in told.items() if Path(path).is_file()}
+    """The fingerprint of users' files whose models transformers was told of: a teacher's weights may be of these.
+
+    What other installed libraries tell it does not count: that depends on what a process has imported.
+    """
+    told = told_to_transformers() if teacher in (HUB, ENSEMBLE) else set()
+    plugins = {point.module.partition(".")[0] for point in installed()}
+    found = {
+        path
+        for each in told
+        if (path := Path(file_of(vars(sys.modules[each.__module__])))).is_file()
+        and (each.__module__.partition(".")[0] in plugins or not _INSTALLED & {*path.parts})
+    }
+    return {"registered models": digest(sorted(fingerprint(str(path)) for path in found))[:12]} if found else {}
 
 
 def of_teacher(name: str) -> str:

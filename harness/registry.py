@@ -213,17 +213,16 @@ def _registered() -> set[tuple[str, str, str]]:
     So too what transformers was told of: a file may do that alone, for `--teacher FOLDER`.
     """
     ours = {(each.kind, name, origin) for each in ALL.values() for name, (_, origin) in each.known().items()}
-    return ours | {("model", *told) for told in told_to_transformers().items()}
+    return ours | {("model", each.__module__, each.__qualname__) for each in told_to_transformers()}
 
 
-def told_to_transformers() -> dict[str, str]:
-    """The classes of models and of their configurations that users' files have registered with it -> the file."""
+def told_to_transformers() -> set[type]:
+    """The classes of models and of their configurations that have been registered with it, besides its own."""
     from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
     kinds: list[Any] = [AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification]
     known = (CONFIG_MAPPING, *(kind._model_mapping for kind in kinds))
-    told = {each for mapping in known for each in mapping._extra_content.values()}
-    return {each.__name__: _file_of(each) for each in told}
+    return {each for mapping in known for each in mapping._extra_content.values()}
 
 
 def _brings(module: Any) -> bool:

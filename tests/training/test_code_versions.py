@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import shutil
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,12 +198,34 @@ def test_a_student_is_older_if_its_teacher_is() -> None:
         assert changed(student, {"t" * 16: teacher}.get, current(origins)) == told
 
 
-def test_a_model_of_a_users_file_belongs_to_runs_of_the_teachers_that_may_load_it(
+def test_models_of_users_files_belong_to_runs_of_the_teachers_that_may_load_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text("class Mine: pass\n")
-    monkeypatch.setattr(code_versions, "told_to_transformers", lambda: {"Mine": str(tmp_path / "mine.py")})
-    for name, models in (("huggingface", {"model Mine"}), ("ensemble", {"model Mine"}), ("embedded", set())):
-        run = a_run(TeacherRun, teacher=BaseTeacher(name=name, content="base"))
-        assert outside(run).keys() == models
-        assert (of_teacher(name) != fingerprint(TEACHERS.origin(name))) == bool(models)
+    def told(*files: str) -> None:
+        """Transformers knows a class of the same name from each of these files."""
+        classes = set()
+        for number, file in enumerate(files):
+            path = tmp_path / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"class Mine:\n    number = {file!r}\n")
+            module = types.ModuleType(f"told_{number}")
+            module.__file__ = str(path)
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+            classes.add(type("Mine", (), {"__module__": module.__name__}))
+        monkeypatch.setattr(code_versions, "told_to_transformers", lambda: classes)
+
+    def of(name: str) -> dict[str, str]:
+        return outside(a_run(TeacherRun, teacher=BaseTeacher(name=name, content="base")))
+
+    assert of("huggingface") == {}
+    found = []
+    for those in (("one.py",), ("two.py",), ("one.py", "two.py")):
+        told(*those)
+        assert of("huggingface").keys() == {"registered models"} and of("huggingface") == of("ensemble")
+        assert of_teacher("huggingface") != fingerprint(TEACHERS.origin("huggingface"))
+        assert of("embedded") == {} and of_teacher("embedded") == fingerprint(TEACHERS.origin("embedded"))
+        found.append(of("huggingface"))
+    told("two.py", "one.py")  # in whatever order
+    assert of("huggingface") == found[-1] and len({str(each) for each in found}) == 3
+    told("site-packages/library.py")  # which a process may have imported or not
+    assert of("huggingface") == {} and of_teacher("huggingface") == fingerprint(TEACHERS.origin("huggingface"))
