@@ -108,6 +108,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *results.coverage(plan, replays),
             *results.pruned(replays),
             *terms.unequal(replays),
+            *terms.at_their_least(replays),
             *alike.without_effect(plan, replays),
             *results.other_weights(replays, ledger),
             *results.unlabelled(plan),

@@ -13,9 +13,12 @@ State = dict[str, Any]  # of a checkpoint: tensors, numbers and what holds them
 
 
 class Term(TypedDict):
-    """A weighted term of the loss. value: its mean since the curve's last point; share: see `sums.shares`."""
+    """A weighted term of the loss. value: its mean since the curve's last point; first: in the first of these steps;
+    share: see `sums.shares`.
+    """
 
     value: float
+    first: float
     share: float | None
 
 

@@ -1,4 +1,5 @@
-"""What the runs of a table tell of the terms of their losses: where one is next to nothing beside another."""
+"""What the runs of a table tell of the terms of their losses: where one is next to nothing beside another, or begins
+where there is next to nothing to learn."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from harness.runs.told import Record, Term
 from harness.search.progress import Progress
 
 TIMES = 100  # a term that is so many times another is told
+LEAST = 1e-4  # of its mean over the first epoch: a term that begins below has nowhere to go but up
 
 Points = Sequence[dict[str, Term]]  # of the curves of a cell's runs, those of one sum
 
@@ -41,6 +43,41 @@ def unequal(replays: Sequence[Progress]) -> tuple[str, ...]:
             pairs[getattr(replay.seeds[0].made, "objective", "")].append(_furthest(points))
     return tuple(
         _sentence(name, found) for name, found in sorted(pairs.items()) if max(p.times for p in found) >= TIMES
+    )
+
+
+def at_their_least(replays: Sequence[Progress]) -> tuple[str, ...]:
+    """Sentences on terms that begin below LEAST of their mean up to the first point of their stage's curve.
+
+    One sentence an initialisation, over the runs of every cell's chosen setting.
+    """
+    cells: dict[str, int] = defaultdict(int)
+    begun: dict[str, list[tuple[str, Term]]] = defaultdict(list)
+    for replay in replays:
+        if found := [own for run in replay.seeds for own in _least(run.record)]:
+            init = getattr(replay.seeds[0].made, "init", "")
+            cells[init] += 1
+            begun[init] += found
+    return tuple(_begins(init, cells[init], begun[init]) for init in sorted(begun))
+
+
+def _least(record: Record) -> Iterable[tuple[str, Term]]:
+    """The terms of a run that begin at their least, of every stage."""
+    stage = ""
+    for entry in record.get("curve", ()):
+        terms = entry.get("terms", {}) if entry["stage"] != stage else {}
+        stage = entry["stage"]
+        yield from ((name, t) for name, t in terms.items() if abs(t.get("first", t["value"])) < LEAST * abs(t["value"]))
+
+
+def _begins(init: str, cells: int, begun: Sequence[tuple[str, Term]]) -> str:
+    first, means = max(abs(term["first"]) for _, term in begun), [abs(term["value"]) for _, term in begun]
+    names = ", ".join(sorted({name for name, _ in begun}))
+    return (
+        f"In {cells} cell{'s' * (cells > 1)} of init {init} a loss begins where there is next to nothing to learn, as "
+        f"of a copy of what it is compared with ({names}: {first:.1g} or less on the first batch, "
+        f"{min(means):.1g} to {max(means):.1g} as the mean up to the curve's first point): what is learnt "
+        "there follows rounding, and differs from one kind of machine to another."
     )
 
 

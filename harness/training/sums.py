@@ -103,21 +103,23 @@ def check_trains(loss: Tensor, terms: Iterable[str]) -> None:
 class Told:
     """What is told of the terms of a sum since the curve's last point: a state that a checkpoint takes, as numbers.
 
-    totals: term -> (the sum of its values, how many); shares: as the first batch that has the term gives them.
+    totals: term -> (the sum of its values, how many); first, shares: as the first batch that has the term gives them.
     """
 
     totals: dict[str, tuple[float, int]] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
     shares: dict[str, float | None] = field(default_factory=dict)
 
     def add(self, values: Mapping[str, float]) -> None:
         """Count the values of one more step."""
         for name, value in values.items():
+            self.first.setdefault(name, value)
             total, number = self.totals.get(name, (0.0, 0))
             self.totals[name] = total + value, number + 1
 
     def terms(self) -> dict[str, Term]:
         return {
-            name: {"value": total / number, "share": self.shares.get(name)}
+            name: {"value": total / number, "first": self.first[name], "share": self.shares.get(name)}
             for name, (total, number) in self.totals.items()
         }
 

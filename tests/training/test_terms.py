@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from harness.contracts import Outputs, Want
 from harness.search.progress import Finished, Progress
-from harness.search.terms import unequal
+from harness.search.terms import at_their_least, unequal
 from harness.training import loop
 from harness.training.checkpoints import Timer
 from harness.training.loop import History, Stage, train
@@ -54,6 +54,26 @@ def test_terms_are_told_by_epoch_with_their_share_of_the_gradient(tmp_path: Path
         assert sum(told) == pytest.approx(1.0) and all(0 < share < 1 for share in told)
 
 
+def test_a_terms_first_value_is_of_the_first_batch_of_each_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    forward = Parts.forward
+
+    def noted(self: Parts, *given: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, parts = forward(self, *given)
+        seen.append(parts["squares0"].item())
+        return loss, parts
+
+    monkeypatch.setattr(Parts, "forward", noted)
+    _, history = trained(tmp_path, 0.5)
+    steps = len(seen) // 2
+    assert steps > 1
+    told = [entry["terms"]["squares0"] for entry in history.curve]
+    assert [term["first"] for term in told] == [seen[0], seen[steps]]
+    assert [term["value"] for term in told] == pytest.approx([sum(seen[:steps]) / steps, sum(seen[steps:]) / steps])
+
+
 def test_the_same_seed_gives_the_same_weights_whether_shares_are_taken_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +91,8 @@ def test_of_one_term_nothing_is_computed(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.autograd, "grad", None)
     _, history = trained(tmp_path)
     assert [entry["terms"] for entry in history.curve] == [
-        {"labels": {"value": entry["loss"], "share": 1.0}} for entry in history.curve
+        {"labels": {"value": entry["loss"], "first": entry["terms"]["labels"]["first"], "share": 1.0}}
+        for entry in history.curve
     ]
 
 
@@ -108,7 +129,7 @@ def test_shares_are_of_norms_and_leave_gradients_as_they_are() -> None:
 
 def replay(*points: dict[str, tuple[float, float | None]], objective: str = "att_kl+val_kl") -> Progress:
     curve = [
-        {"terms": {name: {"value": value, "share": share} for name, (value, share) in point.items()}}
+        {"stage": "", "terms": {name: {"value": value, "share": share} for name, (value, share) in point.items()}}
         for point in points
     ]
     run = Finished(
@@ -137,3 +158,31 @@ def test_a_term_that_is_a_hundred_times_another_is_told_once_a_sum() -> None:
     assert "a mean value of 1 against 0" in told and "gradient" not in told
     assert unequal([equal, replay({"a": (1.0, 1.0)}), replay()]) == ()
     assert unequal([replay({"a of x": (1.0, 1.0), "a of y": (1000.0, 1.0)})]) == (), "tasks are not terms of one sum"
+
+
+def begun(init: str, *stages: tuple[str, dict[str, tuple[float, float]]]) -> Progress:
+    """A cell of one run, with of each point of its curve: the stage, and (first, mean) of its terms."""
+    curve = [
+        {"stage": stage, "terms": {n: {"value": mean, "first": first, "share": 1.0} for n, (first, mean) in of.items()}}
+        for stage, of in stages
+    ]
+    run = Finished("run", search.student_run(init=init), {}, {"status": "finished", "selection": 0, "curve": curve})
+    return Progress([run], run, [run])
+
+
+def test_a_loss_that_begins_where_nothing_is_left_to_learn_is_told_once_an_initialisation() -> None:
+    copies = [
+        begun("first", ("intermediate", {"hid_seq": (4e-12, 0.006)}), ("prediction", {"vanilla_kd": (0.7, 0.5)})),
+        begun("first", ("intermediate", {"att_kl": (0.0, 0.0008), "labels_only": (0.7, 0.6)})),
+    ]
+    usual = begun("every", ("intermediate", {"hid_seq": (2.2, 1.4)}), ("intermediate", {"hid_seq": (1e-9, 1.0)}))
+    never = begun("last", ("intermediate", {"hid_seq": (0.0, 0.0)}))
+    (told,) = at_their_least([*copies, usual, never, Progress()])
+    assert told.startswith(
+        "In 2 cells of init first a loss begins where there is next to nothing to learn, as of a copy of what it is "
+        "compared with (att_kl, hid_seq: 4e-12 or less on the first batch, 0.0008 to 0.006 as the mean"
+    )
+    later = begun("first", ("intermediate", {"hid_seq": (2.0, 1.0)}), ("prediction", {"vanilla_kd": (1e-9, 0.5)}))
+    (told,) = at_their_least([later])
+    assert told.startswith("In 1 cell of init first") and "vanilla_kd: 1e-09 or less" in told
+    assert at_their_least([usual, never, replay({"a": (1.0, 1.0)})]) == (), "records of before do not tell it"
