@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from harness.planning import filed
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.rows import BASELINES, CONTROLS, TableRow
+from harness.runs import BaseTeacher
 
 
 def recorded(out: Path, request: Request) -> Plan:
@@ -25,9 +27,47 @@ def recorded(out: Path, request: Request) -> Plan:
     try:
         plan = filed.read(folder / filed.NAME, out)
     except FileNotFoundError:
-        plan = _narrowed(_together([filed.read(path, out) for path in _of_kind(out, request)]), request)
+        plans = {path.parent.name: filed.read(path, out) for path in _of_kind(out, request)}
+        plan = _narrowed(_together(list(plans.values())), request)
+        _check_alike(plans, plan)
     _check_asked(plan, request)
     return replace(plan, plugins=[str(Path(p).resolve()) for p in request.plugins]) if request.plugins else plan
+
+
+def _check_alike(plans: Mapping[str, Plan], asked: Plan) -> None:
+    """Raise UserError where plans that have a place in the table that is asked for have nothing in common that their
+    numbers rest on, such as the data of a task, though their flags are the same but for the narrowing.
+
+    plans: folder -> plan.
+    """
+    places, found = set(map(_place, asked.cells)), dict[str, tuple[set[str], str]]()
+    for folder, plan in plans.items():
+        if _of_another_version(asked, plan):
+            continue
+        of_plan: dict[str, set[str]] = defaultdict(set)
+        for what, content in (x for cell in plan.cells if _place(cell) in places for x in _rests_on(plan, cell)):
+            of_plan[what].add(content)
+        for what, contents in of_plan.items():
+            before, other = found.setdefault(what, (contents, folder))
+            if not before & contents:
+                raise UserError(
+                    f"{what} is another in {folder} than in {other}, so that these results of {plan.study} are no one "
+                    "table: give all the flags that one of them was made with"
+                )
+
+
+def _rests_on(plan: Plan, cell: Cell) -> Iterator[tuple[str, str]]:
+    """(what a cell's number rests on, its content)."""
+    for run in (cell.run, *(plan.first[name].run for name in cell.after if name in plan.first)):
+        yield from ((f"the data of task {task}", content) for task, content in run.data_of.items())
+        yield from ((f"the code of {name}", version) for name, version in (run.plugins or {}).items())
+        for teacher in (run.learns_from, run.replaces_words):
+            if isinstance(teacher, BaseTeacher):
+                yield f"teacher {teacher.name} of task {cell.task}", teacher.content
+        if corpus := getattr(run, "corpus", ""):
+            yield "the corpus", corpus
+    if cell.task in plan.teachers:
+        yield f"the teacher of task {cell.task}", plan.teachers[cell.task]
 
 
 def _check_asked(plan: Plan, request: Request) -> None:
@@ -90,8 +130,8 @@ def _together(plans: Sequence[Plan]) -> Plan:
     if others:
         whole = replace(whole, variant=filed.kind_of(whole))
     for plan in others:
-        if any(whole.defaults.get(name, value) != value for name, value in plan.defaults.items()):
-            continue  # of another version
+        if _of_another_version(whole, plan):
+            continue
         taken = set(map(_place, whole.cells))
         more: dict[str, Any] = {name: {**getattr(plan, name), **getattr(whole, name)} for name in _MAPPINGS}
         more |= {name: _united(getattr(whole, name), getattr(plan, name)) for name in _LISTS}
@@ -100,6 +140,10 @@ def _together(plans: Sequence[Plan]) -> Plan:
         cells = [*whole.cells, *(cell for cell in plan.cells if _place(cell) not in taken)]
         whole = replace(whole, rows=[rows[name] for name in names], cells=cells, **more)
     return whole
+
+
+def _of_another_version(whole: Plan, plan: Plan) -> bool:
+    return any(whole.defaults.get(name, value) != value for name, value in plan.defaults.items())
 
 
 _MAPPINGS = (

@@ -18,6 +18,7 @@ from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.planning.together import recorded
+from harness.testing.small_models import checkpoint as small_checkpoint
 from tests.conftest import Harness
 
 STUDY = "objectives_vs_init"
@@ -191,6 +192,28 @@ def test_results_are_not_found_by_flags_that_did_not_make_them(tmp_path: Path, m
 
 
 # ---------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize("what", ["the data of task mine", "teacher huggingface of task sentiment"])
+def test_what_rests_on_others_of_the_same_name_is_no_one_table(tmp_path: Path, what: str) -> None:
+    out = tmp_path / "out"
+    for part, family in (("a", "bert"), ("b", "electra")):
+        (place := tmp_path / part).mkdir()
+        teacher = small_checkpoint(place / "model", family)
+        rows = [f"good film {part} {number},{number % 2}" for number in range(60)]
+        (place / "mine.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+        given = {"tasks": [f"mine={place / 'mine.csv'}"]} if "data" in what else {"teacher": str(teacher)}
+        asked_for = {"tasks": ["sentiment"], "inits": ["random"], "seeds": 1, "trials": 1, **given}
+        kept(out, objectives=["vanilla_kd", "hid_cls" if part == "a" else "logit_mse"], **asked_for)
+    kind = {"seeds": 1, "trials": 1, **({} if "data" in what else {"teacher": str(teacher)})}
+    with pytest.raises(UserError, match=f"^{what} is another in objectives=logit_mse,vanilla_kd--.*, so that these"):
+        recorded(out, asked(**kind))
+    told = recorded(out, asked(**asked_for, objectives=["vanilla_kd", "logit_mse"]))
+    assert {cell.row for cell in told.cells} == {"vanilla_kd", "logit_mse"}, "by all of its flags"
+    alone = recorded(out, asked(**kind, objectives=["hid_cls"]))
+    assert [cell.row for cell in alone.cells] == ["hid_cls"], "of what only one of them has"
+    with pytest.raises(UserError, match="is another in"):
+        recorded(out, asked(**kind, objectives=["hid_cls", "logit_mse"]))
 
 
 def test_what_a_plan_replaces_is_set_aside(tmp_path: Path) -> None:
