@@ -75,8 +75,8 @@ def _inputs(opened: Opened) -> tuple[list[list[str]], Any]:
 
     def read(rows: int, length: int) -> list[dict[str, Tensor]]:
         found = opened.probe(rows, length).encodings
-        if isinstance(opened.model, Student):
-            return [{name: part[name] for name in ("input_ids", "attention_mask")} for part in found]
+        if isinstance(opened.model, Student):  # it takes of them what it reads, see `_compare`
+            return [dict(part) for part in found]
         return [own_inputs(opened.model, part) for part in found]
 
     def flat(rows: int, length: int) -> tuple[Tensor, ...]:

@@ -116,7 +116,8 @@ class Opened:
             ids = ids.masked_fill(mask == 0, self.tokenizer.pad_token_id or 0)
             encodings.append({"input_ids": ids, "attention_mask": mask})
             if "token_type_ids" in self.tokenizer.model_input_names:
-                encodings[-1]["token_type_ids"] = torch.zeros_like(ids)
+                second = self.task.pair and self.pair_encoding == "joint"  # its latter half is the second sentence
+                encodings[-1]["token_type_ids"] = (torch.arange(length) >= length // 2).long() * mask * second
         return Batch(torch.arange(rows), torch.zeros(rows), tuple(map(Encoding, encodings)))
 
     def _read(self, texts: Sequence[Text]) -> tuple[list[str], list[str] | None]:
@@ -190,6 +191,10 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
         model = _model(folder, told["student"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
         raise UserError(f"the exported student in {folder} cannot be loaded: {error}") from error
+    joint = told["task"]["pair"] and told["pair_encoding"] == "joint"
+    if "inputs" not in told and told["student"] and joint and _tells_sentences_apart(model):
+        why = "does not say which sentence of a pair a token is of"
+        raise UserError(f"{folder} was written by a version of harness export that {why}; export the student again")
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()}
     task = Task(metric="", metrics=(), **fields)
     columns = tuple(told.get("columns", ()))  # which earlier versions did not write
@@ -224,6 +229,11 @@ def _model(folder: Path, student: str) -> PreTrainedModel:
     )
     in_own_memory(model)
     return cast(PreTrainedModel, model)
+
+
+def _tells_sentences_apart(student: PreTrainedModel) -> bool:
+    """Whether a student is around an encoder that reads token_type_ids, see `signals.own_inputs`."""
+    return any(getattr(getattr(part, "config", None), "type_vocab_size", 0) >= 2 for part in student.children())
 
 
 def quiet() -> None:

@@ -15,7 +15,7 @@ from harness.contracts import Task
 from harness.errors import UserError
 from harness.exporting import card, onnx_graph
 from harness.exporting.card import About
-from harness.exporting.opened import FORMAT, TOLD, Opened, quiet
+from harness.exporting.opened import FORMAT, TOLD, Opened, load, quiet
 from harness.files import checksums
 from harness.modeling.bases import Emitter, Student
 from harness.training.weights import save_reader, whole_folder
@@ -41,7 +41,7 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
         if plain is None:
             _tell_labels(opened.model, opened.task)
             opened.model.save_pretrained(temporary)
-        _write_tokenizer(opened, model, temporary)
+        inputs = _write_tokenizer(opened, model, temporary)
         if onnx:
             onnx_graph.write(replace(opened, model=model), temporary / onnx_graph.NAME)
         vouched = checksums(temporary)
@@ -54,10 +54,12 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             "pair_encoding": opened.pair_encoding,
             "max_length": opened.max_length,
             "columns": list(opened.columns),
+            "inputs": inputs,
             "files": vouched,
             "made": about.made,
         }
         (temporary / TOLD).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        _check_says_the_same(opened, temporary)
         size = sum(file.stat().st_size for file in temporary.glob("*.safetensors"))
         readme = card.text(about, opened, type(model).__name__, plain is not None, size)
         (temporary / CARD).write_text(readme, encoding="utf-8")
@@ -105,10 +107,23 @@ def _tell_labels(model: PreTrainedModel, task: Task) -> None:
             one._name_or_path = ""
 
 
-def _write_tokenizer(opened: Opened, model: PreTrainedModel, folder: Path) -> None:
+def _write_tokenizer(opened: Opened, model: PreTrainedModel, folder: Path) -> list[str]:
+    """Write the tokenizer. Returns what it gives the model."""
     tokenizer = copy.deepcopy(opened.tokenizer)
     tokenizer.model_max_length = opened.max_length  # longer texts were never read
-    reads = getattr(model.config, "type_vocab_size", 2)  # see `signals.own_inputs`
-    if reads < 2 or isinstance(model, Student):
+    if not isinstance(model, Student) and getattr(model.config, "type_vocab_size", 2) < 2:  # see `signals.own_inputs`
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
     save_reader(tokenizer, folder)
+    return list(tokenizer.model_input_names)
+
+
+def _check_says_the_same(opened: Opened, folder: Path) -> None:
+    """Raise UserError where the folder does not answer texts as the model does that was written into it."""
+    texts: list[Any] = opened.tokenizer.batch_decode([part["input_ids"] for part in opened.probe().encodings][0])
+    texts = [(text, texts[-1]) for text in texts] if opened.task.pair else texts
+    ours, theirs = opened.logits(texts), load(folder).logits(texts)
+    if not bool((theirs - ours).abs().max() <= CLOSE * ours.abs().max().clamp(min=1)):
+        raise UserError(
+            f"no folder is written: what it holds answers texts otherwise than {type(opened.model).__name__} does, by "
+            f"up to {(theirs - ours).abs().max():.1g} in its logits"
+        )

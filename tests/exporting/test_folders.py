@@ -45,6 +45,23 @@ def test_every_student_is_opened_again_and_says_the_same(case: Case, tmp_path: P
     assert type(after.model) is (type(before.model.plain()) if plain else type(before.model))
 
 
+@pytest.mark.parametrize("task", [PAIR, SINGLE], ids=lambda task: task.name)
+def test_a_student_that_tells_sentences_apart_by_segments_is_given_them(task: Task, tmp_path: Path) -> None:
+    (case,) = [c for c in CASES if c.name == "averaged_transformer" and c.task.name == task.name and not c.choices][:1]
+    tokenizer = reader()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    before, folder = opened(case, tokenizer=tokenizer), tmp_path / "student"
+    write(before, folder, ABOUT)
+    torch.testing.assert_close(load(folder).logits(examples(task)), before.logits(examples(task)), rtol=0, atol=1e-6)
+    if not task.pair:
+        return
+    told = json.loads((folder / TOLD).read_text())
+    assert told.pop("inputs") == tokenizer.model_input_names
+    (folder / TOLD).write_text(json.dumps(told))
+    with pytest.raises(UserError, match="which sentence of a pair a token is of; export the student again"):
+        load(folder)
+
+
 def transformer(family: str, task: Task = SINGLE) -> Opened:
     source = small_config(family, labels=task.outputs).to_dict()
     torch.manual_seed(0)
@@ -97,22 +114,34 @@ def test_it_is_a_teacher_that_answers_its_task_as_it_is(tmp_path: Path) -> None:
     assert teacher.answers(SINGLE) and not teacher.answers(PAIR)
 
 
+def slightly_more(found: Outputs) -> Outputs:
+    return replace(found, logits=found.logits * 1.01)
+
+
 class Otherwise(Transformer):
     """Says that transformers has its kind, and computes something else."""
 
     name = "transformer"
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        found = super().forward(batch, want)
-        found.logits = found.logits * 1.01
-        return found
+        return slightly_more(super().forward(batch, want))
 
 
-def test_a_student_that_computes_otherwise_than_it_says_is_written_as_it_is(tmp_path: Path) -> None:
-    before = transformer("bert")
-    before.model = Otherwise(before.model.config).eval()
-    assert "harness.load" in write(before, tmp_path / "student", ABOUT)
+def test_a_student_that_computes_otherwise_than_transformers_is_written_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = Transformer.forward
+    monkeypatch.setattr(Transformer, "forward", lambda *given: slightly_more(forward(*given)))
+    assert "harness.load" in write(transformer("bert"), tmp_path / "student", ABOUT)
     assert json.loads((tmp_path / "student" / TOLD).read_text())["student"] == "transformer"
+
+
+def test_a_folder_that_would_answer_otherwise_is_not_written(tmp_path: Path) -> None:
+    before = transformer("bert")
+    before.model = Otherwise(before.model.config).eval()  # of no plugin: its folder is opened as a transformer's
+    with pytest.raises(UserError, match="no folder is written: what it holds answers texts otherwise than Otherwise"):
+        write(before, tmp_path / "student", ABOUT)
+    assert not (tmp_path / "student").exists()
 
 
 def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
