@@ -25,13 +25,22 @@ POOL = 50  # batches that are shuffled together before they are grouped by lengt
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of what decides how a tokenizer splits text; the same after saving and loading it."""
+    """SHA-256 of what decides how a tokenizer reads text; the same after saving and loading it.
+
+    What most of them agree in is left out, so that what is stored under earlier fingerprints is found.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     rules = json.loads(backend.to_str()) if backend is not None else tokenizer.get_vocab()
     if isinstance(rules, dict):
         rules = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # left by the last call
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    return hashlib.sha256(json.dumps([rules, special], sort_keys=True).encode()).hexdigest()
+    more: dict[str, object] = {"cuts": tokenizer.truncation_side} if tokenizer.truncation_side != "right" else {}
+    if tokenizer.model_input_names != PreTrainedTokenizerBase.model_input_names:
+        more["gives"] = sorted(tokenizer.model_input_names)
+    if backend is None:  # whose rules are in Python, told by such as do_lower_case
+        more |= {name: value for name, value in tokenizer.init_kwargs.items() if name.startswith("do_")}
+    told = [rules, special, *([more] if more else [])]
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
 
 @dataclass

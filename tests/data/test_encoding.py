@@ -1,4 +1,5 @@
 import hashlib
+import json
 from dataclasses import fields
 
 import numpy as np
@@ -10,7 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BertJapaneseTokenizer, PreTrainedTokenizerFast
 
 from harness.data import stored
 from harness.data.encoding import (
@@ -114,6 +115,27 @@ def test_fingerprint_survives_use_and_saving_and_tells_tokenizers_apart(tmp_path
     swapped = (*WORDS[:4], "b", "a", *WORDS[6:])
     assert tokenizer_fingerprint(tokenizer_of(swapped)) != known
     assert tokenizer_fingerprint(tokenizer_of(unknown="f")) != known
+
+
+@pytest.mark.parametrize("changed", [{"truncation_side": "left"}, {"model_input_names": ["input_ids"]}])
+def test_fingerprint_tells_which_end_is_cut_and_what_else_is_given(tmp_path, changed):
+    tokenizer_of().save_pretrained(tmp_path)
+    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, **changed}))
+    other = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer_fingerprint(other) != tokenizer_fingerprint(tokenizer_of())
+    other.save_pretrained(tmp_path / "again")
+    assert tokenizer_fingerprint(AutoTokenizer.from_pretrained(tmp_path / "again")) == tokenizer_fingerprint(other)
+
+
+def test_fingerprint_tells_the_rules_of_a_tokenizer_in_python(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "A")) + "\n")
+    rules = {"vocab_file": str(tmp_path / "vocab.txt"), "word_tokenizer_type": "basic"}
+    lower, cased = (BertJapaneseTokenizer(**rules, do_lower_case=lower) for lower in (True, False))
+    assert tokenizer_fingerprint(lower) != tokenizer_fingerprint(cased)
+    cased.save_pretrained(tmp_path / "saved")
+    again = BertJapaneseTokenizer.from_pretrained(tmp_path / "saved")
+    assert tokenizer_fingerprint(again) == tokenizer_fingerprint(cased)
 
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=400).map(torch.tensor)
