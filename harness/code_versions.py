@@ -63,9 +63,22 @@ def engine() -> dict[str, str]:
 
 def files(path: str) -> set[Path]:
     """A plugin's file, and those that it imports, in turn, of its own package or from beside it."""
-    found = {Path(path)}
-    while more := {file for known in found for file in _imported(known)} - found:
+    found, home = {Path(path)}, Path(path).parent if _beside(Path(path)) else None
+    while more := {file for known in found for file in _imported(known, home)} - found:
         found |= more
+    return found
+
+
+def built_on(path: str) -> set[Path]:
+    """The files of shipped plugins that a user's plugin imports, and those that they import, in turn.
+
+    They are no part of what its runs are, as `engine` is none.
+    """
+    found: set[Path] = set()
+    for file in files(path) if not Path(path).is_relative_to(ROOT) else ():
+        names = (name.removeprefix("harness.").split(".") for _, name in _names(file))
+        places = (place for top, *rest in names if top in ALL for place in _along(_folder(top), rest))
+        found |= {own for place in places if place.is_file() for own in files(str(place))}
     return found
 
 
@@ -102,31 +115,46 @@ def _text(node: Any) -> str:
     return f"{type(node).__name__}({','.join(told)})"
 
 
+def _beside(path: Path) -> bool:
+    """Whether what lies beside a file is its own: not in a package, nor where distributions are installed into."""
+    return not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
+
+
 @functools.cache
-def _imported(path: Path) -> frozenset[Path]:
-    """The files that a file's imports name: of a package that it lies in, or beside it. Nothing is imported."""
-    # In a folder that distributions are installed into, others than its own lie beside a file.
-    beside = not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
+def _names(path: Path) -> tuple[tuple[int, str], ...]:
+    """What a file imports: (how many folders up a relative import begins, else 0; the name with dots)."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.level, f"{node.module or ''}.{alias.name}".lstrip(".")) for alias in node.names]
+    return tuple(found)
+
+
+def _along(root: Path, parts: Sequence[str]) -> set[Path]:
+    """The files that a name with dots may stand for, or pass through."""
+    places = [root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)]
+    return {file for place in places for file in (Path(f"{place}.py"), place / "__init__.py")}
+
+
+@functools.cache
+def _imported(path: Path, home: Path | None) -> frozenset[Path]:
+    """The files that a file's imports name: of a package that it lies in, beside it, or in `home`, the folder of its
+    plugin, from which Python imports too. Nothing is imported.
+    """
 
     def roots(top: str) -> Iterator[Path]:
         yield from (folder.parent for folder in path.parents if folder.name == top)
-        if beside and top not in OURS:
-            yield path.parent
+        if top not in OURS:
+            yield from dict.fromkeys((*([path.parent] if _beside(path) else []), *([home] if home else [])))
 
     found: set[Path] = set()
-    for node in ast.walk(_parsed(path)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module or ''}.{alias.name}".lstrip(".") for alias in node.names]
-        if path.is_relative_to(ROOT):  # a checkout has harness.objectives in objectives/
-            names = [name.removeprefix("harness.") for name in names]
-        for parts in (name.split(".") for name in names):
-            relative = isinstance(node, ast.ImportFrom) and node.level
-            for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
-                for place in (root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)):
-                    found |= {Path(f"{place}.py"), place / "__init__.py"}
+    for relative, name in _names(path):
+        # A checkout has harness.objectives in objectives/.
+        parts = (name.removeprefix("harness.") if path.is_relative_to(ROOT) else name).split(".")
+        for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
+            found |= _along(root, parts)
     # Of a shipped plugin within the engine only what lies beside it: `engine` tells of what else changes a number.
     found = {file for file in found if file.parent == path.parent or not file.is_relative_to(ROOT / "harness")}
     return frozenset(file for file in found if file.is_file() and file != path)
@@ -183,7 +211,11 @@ def _folders() -> Iterator[Path]:
     """Where our own files lie: in a checkout the plugins' folders and the reports' are beside the engine's."""
     yield ROOT / "harness"
     for name in ("reports", *(kind.folder.rpartition(".")[2] for kind in ALL.values() if kind.folder.count(".") == 1)):
-        yield ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
+        yield _folder(name)
+
+
+def _folder(name: str) -> Path:
+    return ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
 
 
 def _distributions() -> list[str]:
@@ -282,7 +314,14 @@ def check_plugins(run: Run) -> None:
 
 def of_run(run: Run) -> dict[str, str]:
     """{part of the engine or plugin: fingerprint} of the code behind a run."""
-    return engine() | {name: fingerprint(registry.origin(name)) for registry, name in plugins(run)}
+    return engine() | {name: _version(registry.origin(name)) for registry, name in plugins(run)}
+
+
+@functools.cache
+def _version(path: str) -> str:
+    """What is recorded of a plugin: its fingerprint, and of a user's that is built on shipped ones theirs as well."""
+    ours = built_on(path)
+    return digest([fingerprint(path), _digest(ours)])[:12] if ours else fingerprint(path)
 
 
 def of_stored(teacher: str) -> str:
@@ -296,7 +335,7 @@ def current(origins: Mapping[str, str]) -> dict[str, str]:
     origins: plugin -> its file, as a plan has it; one that is gone is left out.
     """
     files = ((name, ROOT / file) for name, file in origins.items())
-    return engine() | {name: fingerprint(str(path)) for name, path in files if path.is_file()}
+    return engine() | {name: _version(str(path)) for name, path in files if path.is_file()}
 
 
 def changed(record: JSON, read: Callable[[str], JSON | None], now: Mapping[str, str]) -> set[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from harness import code_versions
 from harness.code_versions import (
+    built_on,
     changed,
     current,
     engine,
@@ -32,7 +33,9 @@ from tests.search.builders import plan
 from tests.training.builders import a_run
 
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
-CACHED = (code_versions._code, code_versions._imported, engine, fingerprint)
+CACHED = (
+    code_versions._code, code_versions._names, code_versions._imported, code_versions._version, engine, fingerprint,
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +136,41 @@ def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: s
         for cached in CACHED:
             cached.cache_clear()
         assert (fingerprint(str(plugin)) == before) == same
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_what_a_helper_in_a_folder_imports_from_beside_the_plugin_is_part_of_it(tmp_path: Path, package: bool) -> None:
+    plugin = written(tmp_path / "plugin.py", "from deep.inner import loss\n")
+    inner = written(tmp_path / "deep" / "inner.py", "from factors import FACTOR\n")
+    factors = written(tmp_path / "factors.py", "FACTOR = 1.0\n")
+    if package:
+        written(tmp_path / "deep" / "__init__.py", "")
+    assert {plugin, inner, factors} <= files(str(plugin))
+    before = fingerprint(str(plugin))
+    written(factors, "FACTOR = -3.0\n")
+    for cached in CACHED:
+        cached.cache_clear()
+    assert fingerprint(str(plugin)) != before
+
+
+@pytest.mark.parametrize("line", ["from harness.objectives import attention", "import harness.objectives.attention"])
+def test_a_users_plugin_is_of_another_version_where_the_shipped_one_that_it_is_built_on_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    shutil.copytree(ROOT / "objectives", tmp_path / "ours" / "objectives")
+    monkeypatch.setattr(code_versions, "ROOT", tmp_path / "ours")
+    plugin = written(tmp_path / "mine" / "plugin.py", f"{HEAD}import helper\n")
+    written(tmp_path / "mine" / "helper.py", f"{line}\n")
+    names = {file.name for file in built_on(str(plugin))}
+    assert "attention.py" in names and "hidden_states.py" not in names
+    alone = written(tmp_path / "mine" / "alone.py", HEAD)
+    assert not built_on(str(alone)) and current({"a": str(alone)})["a"] == fingerprint(str(alone))
+    before, identity = current({"mine": str(plugin)})["mine"], fingerprint(str(plugin))
+    shipped = tmp_path / "ours" / "objectives" / "attention.py"
+    shipped.write_text(shipped.read_text() + "\nMORE = 1\n")
+    for cached in CACHED:
+        cached.cache_clear()
+    assert current({"mine": str(plugin)})["mine"] != before and fingerprint(str(plugin)) == identity
 
 
 def test_a_shipped_plugin_does_not_stand_for_the_engine() -> None:
