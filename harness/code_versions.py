@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from harness.runs import BaseTeacher, Run
 ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
 _INSTALLED = {"site-packages", "dist-packages"}
 OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
 
@@ -326,7 +328,17 @@ def _version(path: str) -> str:
 
 def of_stored(teacher: str) -> str:
     """Of the code behind what is stored for other runs: a teacher's outputs, texts as they were read or augmented."""
-    return digest([engine(), of_teacher(teacher)])[:12]
+    return digest([engine(), of_teacher(teacher), _libraries()])[:12]
+
+
+@functools.cache
+def _libraries() -> dict[str, str]:
+    """The versions of those that read texts and compute teachers, whatever device they were built for."""
+    found = {}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name).partition("+")[0]
+    return found
 
 
 def current(origins: Mapping[str, str]) -> dict[str, str]:

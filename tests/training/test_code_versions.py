@@ -228,6 +228,13 @@ def test_a_record_tells_the_code_of_its_plugins() -> None:
     assert code["att_kl"] == fingerprint(OBJECTIVES.origin("att_kl"))
 
 
+def test_what_other_libraries_stored_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"tokenizers", "torch", "transformers"} <= code_versions._libraries().keys()
+    stored = of_stored("embedded")
+    monkeypatch.setattr(code_versions, "_libraries", lambda: {"torch": "1.0"})
+    assert of_stored("embedded") != stored
+
+
 def test_a_student_is_older_if_its_teacher_is() -> None:
     origins = {"embedded": TEACHERS.origin("embedded")}
     student = {"code": engine(), "started_from": {"t" * 16: "hash of its weights"}}
