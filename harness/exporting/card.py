@@ -14,6 +14,7 @@ from harness.files import JSON
 
 ANSWERS, LABELS = "answers", "labels"
 LICENCE = "# license: to be filled in, see the section Licence\n"
+BFLOAT16 = ", as they were computed in bfloat16; the folder computes in float32, which moves probabilities a little"
 SAID = ("student", "objective", "row", "init", "data", "speed", "version")
 CARD = """---
 {yaml}
@@ -36,7 +37,7 @@ Made with distill-harness {version}.
 
 ## Scores
 
-{table} The scores of these weights themselves, on dev:
+{table} The scores of these weights themselves, on dev{arithmetic}:
 
 | metric | x 100 |
 |---|---:|
@@ -129,6 +130,7 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         parameters=sum(part.numel() for part in opened.model.parameters()),
         megabytes=size / 1e6,
         table=about.table,
+        arithmetic=BFLOAT16 if about.recipe.get("precision") == "bfloat16" else "",
         use=_use(about.name, task, plain),
         max_length=opened.max_length,
         scores="\n".join(f"| {name} | {100 * value:.1f} |" for name, value in sorted(about.metrics.items())),

@@ -153,6 +153,9 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
     assert {(one.dataset_name, one.metric_type, one.metric_value) for one in card.data.eval_results} == {
         ("Single", "accuracy", 0.9), ("Single", "f1", 0.8),
     }  # fmt: skip
+    assert "on dev:" in card.text
+    write(transformer("bert"), tmp_path / "half", replace(ABOUT, recipe={"precision": "bfloat16"}))
+    assert "on dev, as they were computed in bfloat16" in (tmp_path / "half" / "README.md").read_text(encoding="utf-8")
     for word in ("a teacher", "An objective \\| of two", "90.0 ± 1.0", "100 examples a second", "bibtex"):
         assert word in card.text
     assert 'pipeline("text-classification", model="somebody/student")' in card.text
