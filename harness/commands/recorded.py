@@ -102,6 +102,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         recipe=recipe.recipe(plan),
         notes=(
             *(told["told"] for told in plan.declared.values()),
+            *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in plan.unseen),
             *results.how_far(plan, replays),
             *recipe.families(plan),
             *recipe.corpus_recipe(plan),

@@ -98,7 +98,7 @@ def work(options: Namespace) -> Done:
         for told in plan.declared.values():
             say(told["told"])
         folder = filed.keep(out, plan)
-        for notice in plan.notices:
+        for notice in (*plan.notices, *plan.unseen):
             say(notice)
         if options.executor == "local":
             _say_cost(plan, ledger, choosing.processes(options))
@@ -192,7 +192,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         *families(worked_out),
         *corpus_recipe(worked_out),
         *refresh,
-        *(f"note: {notice}" for notice in worked_out.notices),
+        *(f"note: {notice}" for notice in (*worked_out.notices, *worked_out.unseen)),
     ]
     lines += sight(worked_out, replays, ledger)
     return worked_out, [*lines, estimate(worked_out, replays, workers, ledger.read if ledger else lambda _: None)]

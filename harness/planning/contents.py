@@ -14,6 +14,7 @@ from harness.data import own
 from harness.errors import UserError
 from harness.files import JSON, checksum
 from harness.modeling import glove
+from harness.planning.reading import sample
 from harness.registry import TEACHERS
 
 
@@ -34,6 +35,7 @@ class Contents:
         self.notices: list[str] = []
         self.shared: list[str] = []  # sentences on dev examples that are trained on
         self.files: dict[str, str] = {}  # content -> path of a file that a setting or an initialisation names
+        self.samples: dict[str, list[tuple[str, ...]]] = {}  # of a task's training texts
         self._found: dict[str, Any] = {}
         self.places: set[Path] = set()  # all that was read, as far as `told`
         self.told = True  # otherwise something was read of which only asking it again says whether it has changed
@@ -114,6 +116,7 @@ class Contents:
             if content == "unknown":
                 return content, 0
             data = sources.load(task, self.source)
+            self.samples[task.name] = sample(data.train)
             self.shared += data.told_of_shared() if task.name not in own.KNOWN else ()  # which tells it
             return content, len(data.train.text_a)
 

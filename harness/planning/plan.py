@@ -16,8 +16,9 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import variant
-from harness.planning.planned import Plan, distinct, trials_of
+from harness.planning.planned import Cell, Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
+from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
@@ -102,6 +103,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
             *(*asked.contents.notices, *asked.contents.shared),
             *(*_beyond_the_grid(request.trials, cells), *_beyond_the_run(asked, cells)),
         ],
+        unseen=[sentence for task in tasks for sentence in _unseen(asked, task, cells.found)],
         variant=variant(request),
         origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
     )
@@ -149,6 +151,15 @@ def _beyond_the_run(asked: ResolvedRequest, cells: Cells) -> list[str]:
         if (given := max(int(cell.run.settings["train_examples"]) for cell in possible)) >= most > 0:
             found.append(f"train_examples {given} leaves out nothing: no task has more than {most} to train on")
     return found
+
+
+def _unseen(asked: ResolvedRequest, task: Task, cells: Sequence[Cell]) -> list[str]:
+    """What the models of a task do not see of its texts, where they can be read."""
+    lengths = [cell.run.settings["max_length"] for cell in cells if cell.task == task.name and not cell.refused]
+    texts = asked.contents.samples.get(task.name)
+    if not (texts and lengths and asked.procedure.trains):
+        return []
+    return unseen(task, texts, asked.teachers_named.of(task), max(lengths))
 
 
 def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:

@@ -87,7 +87,7 @@ class Plan:
     content -> path; shown: setting -> the name that people know it by, and whether that
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
-    declared: a task of the user's own -> what it is, as `harness.data.own` tells it;
+    declared: a task of the user's own -> what it is, as `harness.data.own` tells it; unseen: see `planning.reading`;
     variant: what it is beside the whole study, the name of its folder below that (see `filed`).
     """
 
@@ -116,6 +116,7 @@ class Plan:
     shown: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[str, JSON] = field(default_factory=dict)
+    unseen: Sequence[str] = ()
     variant: str = ""
     format: int = FORMAT
 

@@ -158,7 +158,7 @@ _MAPPINGS = (
     "origins",
     "declared",
 )
-_LISTS = ("plugins", "tasks", "students", "inits", "notices")
+_LISTS = ("plugins", "tasks", "students", "inits", "notices", "unseen")
 
 
 def _place(cell: Cell) -> tuple[str, str, str, str]:

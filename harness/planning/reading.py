@@ -1,0 +1,57 @@
+"""What a teacher's tokenizer does not see of a task's texts, by a sample of them: what is cut, and what is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from harness.contracts import Task
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.data.sources import Split
+
+SAMPLE = 200  # texts
+LEAST = 0.01  # share of them, or of their tokens, that is told
+
+
+def sample(split: Split) -> list[tuple[str, ...]]:
+    """At most SAMPLE of the texts, or pairs of texts, at equal distances."""
+    texts = [split.text_a] if split.text_b is None else [split.text_a, split.text_b]
+    size = len(split.text_a)
+    return [tuple(part[i] for part in texts) for i in range(0, size, max(1, -(-size // SAMPLE)))]
+
+
+def unseen(task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int) -> list[str]:
+    """Sentences on the texts of more than `most` tokens, and on tokens that stand for what is unknown.
+
+    teacher: a plugin, of an ensemble whoever sees least; nothing is told of one whose tokenizer cannot be had.
+    """
+    found: list[str] = []
+    try:
+        readers = [one.tokenizer() for one in teacher.members or [teacher]]
+    except UserError:
+        return found
+    by = f"teacher {teacher.name}"
+    read = [_read(reader, texts) for reader in readers]
+    cut, lengths = max((sum(size > most for size in sizes) / len(sizes), sizes) for sizes, _ in read)
+    if cut >= LEAST:
+        pairs = "pairs" if task.pair else "texts"
+        found.append(
+            f"about {cut:.0%} of the {pairs} of {task.name} have more tokens than max_length {most}, as {by} reads "
+            f"them, and are cut: the median has {median(lengths):.0f}, the longest of a sample {max(lengths)}"
+        )
+    if (unknown := max(share for _, share in read)) >= LEAST:
+        found.append(f"about {unknown:.0%} of the tokens of {task.name} are unknown to the tokenizer of {by}")
+    return found
+
+
+def _read(reader: Any, texts: Sequence[tuple[str, ...]]) -> tuple[list[int], float]:
+    """(tokens of each text; the share of unknown ones among all but the special tokens)."""
+    given = [list(part) for part in zip(*texts, strict=True)]
+    rows = reader(*given, truncation=False, padding=False, verbose=False)["input_ids"]
+    special = {*reader.all_special_ids} - {reader.unk_token_id}
+    words = [token for row in rows for token in row if token not in special]
+    unknown = sum(token == reader.unk_token_id for token in words)
+    return [len(row) for row in rows], unknown / max(1, len(words))

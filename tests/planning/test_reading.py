@@ -1,0 +1,73 @@
+"""What is told of texts that a teacher's tokenizer cuts, or does not know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.contracts import Task
+from harness.data.sources import Split
+from harness.errors import UserError
+from harness.modeling.word_tokenizer import word_level
+from harness.planning.plan import resolve
+from harness.planning.reading import SAMPLE, sample, unseen
+from harness.planning.request import Request
+from tests.conftest import Harness
+
+TASK = Task(name="mine", label="Mine", metric="accuracy", metrics=("accuracy",), labels=("x", "y"))
+
+
+class Teacher:
+    """Knows the words a, b and c."""
+
+    name, members = "small", ()
+
+    def tokenizer(self) -> object:
+        return word_level(["a b c"], 0)
+
+
+class Away(Teacher):
+    def tokenizer(self) -> object:
+        raise UserError("not here")
+
+
+class Both(Teacher):
+    members = (Teacher(), Teacher())
+
+
+def test_shares_are_of_texts_and_of_tokens() -> None:
+    texts = [("a b",), ("a b c",), ("a b c a",), ("d",)]  # 2, 3, 4 and 1 tokens, 1 of 10 unknown
+    cut = "about 25% of the texts of mine have more tokens than max_length 3, as teacher small reads them, and are cut"
+    unknown = "about 10% of the tokens of mine are unknown to the tokenizer of teacher small"
+    assert unseen(TASK, texts, Teacher(), 3) == [f"{cut}: the median has 2, the longest of a sample 4", unknown]
+    assert unseen(TASK, texts, Teacher(), 4) == [unknown]
+    assert unseen(TASK, texts[:3], Teacher(), 4) == unseen(TASK, texts, Away(), 1) == []
+    assert unseen(TASK, texts, Both(), 4) == [unknown]
+
+
+def test_pairs_are_read_as_one() -> None:
+    (told,) = unseen(replace(TASK, pair=True), [("a b", "c")], Teacher(), 2)
+    assert told.startswith("about 100% of the pairs of mine") and "the median has 3" in told
+
+
+@pytest.mark.parametrize("size", [1, SAMPLE, SAMPLE + 1, 2 * SAMPLE + 1])
+def test_a_sample_is_spread_over_all_texts(size: int) -> None:
+    texts = [str(number) for number in range(size)]
+    found = sample(Split("train", texts, None, np.zeros(size, np.int64)))
+    assert len(found) <= SAMPLE and found[0] == ("0",) and size - int(found[-1][0]) <= max(1, -(-size // SAMPLE))
+
+
+def test_a_plan_tells_it_and_so_does_the_table(call: Harness, tmp_path: Path) -> None:
+    rows = [f"{'the dog was great ' * 20}{number},{number % 2}" for number in range(40)]
+    (tmp_path / "long.csv").write_text("\n".join(["text,label", *rows]))
+    assert resolve(Request("objectives_vs_init", tasks=["sentiment"])).unseen == []
+    words = ("--study", "objectives_vs_init", "--tasks", f"long={tmp_path / 'long.csv'}", "--objectives", "labels_only",
+             "--inits", "random", "--seeds", 1, "--trials", 1, "--set", "epochs=1", "teacher.epochs=1")  # fmt: skip
+    told = "bout 100% of the texts of long have more tokens than max_length 32"
+    assert f"note: a{told}" in call("plan", *words).stdout
+    done = call("run", *words, "--out", tmp_path / "out")
+    assert done.returncode == 0 and f"harness: a{told}" in done.stderr and f"A{told}" in done.stdout
+    assert f"A{told}" in call("report", "--study", "objectives_vs_init", "--out", tmp_path / "out").stdout
