@@ -296,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
     _open_streams()
     try:
-        with _listening_to_sigterm():
+        with _listening_to_signals():
             whole = parser()
             if "_ARGCOMPLETE" in os.environ:  # a shell asks what could be typed
                 import argcomplete
@@ -328,10 +328,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _listening_to_sigterm() -> Iterator[None]:
-    """Have SIGTERM stop the command as Ctrl-C does; not in a launch, whose processes must not wait for one another.
+def _listening_to_signals() -> Iterator[None]:
+    """Have SIGTERM stop the command as Ctrl-C does, and neither be lost.
 
-    Whoever calls `main` has his own handler back, unless the command was stopped: `timeout` sends the signal twice.
+    Not in a launch, whose processes must not wait for one another. Whoever calls `main` has his own handler back,
+    unless the command was stopped: `timeout` sends the signal twice.
     """
     if "RANK" in os.environ or threading.current_thread() is not threading.main_thread():
         yield
@@ -341,10 +342,21 @@ def _listening_to_sigterm() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)  # what is being ended, ends in order
         raise Terminated
 
+    def lost(told: sys.UnraisableHookArgs) -> None:
+        """Send again what came while a `__del__` ran, of which Python would only print that it is ignored."""
+        if not isinstance(told.exc_value, KeyboardInterrupt):
+            return hook(told)
+        number = signal.SIGTERM if isinstance(told.exc_value, Terminated) else signal.SIGINT
+        if number == signal.SIGTERM:
+            signal.signal(number, stop)
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()  # not here, where it would be lost again
+
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         if signal.getsignal(signal.SIGTERM) is stop:
             signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: of a program in C
 

@@ -7,18 +7,21 @@ which here has no weights. It computes nothing with torch, and no code of a --pl
 
 import gc
 import pkgutil
+import signal
 from importlib import import_module
 
-import scipy.stats  # noqa: F401
-import sklearn.metrics
-import torch
-import transformers
-from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+STOPS = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes to all at once, and whoever began this ends it
 
-from harness import code_versions, jobs
-from harness.executors import made_on
-from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
-from harness.training import machine
+import scipy.stats  # noqa: F401, E402
+import sklearn.metrics  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # noqa: E402
+
+from harness import code_versions, jobs  # noqa: E402
+from harness.executors import made_on  # noqa: E402
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS  # noqa: E402
+from harness.training import machine  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -38,4 +41,5 @@ get_checkpoint_conversion_mapping("bert")
 with torch.device("meta"):
     transformers.BertForSequenceClassification(transformers.BertConfig(num_hidden_layers=1))
 gc.collect()
+signal.signal(signal.SIGINT, STOPS)  # as runs have it, see `multiprocessing.forkserver`
 gc.freeze()  # a collection in a fork would otherwise touch, and so copy, every page of what is imported
