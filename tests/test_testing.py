@@ -102,7 +102,7 @@ EXPECTED = {
 def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wrong(tmp_path: Path) -> None:
     plugin = tmp_path / "outside.py"
     plugin.write_text(PLUGINS)
-    done = conformance("outside.py", "-rfp", "--tb=no", "-k", "not test_one_step", cwd=tmp_path)
+    done = conformance("outside.py", "-rfp", "--tb=no", "--maxfail=0", "-k", "not test_one_step", cwd=tmp_path)
     failed, passed = (
         set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
         for outcome in ("FAILED", "PASSED")
@@ -111,6 +111,13 @@ def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wron
     assert {test for test, name in passed if name == "outside_right"} == {test for test, _ in failed | passed}, (
         "the right plugin passes every test there is"
     )
+
+
+def test_of_a_mistake_that_fails_a_hundred_tests_three_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text(PLUGINS)
+    done = conformance("outside.py", "-k", "outside_vector", cwd=tmp_path)
+    assert "objective outside_vector returned a tensor of shape" in done.stdout and "3 failed" in done.stdout
+    assert len(done.stdout.splitlines()) < 200
 
 
 SOURCES = """
@@ -188,7 +195,7 @@ WRONG = {
 
 def test_tasks_of_a_plugin_are_tested_and_each_wrong_one_fails(tmp_path: Path) -> None:
     (tmp_path / "sources.py").write_text(SOURCES)
-    done = conformance("sources.py", "-rfp", "--tb=no", cwd=tmp_path)
+    done = conformance("sources.py", "-rfp", "--tb=no", "--maxfail=0", cwd=tmp_path)
     failed, passed = (
         set(re.findall(outcome + r" \S+::(\w+)\[(\w+)\]", done.stdout)) for outcome in ("FAILED", "PASSED")
     )

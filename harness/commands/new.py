@@ -11,6 +11,7 @@ from keyword import iskeyword
 from pathlib import Path
 
 from harness import registry
+from harness.code_versions import ROOT
 from harness.commands import declared, distribution
 from harness.commands.telling import tell
 from harness.errors import UserError
@@ -85,15 +86,14 @@ def new(options: Namespace) -> int:
         tell(f"  harness run {_filled(template.run, name)}")
         return 0
     atomic_write(path, _filled(template.text, name).encode())
-    tell(f"{path} written. It works as it is; fill it in, then:")
+    works = "Name its model" if kind == "teacher" else "It works as it is; fill it in"
+    tell(f"{path} written. {works}, then:")
     if template.tested:
         tell(f"  python -m harness.testing {path}    (with pytest installed; a minute or two)")
     tell(f"  harness run --plugin {path} {_filled(template.run, name)}")
-    tell(
-        f"or move it into {template.plural}/ to make it part of every study's choice."
-        if kind != "study"
-        else "or move it into studies/, where no --plugin is needed."
-    )
+    if (ROOT / "pyproject.toml").is_file():  # a checkout
+        folder = Path(str(files(registry.ALL[template.plural].folder))).relative_to(ROOT)
+        tell(f"or move it into {folder}/ of the checkout, where no --plugin is needed.")
     return 0
 
 

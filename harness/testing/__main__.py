@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
 
     # Not by the settings of the folder that it is called in.
     own = ["-c", os.devnull, "--rootdir", str(Path(__file__).parent), "-p", "no:cacheprovider", "-q"]
+    own += ["--tb=short", "--maxfail=3"]  # one mistake fails a hundred of them; what is given here counts instead
     return int(pytest.main([*own, *found, *(word for word in arguments if word not in files)]))
 
 

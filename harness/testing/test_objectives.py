@@ -38,6 +38,7 @@ from harness.testing.objective_cases import (
     padded_batch,
     tensors,
 )
+from harness.training import looks
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Case:
 
 def loss_of(objective: Objective, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
     torch.manual_seed(5)  # for objectives that draw
-    return objective(student, teacher, batch)
+    return looks.loss_of(objective, objective.name, student, teacher, batch)
 
 
 NAMES = chosen(OBJECTIVES)

@@ -25,6 +25,8 @@ def test_it_is_listed_and_runs_as_it_is(
     written = forked("new", kind, "first_try", cwd=tmp_path)
     assert written.returncode == 0, written.stderr
     assert [path.name for path in tmp_path.glob("*.py")] == ["first_try.py"]
+    folder = written.stdout.splitlines()[-1].removeprefix("or move it into ").partition(" of the checkout")[0]
+    assert (ROOT / folder / "template.txt").is_file(), "where its kind is read from"
     listed = forked("list", TEMPLATES[kind].plural, "--plugin", "first_try.py", cwd=tmp_path)
     (line,) = [line for line in listed.stdout.splitlines() if line.startswith("first_try ")]
     assert len(line.split()) > 2, "with what it is"
