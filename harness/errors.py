@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from traceback import extract_tb
 
 LONGEST = 300  # characters of a word in a sentence
 
@@ -53,6 +54,15 @@ def near(name: str, valid: Iterable[str], limit: int = 8) -> str:
         return "there are none"
     rest = f" and {len(valid) - limit} more" if len(valid) > limit else ""
     return close(name, valid) or f"valid names: {', '.join(valid[:limit])}{rest}"
+
+
+def in_file(error: BaseException, path: str) -> str:
+    """Where in a file an error comes from, ", on line 3", and the nearest names to one that something has not."""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename in path]
+    meant = ""
+    if isinstance(error, AttributeError):
+        meant = close(str(error.name), [name for name in dir(error.obj) if not name.startswith("_")])
+    return f"{f', on line {lines[-1]}' if lines else ''}{f': {meant}' if meant else ''}"
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:

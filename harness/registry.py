@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import declaring, old_names
 from harness.contracts import Hyperparameter, Signal, Study
-from harness.errors import UserError, unknown
+from harness.errors import UserError, in_file, unknown
 from harness.files import digest
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _importing(what: str) -> Iterator[None]:
     except SystemExit as error:  # which would end the command as if all were done
         raise UserError(f"{what} cannot be loaded: it calls sys.exit({error.code!r}) as it is imported") from error
     except BaseException as error:
-        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise UserError(f"{what} cannot be loaded: {type(error).__name__}: {error}{in_file(error, what)}") from error
 
 
 @functools.cache

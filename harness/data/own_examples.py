@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.data.places import spoilt
 from harness.data.sources import Example
-from harness.data.tables import Columns, Row, column
+from harness.data.tables import DELIMITERS, Columns, Row, column
 from harness.errors import UserError, near
 from harness.seeds import derive_seed
 
@@ -123,7 +123,7 @@ class OwnExamples:
         elif "text2" in given or not usual:
             asked = ", ".join((*SINGLE, *(" with ".join(pair) for pair in PAIRS)))
             raise UserError(f"{where} has no column of text: it has {_listed(names)}, and {asked} are looked for; "
-                            f"say --set {self.name}.text=COLUMN")  # fmt: skip
+                            f"say --set {self._how_to_read(names)}")  # fmt: skip
         elif len(usual) > 1:
             raise UserError(f"{where} has the columns {' and '.join('+'.join(one) for one in usual)}: "
                             f"--set {self.name}.text=COLUMN says which is the text")  # fmt: skip
@@ -142,6 +142,19 @@ class OwnExamples:
         self.label = labels[0]
         if len({*self.texts, self.label}) <= len(self.texts):
             raise UserError(f"the label of task {self.name} would be its text: {self.label}")
+
+    def _how_to_read(self, names: Sequence[str]) -> str:
+        """What there is to say of columns without a text, as far as their names tell."""
+        apart = [word for word, mark in DELIMITERS.items() if len(names) == 1 and mark in names[0]]
+        if apart:
+            return f"{self.name}.delimiter={apart[0]}"
+        text, label = ([name for name in names if name.lower() in usual] for usual in (SINGLE, LABEL))
+        settings = [f"{self.name}.{key}={found[0]}" for key, found in (("text", text), ("label", label)) if found]
+        if text:
+            return " ".join(settings)
+        table = f"{self.source.data}".endswith((".csv", ".tsv"))
+        first = f", or {self.name}.columns=text,label where the first line is an example already" if table else ""
+        return f"{self.name}.text=COLUMN{first}"
 
     # ------------------------------------------------------------ texts and labels
 
@@ -165,7 +178,10 @@ class OwnExamples:
         """The label as text, a number as it is written; None where the data have none."""
         if not self.label:
             return None
-        label = row.get(self.label)
+        if self.label not in row:
+            found = near(self.label, list(row))
+            raise UserError(f"{where}: there is no column {self.label}, which others have: {found}")
+        label = row[self.label]
         if label is None or (isinstance(label, str) and not label.strip()):
             raise UserError(f"{where}: there is no label in {self.label}")
         if not isinstance(label, (str, bool, int, float)):

@@ -74,6 +74,26 @@ HOSTILE: dict[str, Case] = {
         (),
         r"no column of text: it has body, label, and text, sentence, .* say --set mine\.text=COLUMN",
     ),
+    "columns apart by what is no comma": (
+        lambda f: written(f, a_csv="text;label\nfine;yes\n") / "a.csv",
+        (),
+        r"no column of text: it has text;label, .* say --set mine\.delimiter=semicolon$",
+    ),
+    "columns in capitals": (
+        lambda f: written(f, a_csv="Text,Label\nfine,yes\n") / "a.csv",
+        (),
+        r"no column of text: it has Text, Label, .* say --set mine\.text=Text mine\.label=Label$",
+    ),
+    "no names of columns": (
+        lambda f: written(f, a_csv="fine,yes\nbad,no\n") / "a.csv",
+        (),
+        r"say --set mine\.text=COLUMN, or mine\.columns=text,label where the first line is an example already$",
+    ),
+    "a split without the column of labels": (
+        lambda f: written(f, train_csv="text,label\nfine,yes\nbad,no\n", dev_csv="text\nfine\n"),
+        (),
+        r"dev\.csv, line 2: there is no column label, which others have: valid names: text$",
+    ),
     "no column of labels": (
         lambda f: written(f, a_csv="text,class\nfine,yes\n") / "a.csv",
         (),

@@ -29,6 +29,11 @@ class Mine(EmbeddedTeacher):
     ("text", "said"),
     [
         ("import sys\nsys.exit(0)\n", "mine.py cannot be loaded: it calls sys.exit(0) as it is imported"),
+        ("two = 2\none = 1 / 0\n", "mine.py cannot be loaded: ZeroDivisionError: division by zero, on line 2"),
+        (
+            "from harness.contracts import Signal\n\nWANTED = Signal.SENTENCES\n",
+            "mine.py cannot be loaded: AttributeError: SENTENCES, on line 3: did you mean SENTENCE?",
+        ),
         ("TWO = 2\n", "mine.py registers nothing: write a decorator such as @objective"),
     ],
 )
