@@ -25,12 +25,13 @@ DISTRIBUTION = "plugin"  # of an objective
 class Template:
     """plural: the kind as `harness list` has it, and its registry.
 
-    run: what follows `harness run --plugin FILE`; tested: whether `python -m harness.testing` tries it.
+    run: what follows `harness run --plugin FILE`; tested: whether `python -m harness.testing` tries it; todo: at first.
     """
 
     plural: str
     run: str
     tested: bool = False
+    todo: str = "It works as it is; fill it in"
 
     @property
     def text(self) -> str:
@@ -47,7 +48,8 @@ TEMPLATES = {
         "--study objectives_vs_init --students NAME --inits random --objectives vanilla_kd_equal_epochs cosine",
         tested=True,
     ),
-    "teacher": Template("teachers", "--study objectives_vs_init --profile small --teacher NAME --tasks sst2"),
+    "teacher": Template("teachers", "--study objectives_vs_init --profile small --teacher NAME --tasks sst2",
+                        todo="Name its model"),  # fmt: skip
     "task": Template(
         "tasks", "--study objectives_vs_init --tasks NAME --objectives vanilla_kd_equal_epochs hid_cls", tested=True
     ),
@@ -86,8 +88,7 @@ def new(options: Namespace) -> int:
         tell(f"  harness run {_filled(template.run, name)}")
         return 0
     atomic_write(path, _filled(template.text, name).encode())
-    works = "Name its model" if kind == "teacher" else "It works as it is; fill it in"
-    tell(f"{path} written. {works}, then:")
+    tell(f"{path} written. {template.todo}, then:")
     if template.tested:
         tell(f"  python -m harness.testing {path}    (with pytest installed; a minute or two)")
     tell(f"  harness run --plugin {path} {_filled(template.run, name)}")
