@@ -258,7 +258,7 @@ def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     predict = command("predict", "What a trained student says of texts: labels and probabilities, or scores.")
     predict.add_argument("what", metavar="CELL|RUN|FOLDER", help="as for harness export, or what it wrote")
     predict.add_argument(
-        "--input", required=True, metavar="FILE|-", help="a text a line, csv, tsv or jsonl by its columns, or a pipe"
+        "--input", required=True, metavar="FILE|-", help="a text a line, a table by its columns, or a pipe"
     )
     predict.add_argument("--output", metavar="FILE", help="csv, tsv or JSON lines (default: printed as JSON lines)")
     predict.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")

@@ -7,15 +7,17 @@ import io
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from harness import registry
 from harness.commands.taken import opened, taken
 from harness.commands.telling import say
+from harness.data.places import spoilt
+from harness.data.tables import DELIMITERS, READERS, TABBED, Columns
 from harness.errors import UserError
 from harness.files import JSON, atomic_file
 
@@ -81,8 +83,8 @@ def _input(name: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of each line. Only line feeds end one. Raises UserError for what is no text."""
+def _lines(file: IO[bytes], name: str) -> Iterator[str]:
+    """Each line. Only line feeds end one, or with a carriage return before. Raises UserError for what is no text."""
     for number, raw in enumerate(file, 1):
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -90,70 +92,142 @@ def _lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
             raise UserError(f"{name}, line {number}: not UTF-8 text ({error.reason})") from error
         if "\0" in line:
             raise UserError(f"{name}, line {number}: it holds a NUL character")
-        yield number, line
+        yield line.removesuffix("\n").removesuffix("\r")
 
 
 def _rows(file: IO[bytes], name: str, student: Opened) -> Iterator[Row]:
-    """The text of each example, or both: of a csv, tsv or jsonl file by its columns, of any other one on each line.
+    """The text of each example, or both: of a table by its columns, read as for training, otherwise of each line.
 
-    On a line both sentences of a pair stand with a tab between them. What comes from a pipe is JSON lines if its first
-    line is an object.
+    On a line both sentences of a pair stand with a tab between them.
     """
-    lines, suffix, task = _lines(file, name), Path(name).suffix.lower(), student.task
-    if suffix in (".csv", ".tsv"):
-        yield from _of_table(lines, name, student, "\t" if suffix == ".tsv" else ",")
+    path = Path(name)
+    if path.suffix.lower() == ".parquet":
+        yield from (_texts(row, name, where, student) for where, row in READERS[".parquet"](path, {}, lambda _: ()))
         return
-    for number, line in lines:
-        text = line.removesuffix("\n").removesuffix("\r")
-        if number == 1 and name == "-" and text.startswith("{") and text.endswith("}"):
-            suffix = ".jsonl"
-        if suffix in (".jsonl", ".json"):
-            if text.strip():
-                yield _of_object(text, f"{name}, line {number}", student)
-            continue
-        row = tuple(text.split("\t")) if task.pair else (text,)
+    lines = _lines(file, name)
+    head: list[str] = []
+    while (not head or not head[-1]) and (more := list(islice(lines, 1))):  # up to the first line that is not empty
+        head += more
+    first, whole = head[-1] if head else "", chain(head, lines)
+    form, settings = _form(first, name, student)
+    if not form:
+        yield from _of_lines(whole, name, student)
+        return
+    delimited, row = form in (".csv", *TABBED), None
+    for where, row in READERS[form](path, settings, lambda _: whole):
+        yield _texts(row, name if delimited else where, where, student)
+    if delimited and row is None and "columns" not in settings:  # the header alone
+        _columns([column for column in _fields(first, settings["delimiter"]) if column], name, student)
+
+
+def _of_lines(lines: Iterable[str], name: str, student: Opened) -> Iterator[Row]:
+    task = student.task
+    for number, line in enumerate(lines, 1):
+        row = tuple(line.split("\t")) if task.pair else (line,)
         if len(row) != 1 + task.pair:
             raise UserError(f"{name}, line {number}: task {task.name} takes two sentences with a tab between them")
         yield row
 
 
-def _of_table(lines: Iterator[tuple[int, str]], name: str, student: Opened, separator: str) -> Iterator[Row]:
-    reader = csv.reader((line for _, line in lines), delimiter=separator, strict=True)
-    try:
-        header = next(reader, [])
-        columns = [header.index(column) for column in _columns(header, name, student)]
-        for row in reader:
-            if len(row) != len(header):
-                raise UserError(
-                    f"{name}, line {reader.line_num}: {len(row)} columns, where the first line has {len(header)}"
-                )
-            yield tuple(row[column] for column in columns)
-    except csv.Error as error:
-        raise UserError(f"{name}, line {reader.line_num}: {error}") from error
+def _form(first: str, name: str, student: Opened) -> tuple[str, Mapping[str, str]]:
+    """The ending of `READERS` that a file is read by, with its settings; "" where each line is a text.
+
+    first: the first line that is not empty. What comes from a pipe is JSON lines if that is an object.
+    """
+    suffix = Path(name).suffix.lower()
+    if name == "-":
+        return (".jsonl" if first.startswith("{") and first.endswith("}") else ""), {}
+    if suffix in (".csv", *TABBED):
+        settings = _layout(first, name, student)
+        return (suffix, settings) if settings else ("", {})
+    if suffix == ".json":
+        return (".jsonl" if not first or _is_example(first, student) else suffix), {}
+    return (suffix if suffix in READERS else ""), {}
 
 
-def _of_object(line: str, where: str, student: Opened) -> Row:
+def _is_example(line: str, student: Opened) -> bool:
+    """Whether this first line of a .json file is an object of JSON lines: it does not just hold a list of others."""
     try:
         found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: no JSON ({error})") from error
+    except (ValueError, RecursionError):
+        return False
     if not isinstance(found, dict):
-        raise UserError(f"{where}: {line[:40]!r} is no JSON object")
-    row = tuple(found[column] for column in _columns(found, where, student))
-    if not all(isinstance(text, str) for text in row):
-        raise UserError(f"{where}: a text is a string, not {next(text for text in row if not isinstance(text, str))!r}")
-    return row
+        return False
+    return bool(_named(found, student)) or sum(isinstance(value, list) for value in found.values()) != 1
 
 
-def _columns(names: Any, where: str, student: Opened) -> Row:
-    """The columns that hold what the task reads, before others those it was trained from. Raises UserError without."""
-    wanted = dict.fromkeys((student.columns or COLUMNS[student.task.pair][0], *COLUMNS[student.task.pair]))
-    found = next((columns for columns in wanted if set(columns) <= set(names)), None)
-    if found is None:
-        said, there = " or ".join(" and ".join(columns) for columns in wanted), list(names)
-        has = ", ".join(there[:SHOWN]) + (f" and {len(there) - SHOWN} more" if len(there) > SHOWN else "")
-        raise UserError(f"{where}: there is no column {said}, which predict reads; it has {has or 'none'}: rename one")
-    return found
+def _layout(first: str, name: str, student: Opened) -> Mapping[str, str]:
+    """The settings that lines of columns are read by, those of training unless the header tells others; none of lines.
+
+    A .txt or .tab file is a table where its first line names columns, has a tab or as many columns as training had.
+    """
+    suffix, headless = Path(name).suffix.lower(), "columns" in student.table
+    usual = "tab" if suffix in TABBED else "comma"
+    own = student.table.get("delimiter", usual)
+    for delimiter in dict.fromkeys((own, usual)):
+        if _is_header(_fields(first, delimiter), name, student):
+            return {"delimiter": delimiter}
+    as_trained = headless and len(_fields(first, own)) == len(student.table["columns"].split(","))
+    if suffix in (".csv", ".tsv") or as_trained or ("\t" in first and not student.task.pair):
+        return {**student.table, "delimiter": own}
+    return {}
+
+
+def _is_header(fields: Sequence[str], name: str, student: Opened) -> bool:
+    """Raises UserError for a line that may as well be an example of a file without a header, as training's was."""
+    found, said = _named(fields, student), student.table.get("columns", "")
+    names = [column.strip() for column in said.split(",")]
+    if not found or not said or len(fields) != len(names) or {*fields} == {*names}:
+        return bool(found)
+    if [fields.index(column) for column in found] == [names.index(column) for column in _named(names, student)]:
+        return True
+    raise UserError(f"{name}, line 1 may be a header or an example: let the first line be {said}")
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    """The columns of a header."""
+    fields = line.split("\t")
+    if delimiter != "tab":
+        try:
+            fields = next(csv.reader([line], delimiter=DELIMITERS[delimiter]), [])
+        except csv.Error:  # told where the rows are read
+            fields = [line]
+    return [field.strip() for field in fields]
+
+
+def _texts(row: Columns, name: str, where: str, student: Opened) -> Row:
+    """What the task reads of a row. name: of what the columns are. Raises UserError for what is no text."""
+    columns = _columns(list(row), name, student)
+    for column in columns:
+        if not isinstance(row[column], str):
+            raise UserError(f"{where}: a text is a string, not {row[column]!r}")
+        if wrong := spoilt(row[column]):
+            raise UserError(f"{where}: {column} {wrong}")
+    return tuple(row[column] for column in columns)
+
+
+def _wanted(student: Opened) -> list[Row]:
+    """The columns that may hold what the task reads, before others those it was trained from."""
+    usual = COLUMNS[student.task.pair]
+    return list(dict.fromkeys((student.columns or usual[0], *usual)))
+
+
+def _named(names: Iterable[str], student: Opened) -> Row:
+    """Those that are there; none where no wanted ones are."""
+    there = {*names}
+    return next((columns for columns in _wanted(student) if {*columns} <= there), ())
+
+
+def _columns(names: Sequence[str], where: str, student: Opened) -> Row:
+    """The columns that hold what the task reads. Raises UserError where there are none."""
+    if found := _named(names, student):
+        return found
+    said = " or ".join(" and ".join(columns) for columns in _wanted(student))
+    has = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    rest = "; texts with tabs, one a line, are read by --input -" if where.lower().endswith((".txt", ".tab")) else ""
+    raise UserError(
+        f"{where}: there is no column {said}, which predict reads; it has {has or 'none'}: rename one{rest}"
+    )
 
 
 # ---------------------------------------------------------------- what is written

@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from harness.errors import UserError, near
 
 Columns = Mapping[str, Any]  # name -> value
 Row = tuple[str, Columns]  # ("FILE, line N", column -> value)
+Read = Callable[[Path], Iterable[str]]  # the lines of a file, as `sources.lines` gives them
 SHOWN = 5  # parts that are missing, by name
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "bar": "|"}
 TABBED = (".tsv", ".tab", ".txt")
@@ -31,7 +32,7 @@ _PART = re.compile(r"(.+?)-(\d{1,9})(-?of-?(\d{1,9}))?(-[0-9a-f]{16})?", re.ASCI
 
 
 def readable(path: Path) -> bool:
-    return path.suffix.lower() in _READERS
+    return path.suffix.lower() in READERS
 
 
 def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
@@ -41,23 +42,23 @@ def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
     in their columns.
     """
     suffix = path.suffix.lower()
-    if suffix not in _READERS:
-        raise UserError(f"{path}: data are read from {', '.join(sorted(_READERS))} files, not {suffix or 'others'}")
+    if suffix not in READERS:
+        raise UserError(f"{path}: data are read from {', '.join(sorted(READERS))} files, not {suffix or 'others'}")
     for name in ("columns", "delimiter"):
         if name in settings and suffix not in (".csv", *TABBED):
             raise UserError(f"{path} names its columns itself: {name} is of files with lines of columns")
     if kind_at(path) == "folder":
         raise UserError(f"{path} is a folder, where a file of examples is looked for")
-    return _READERS[suffix](path, settings)
+    return READERS[suffix](path, settings, lines)
 
 
-def _delimited(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+def _delimited(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[Row]:
     """A header and lines; fields between commas may be quoted, those between tabs are as they stand."""
     tabbed = path.suffix.lower() in TABBED
     named = settings.get("delimiter", "tab" if tabbed else "comma")
     if named not in DELIMITERS:
         raise UserError(f"delimiter {named!r} is none of {', '.join(DELIMITERS)}")
-    found = _tabbed(path) if named == "tab" else _quoted(path, DELIMITERS[named])
+    found = _tabbed(read(path)) if named == "tab" else _quoted(path, read(path), DELIMITERS[named])
     header = [name.strip() for name in settings["columns"].split(",")] if "columns" in settings else []
     at = "the setting columns" if header else f"{path}, line 1: the header"
     if not header:
@@ -74,15 +75,15 @@ def _delimited(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
         yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
 
 
-def _tabbed(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines(path), 1):
+def _tabbed(found: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(found, 1):
         if line:
             yield number, line.split("\t")
 
 
-def _quoted(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _quoted(path: Path, found: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((f"{line}\n" for line in lines(path)), delimiter=delimiter, strict=True)
+    reader = csv.reader((f"{line}\n" for line in found), delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1  # a quoted field may go on over lines
         try:
@@ -98,16 +99,16 @@ def _quoted(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _json_lines(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
-    for number, line in enumerate(lines(path), 1):
+def _json_lines(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[Row]:
+    for number, line in enumerate(read(path), 1):
         if line.strip():
             where = f"{path}, line {number}"
             yield where, _object(where, _parsed(where, line))
 
 
-def _json(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+def _json(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[Row]:
     """A list of objects, or an object that holds one list, as `datasets` writes and reads them."""
-    found = _parsed(str(path), "\n".join(lines(path)))
+    found = _parsed(str(path), "\n".join(read(path)))
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list)]
         found = lists[0] if len(lists) == 1 else found
@@ -137,14 +138,15 @@ def _object(where: str, found: Any) -> Columns:
     return found
 
 
-def _parquet(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
+def _parquet(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[Row]:
     def load() -> Any:
         return library().load_dataset("parquet", data_files=str(path), split="train", streaming=True)
 
     yield from dataset_rows(str(path), load)
 
 
-_READERS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[Row]]] = {
+# By a file's ending: its rows, given settings as `rows_of` has them, which checks them first, and how lines are read.
+READERS: dict[str, Callable[[Path, Mapping[str, str], Read], Iterator[Row]]] = {
     ".csv": _delimited,
     **dict.fromkeys(TABBED, _delimited),
     ".jsonl": _json_lines,

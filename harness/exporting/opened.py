@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,8 +48,9 @@ Prediction = dict[str, Any]  # {"label": ..., "probabilities": {label: ...}} or 
 class Opened:
     """A model with all that it needs to answer texts. max_length: tokens that are read of each.
 
-    columns: those of the user's own data that its texts were read from, none where nobody named them. model:
-    transformers' own classifier, or a `Student`, which is called otherwise (see `logits`).
+    columns: those of the user's own data that its texts were read from, none where nobody named them. table: how lines
+    of columns were read there, the settings `columns` and `delimiter` where they were given. model: transformers' own
+    classifier, or a `Student`, which is called otherwise (see `logits`).
     """
 
     model: PreTrainedModel
@@ -58,6 +59,7 @@ class Opened:
     pair_encoding: str
     max_length: int
     columns: tuple[str, ...] = ()
+    table: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -154,7 +156,8 @@ def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
     reader = PreTrainedTokenizerFast.from_pretrained(folder) if own else teacher_tokenizer(workspace)
     said = KNOWN[task.name].declaration.settings if task.name in KNOWN else {}
     columns = tuple(said[name] for name in ("text", "text2") if name in said)
-    return Opened(model.eval(), reader, task, encoding_of(part), part.settings["max_length"], columns)
+    table = {name: said[name] for name in ("columns", "delimiter") if name in said}
+    return Opened(model.eval(), reader, task, encoding_of(part), part.settings["max_length"], columns, table)
 
 
 def _tuned(source: Any, task: Task, folder: Path) -> PreTrainedModel:
@@ -197,8 +200,8 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
         raise UserError(f"{folder} was written by a version of harness export that {why}; export the student again")
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told["task"].items()}
     task = Task(metric="", metrics=(), **fields)
-    columns = tuple(told.get("columns", ()))  # which earlier versions did not write
-    return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns)
+    columns, table = tuple(told.get("columns", ())), told.get("table", {})  # which earlier versions did not write
+    return Opened(model.eval(), tokenizer, task, told["pair_encoding"], told["max_length"], columns, table)
 
 
 def _told(folder: Path) -> JSON:

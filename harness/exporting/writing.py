@@ -54,6 +54,7 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             "pair_encoding": opened.pair_encoding,
             "max_length": opened.max_length,
             "columns": list(opened.columns),
+            "table": dict(opened.table),
             "inputs": inputs,
             "files": vouched,
             "made": about.made,

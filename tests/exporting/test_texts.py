@@ -1,0 +1,154 @@
+"""What `harness predict` reads: the files that training reads, in the same way, and a text for each answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.exporting.opened import TOLD, load
+from harness.exporting.writing import write
+from harness.testing.student_cases import PAIR, SINGLE, Case
+from tests.conftest import Harness
+from tests.exporting.builders import ABOUT, opened
+from tests.results import done, refused, table_folder
+
+TEXTS = ("word1 word2", '"word3', 'word4" word5', "word6, word7", '"word8 word9" word1')
+PAIRS = tuple(zip(TEXTS, reversed(TEXTS), strict=True))
+LINES = "".join(f"{text}\n" for text in TEXTS)
+NUMBERED = "".join(f"{text}\t{number}\n" for number, text in enumerate(TEXTS))
+QUOTED = "".join('"{}";{}\n'.format(text.replace('"', '""'), number) for number, text in enumerate(TEXTS))
+SEMICOLON = {"delimiter": "semicolon"}
+HEADLESS = {"columns": "body, verdict"}
+Ask = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """A student on single texts, and one on pairs: by whether it takes pairs."""
+    found = {pair: tmp_path_factory.mktemp("students") / "student" for pair in (False, True)}
+    for pair, folder in found.items():
+        write(opened(Case("cbow", PAIR if pair else SINGLE)), folder, ABOUT)
+    return found
+
+
+@pytest.fixture
+def trained(folders: dict[bool, Path]) -> Callable[..., Path]:
+    """trained(pair, columns, table): a student as of data that were read so."""
+
+    def made(pair: bool, columns: Sequence[str] = (), table: Mapping[str, str] | None = None) -> Path:
+        told = json.loads((folders[pair] / TOLD).read_text())
+        (folders[pair] / TOLD).write_text(json.dumps({**told, "columns": list(columns), "table": table or {}}))
+        return folders[pair]
+
+    return made
+
+
+@pytest.fixture
+def ask(trained: Callable[..., Path], call: Harness, tmp_path: Path) -> Ask:
+    """ask(file, content, texts, columns, table): the student answers exactly these texts of the file."""
+
+    def answered(file: str, content: str, texts: Sequence[Any], *data: Any) -> None:
+        folder, path = trained(not isinstance(texts[0], str), *data), tmp_path / file
+        path.write_text(content, encoding="utf-8", newline="")
+        found = done(call("predict", folder, "--input", path)).stdout.splitlines()
+        assert [json.loads(line) for line in found] == load(folder).predict(texts)
+
+    return answered
+
+
+@pytest.mark.parametrize("file", ["in.tsv", "in.tab", "in.txt", "IN.TSV"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_fields_between_tabs_stand_as_they_are(file: str, end: str, ask: Ask) -> None:
+    ask(file, f"text\tlabel\n{NUMBERED}".replace("\n", end), TEXTS)
+    ask(file, f"Review\tstars\n{NUMBERED}".replace("\n", end), TEXTS, ["Review"])
+    pairs = "".join(f"{first}\t{second}\t1{end}" for first, second in PAIRS)
+    ask(file, f"premise\thypothesis\tlabel{end}{pairs}", PAIRS)
+
+
+def test_a_txt_file_without_columns_is_lines(ask: Ask) -> None:
+    ask("in.txt", f"{LINES}\nword1\tword2\n", (*TEXTS, "", "word1\tword2"))
+    ask("in.txt", f"{LINES}\nword1\n", (*TEXTS, "", "word1"), ["body"], SEMICOLON | HEADLESS)
+    ask("in.txt", f"text\n{LINES}", TEXTS)
+    ask("in.txt", "".join(f"{first}\t{second}\n" for first, second in PAIRS), PAIRS)
+
+
+def test_a_json_file_is_a_list_or_lines(ask: Ask) -> None:
+    rows = [{"text": text, "tags": ["a"]} for text in TEXTS]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    for content in (json.dumps(rows), json.dumps(rows, indent=1), json.dumps({"data": rows}), lines, f"\n{lines}"):
+        ask("in.json", content, TEXTS)
+    ask("in.ndjson", lines, TEXTS, [], SEMICOLON)
+
+
+@pytest.mark.parametrize("file", ["in.csv", "in.txt", "in.tsv"])
+def test_texts_are_read_by_the_settings_of_the_data(file: str, ask: Ask) -> None:
+    ask(file, f"Review;label\n{QUOTED}", TEXTS, ["Review"], SEMICOLON)
+    ask(file, QUOTED, TEXTS, ["body"], SEMICOLON | HEADLESS)
+    ask(file, NUMBERED, TEXTS, ["body"], HEADLESS | {"delimiter": "tab"})
+    ask(file, "1;word1;word2\n2;word3;\n", [("word1", "word2"), ("word3", "")], ["a", "b"],
+        SEMICOLON | {"columns": "id,a,b"})  # fmt: skip
+
+
+def test_a_header_goes_before_what_was_said_of_the_data(ask: Ask) -> None:
+    headed = SEMICOLON | HEADLESS
+    ask("in.csv", f"verdict;body\n1;{TEXTS[0]}\n", TEXTS[:1], ["body"], headed)
+    ask("in.csv", "id,body,verdict\n1,word1,2\n", ["word1"], ["body"], headed)
+    ask("in.csv", "text\nword1\n", ["word1"], ["body"], headed)
+    ask("in.tsv", f"text\tlabel\n{NUMBERED}", TEXTS, ["body"], SEMICOLON)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "data", "words"),
+    [
+        ("in.csv", "word1 text;text\n", (["body"], SEMICOLON | HEADLESS), "line 1 may be a header or an example: let"),
+        ("in.csv", "a;b;c\n", (["body"], SEMICOLON | HEADLESS), "3 columns between semicolons, but the setting"),
+        ("in.csv", "text;label\nword1;2\n", (), "there is no column text or sentence, which predict reads"),
+        ("in.txt", "word1\tword2\n", (), "rename one; texts with tabs, one a line, are read by --input -"),
+        ("in.json", '[{"text": "a"}, {"text": 3}]', (), "example 2: a text is a string, not 3"),
+        ("in.json", '[{"text": "a\\ud800"}]', (), "example 1: text holds half a character"),
+        ("in.json", '{"a": "b"}\n', (), "line 1: there is no column text or sentence"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused(
+    file: str, content: str, data: Any, words: str, trained: Callable[..., Path], call: Harness, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(content)
+    refused(call("predict", trained(False, *data), "--input", tmp_path / file), words)
+
+
+def test_how_its_data_were_read_goes_with_a_student(tmp_path: Path) -> None:
+    before = replace(opened(Case("cbow", SINGLE)), columns=("body",), table=SEMICOLON | HEADLESS)
+    write(before, tmp_path / "student", ABOUT)
+    assert load(tmp_path / "student").table == before.table
+    told = json.loads((tmp_path / "student" / TOLD).read_text())
+    del told["table"]  # as earlier versions wrote it
+    (tmp_path / "student" / TOLD).write_text(json.dumps(told))
+    assert load(tmp_path / "student").table == {}
+
+
+def test_a_student_answers_each_text_of_the_files_it_was_trained_from(forked: Harness, tmp_path: Path) -> None:
+    rows = [(f'the "{who} was {word} {n}', label) for n, who in enumerate(("desk", "room", "bed", "view") * 3)
+            for word, label in (("great", "five"), ("awful", "one"))]  # fmt: skip
+    for name, between, header in (("tabs.txt", "\t", "text\tlabel\n"), ("bare.csv", ";", "")):
+        lines = "".join(f"{text}{between}{label}\n" for text, label in rows)
+        (tmp_path / name).write_text(header + lines)
+    out = tmp_path / "out"
+    done(forked(
+        "run", "--study", "objectives_vs_init", "--out", out, "--trials", 1, "--seeds", 1, "--objectives",
+        "vanilla_kd", "--inits", "every", "--tasks", f"tabs={tmp_path / 'tabs.txt'}", f"bare={tmp_path / 'bare.csv'}",
+        "--workers", 1, "--set", "bare.delimiter=semicolon", "bare.columns=body,verdict", "bare.text=body",
+        "bare.label=verdict", "epochs=1", "teacher.epochs=1", "student.layers=1",
+    ))  # fmt: skip
+    files = {"tabs": tmp_path / "tabs.txt", "bare": tmp_path / "bare.csv"}
+    for cell in json.loads((table_folder(out) / "plan.json").read_bytes())["cells"]:
+        folder = tmp_path / cell["task"]
+        done(forked("export", cell["id"], "--to", folder, "--out", out))
+        wanted = load(folder).predict([text for text, _ in rows])
+        for what in ([folder], [cell["id"], "--out", out]):
+            found = done(forked("predict", *what, "--input", files[cell["task"]])).stdout.splitlines()
+            assert [json.loads(line) for line in found] == wanted
