@@ -37,6 +37,7 @@ NOT_PINNED = (
     "files",
     "plugins",
     "notices",
+    "unseen",
     "origins",
     "shown",
     "rows",

@@ -53,8 +53,14 @@ def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
     return declared[key].check(key, value)
 
 
+SHORT = {"lr": "learning_rate", "bs": "batch_size", "batch": "batch_size", "wd": "weight_decay"}  # as others say
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """The names that may be meant: those of plugins that end in this one, otherwise those that are near."""
+    names, name = list(names), SHORT.get(name, name)
+    if name in names:
+        return f"did you mean {name}?"
     qualified = [one for one in names if one.rpartition(".")[2] == name]
     return f"did you mean {' or '.join(qualified)}?" if qualified else near(name, names)
 

@@ -230,10 +230,22 @@ def _check_settings(
             what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
             raise UserError(f"{what}: choose by --objectives {names}")
     for key, value in asked.overrides.items():
+        if key not in known | own and (owners := _owners(key)):
+            why = f"it is of {owners}, which no selected cell has"
+            raise UserError(f"setting {asked.typed[key]!r} has no effect: {why}")
         checked = merging.check(key, value, known | own)
         if key.rpartition(".")[2] == "max_length" and asked.procedure.trains and checked > (limit := _positions(asked)):
             raise UserError(f"{key} must be at most {limit}, the tokens that teacher {asked.label} reads, not {value}")
     return MASKING | TRAINING | own
+
+
+def _owners(key: str) -> str:
+    """The objective or the students, of those that there are, that have a setting; "" where none has."""
+    owner, _, name = key.partition(".")
+    if owner in registry.OBJECTIVES.names():
+        return owner if name in registry.OBJECTIVES.get(owner).hyperparameters else ""
+    students = [one for one in registry.STUDENTS.names() if owner in ("student", one)]
+    return " or ".join(one for one in students if name in registry.STUDENTS.get(one).hyperparameters)
 
 
 def _positions(asked: ResolvedRequest) -> float:
