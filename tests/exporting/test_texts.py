@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 
 from harness.exporting.opened import TOLD, load
 from harness.exporting.writing import write
@@ -83,6 +84,12 @@ def test_a_json_file_is_a_list_or_lines(ask: Ask) -> None:
     for content in (json.dumps(rows), json.dumps(rows, indent=1), json.dumps({"data": rows}), lines, f"\n{lines}"):
         ask("in.json", content, TEXTS)
     ask("in.ndjson", lines, TEXTS, [], SEMICOLON)
+
+
+def test_a_parquet_file_is_read_by_its_columns(trained: Callable[..., Path], call: Harness, tmp_path: Path) -> None:
+    Dataset.from_dict({"id": [1, 2, 3, 4, 5], "sentence": list(TEXTS)}).to_parquet(tmp_path / "in.parquet")
+    found = done(call("predict", trained(False), "--input", tmp_path / "in.parquet")).stdout.splitlines()
+    assert [json.loads(line) for line in found] == load(trained(False)).predict(TEXTS)
 
 
 @pytest.mark.parametrize("file", ["in.csv", "in.txt", "in.tsv"])
