@@ -244,7 +244,7 @@ def _owners(key: str) -> str:
     owner, _, name = key.partition(".")
     if owner in registry.OBJECTIVES.names():
         return owner if name in registry.OBJECTIVES.get(owner).hyperparameters else ""
-    students = [one for one in registry.STUDENTS.names() if owner in ("student", one)]
+    students = [one for one in registry.STUDENTS.names() if key in (f"student.{name}", f"{one}.{name}")]
     return " or ".join(one for one in students if name in registry.STUDENTS.get(one).hyperparameters)
 
 
