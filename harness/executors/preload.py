@@ -12,16 +12,16 @@ from importlib import import_module
 
 STOPS = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes to all at once, and whoever began this ends it
 
-import scipy.stats  # noqa: F401, E402
-import sklearn.metrics  # noqa: E402
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # noqa: E402
+import scipy.stats  # noqa: F401
+import sklearn.metrics
+import torch
+import transformers
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-from harness import code_versions, jobs  # noqa: E402
-from harness.executors import made_on  # noqa: E402
-from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS  # noqa: E402
-from harness.training import machine  # noqa: E402
+from harness import code_versions, jobs
+from harness.executors import made_on
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
+from harness.training import machine
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

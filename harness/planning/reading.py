@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from harness.answers import Faulty, ask
 from harness.contracts import Task
 from harness.errors import UserError
+from harness.registry import TEACHERS
 
 if TYPE_CHECKING:
     from harness.data.sources import Split
@@ -26,11 +28,17 @@ def sample(split: Split) -> list[tuple[str, ...]]:
 def unseen(task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int) -> list[str]:
     """Sentences on the texts of more than `most` tokens, and on tokens that stand for what is unknown.
 
-    teacher: a plugin, of an ensemble whoever sees least; nothing is told of one whose tokenizer cannot be had.
+    teacher: a plugin, of an ensemble whoever sees least; nothing is told of one whose tokenizer cannot be had. Raises
+    Faulty for one that is none.
     """
+    from transformers import PreTrainedTokenizerBase
+
     found: list[str] = []
+    every = teacher.members or [teacher]
     try:
-        readers = [one.tokenizer() for one in teacher.members or [teacher]]
+        readers = [ask(TEACHERS, one.name, "tokenizer", PreTrainedTokenizerBase, one.tokenizer) for one in every]
+    except Faulty:
+        raise
     except UserError:
         return found
     by = f"teacher {teacher.name}"
@@ -51,7 +59,9 @@ def _read(reader: Any, texts: Sequence[tuple[str, ...]]) -> tuple[list[int], flo
     """(tokens of each text; the share of unknown ones among all but the special tokens)."""
     given = [list(part) for part in zip(*texts, strict=True)]
     rows = reader(*given, truncation=False, padding=False, verbose=False)["input_ids"]
-    special = {*reader.all_special_ids} - {reader.unk_token_id}
-    words = [token for row in rows for token in row if token not in special]
-    unknown = sum(token == reader.unk_token_id for token in words)
+    # Of byte-pair encodings it may be what ends a text: then there is nothing that they do not know.
+    unk = reader.unk_token_id
+    unk = None if unk in (reader.bos_token_id, reader.eos_token_id, reader.pad_token_id) else unk
+    words = [token for row in rows for token in row if token == unk or token not in reader.all_special_ids]
+    unknown = sum(token == unk for token in words)
     return [len(row) for row in rows], unknown / max(1, len(words))

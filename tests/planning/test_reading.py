@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.answers import Faulty
 from harness.contracts import Task
 from harness.data.sources import Split
 from harness.errors import UserError
@@ -23,10 +24,24 @@ TASK = Task(name="mine", label="Mine", metric="accuracy", metrics=("accuracy",),
 class Teacher:
     """Knows the words a, b and c."""
 
-    name, members = "small", ()
+    name, members = "embedded", ()
 
     def tokenizer(self) -> object:
         return word_level(["a b c"], 0)
+
+
+class Bytes(Teacher):
+    """Ends each text by what stands for the unknown, as GPT-2's tokenizer calls it."""
+
+    def tokenizer(self) -> object:
+        found = word_level(["a b c"], 0)
+        found.eos_token = found.unk_token
+        return found
+
+
+class Nobody(Teacher):
+    def tokenizer(self) -> object:
+        return None
 
 
 class Away(Teacher):
@@ -40,12 +55,14 @@ class Both(Teacher):
 
 def test_shares_are_of_texts_and_of_tokens() -> None:
     texts = [("a b",), ("a b c",), ("a b c a",), ("d",)]  # 2, 3, 4 and 1 tokens, 1 of 10 unknown
-    cut = "about 25% of the texts of mine have more tokens than max_length 3, as teacher small reads them, and are cut"
-    unknown = "about 10% of the tokens of mine are unknown to the tokenizer of teacher small"
-    assert unseen(TASK, texts, Teacher(), 3) == [f"{cut}: the median has 2, the longest of a sample 4", unknown]
+    cut = "about 25% of the texts of mine have more tokens than max_length 3, as teacher embedded reads them, and are"
+    unknown = "about 10% of the tokens of mine are unknown to the tokenizer of teacher embedded"
+    assert unseen(TASK, texts, Teacher(), 3) == [f"{cut} cut: the median has 2, the longest of a sample 4", unknown]
     assert unseen(TASK, texts, Teacher(), 4) == [unknown]
     assert unseen(TASK, texts[:3], Teacher(), 4) == unseen(TASK, texts, Away(), 1) == []
-    assert unseen(TASK, texts, Both(), 4) == [unknown]
+    assert unseen(TASK, texts, Both(), 4) == [unknown] and unseen(TASK, texts, Bytes(), 4) == []
+    with pytest.raises(Faulty, match="tokenizer returned None, but must return a PreTrainedTokenizerBase"):
+        unseen(TASK, texts, Nobody(), 4)
 
 
 def test_pairs_are_read_as_one() -> None:
