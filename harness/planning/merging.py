@@ -29,11 +29,13 @@ def parse_set(pairs: Iterable[str], who: str = "--set") -> dict[str, str]:
     return found
 
 
-def check_plain(overrides: Mapping[str, str]) -> None:
+def check_plain(overrides: Mapping[str, str], own: Sequence[str] = ()) -> None:
     """Refuse unknown or badly typed settings of the training loop, without loading any plugin.
 
-    Settings of a plugin ("objective.setting", "student.setting") are checked when it is known.
+    Settings of a plugin ("objective.setting", "student.setting") are checked when it is known. own: the settings of the
+    user's own data ("task.setting"), which may be meant.
     """
+    meant = [*TRAINING, *(name.partition(".")[2] for name in own)]
     for key, value in overrides.items():
         kind, _, name = key.partition(".")
         if kind == "teacher" or (kind == "general" and "." not in name):
@@ -41,27 +43,35 @@ def check_plain(overrides: Mapping[str, str]) -> None:
             check(key, value, {f"{kind}.{name}": hyperparameter for name, hyperparameter in declared.items()})
         elif key in SEARCH:
             check(key, value, SEARCH)
-        elif key in TRAINING or ("." not in key and get_close_matches(key, TRAINING)):
-            check(key, value, TRAINING)  # an unknown one may be a plugin's, given without its name
+        elif key in TRAINING or key in FLAGS or ("." not in key and get_close_matches(key, meant)):
+            check(key, value, TRAINING, own)  # an unknown one may be a plugin's, given without its name
 
 
-def check(key: str, value: Any, declared: Mapping[str, Hyperparameter]) -> Any:
-    """The value in its declared type. Raises UserError for an unknown key, a wrong type or a value out of range."""
+def check(key: str, value: Any, declared: Mapping[str, Hyperparameter], others: Iterable[str] = ()) -> Any:
+    """The value in its declared type. Raises UserError for an unknown key, a wrong type or a value out of range.
+
+    others: further names that may be meant by an unknown one.
+    """
     if key not in declared:
-        names = [hyperparameter.alias or name for name, hyperparameter in declared.items()]
-        raise UserError(f"unknown setting {key!r}: {nearest(key, names)}")
+        names = [*(hyperparameter.alias or name for name, hyperparameter in declared.items()), *others]
+        meant = f"did you mean {FLAGS[key]}, which is a flag?" if key in FLAGS else nearest(key, names)
+        raise UserError(f"unknown setting {key!r}: {meant}")
     return declared[key].check(key, value)
 
 
 SHORT = {"lr": "learning_rate", "bs": "batch_size", "batch": "batch_size", "wd": "weight_decay"}  # as others say
+FLAGS = {"seed": "--seeds", "seeds": "--seeds", "trials": "--trials"}
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """The names that may be meant: those of plugins that end in this one, otherwise those that are near."""
-    names, name = list(names), SHORT.get(name, name)
+    names, (owner, dot, last) = list(names), name.rpartition(".")
+    last = SHORT.get(last, last)
+    name = f"{owner}{dot}{last}"
     if name in names:
         return f"did you mean {name}?"
     qualified = [one for one in names if one.rpartition(".")[2] == name]
+    qualified = qualified or sorted((one for one in names if one.endswith(f"_{name}")), key=len)[:3]
     return f"did you mean {' or '.join(qualified)}?" if qualified else near(name, names)
 
 

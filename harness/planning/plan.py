@@ -240,12 +240,14 @@ def _check_settings(
 
 
 def _owners(key: str) -> str:
-    """The objective or the students, of those that there are, that have a setting; "" where none has."""
+    """The objective, students or procedures, of those that there are, that have a setting; "" where none has."""
     owner, _, name = key.partition(".")
     if owner in registry.OBJECTIVES.names():
         return owner if name in registry.OBJECTIVES.get(owner).hyperparameters else ""
     students = [one for one in registry.STUDENTS.names() if key in (f"student.{name}", f"{one}.{name}")]
-    return " or ".join(one for one in students if name in registry.STUDENTS.get(one).hyperparameters)
+    found = [one for one in students if name in registry.STUDENTS.get(one).hyperparameters]
+    made = [one for one in registry.PROCEDURES.names() if key in registry.PROCEDURES.get(one).settings]
+    return " or ".join(found or (f"procedure {one}" for one in made))
 
 
 def _positions(asked: ResolvedRequest) -> float:

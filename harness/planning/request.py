@@ -115,7 +115,8 @@ def check_early(request: Request) -> None:
         words = list(tasks or ()) if name == "tasks" else list(getattr(request, name) or ())
         for twice in (word for word in words if words.count(word) > 1):
             raise UserError(f"--{name} names {twice} twice: give it once")
-    merging.check_plain(merging.parse_set(overrides))
+    of_data = [f"{name}.{setting}" for name in declared for setting in own.SETTINGS]
+    merging.check_plain(merging.parse_set(overrides), of_data)
 
 
 class ResolvedRequest:

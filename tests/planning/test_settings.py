@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness.errors import UserError
@@ -17,6 +19,12 @@ from harness.planning.request import Request
         ("student.matrix_size=4", "setting 'student.matrix_size' has no effect: it is of bidirectional_hybrid or cmow"),
         ("vanilla_kd.temprature=3", "unknown setting 'vanilla_kd.temprature': did you mean"),
         ("lr=0.1", "unknown setting 'lr': did you mean learning_rate?"),
+        ("assistant.layers=2", "setting 'assistant.layers' has no effect: it is of procedure assistant, which no"),
+        ("student.head=cnn", "setting 'student.head' has no effect: it is of "),
+        ("seed=1", "unknown setting 'seed': did you mean --seeds, which is a flag?"),
+        ("trials=2", "unknown setting 'trials': did you mean --trials, which is a flag?"),
+        ("teacher.lr=0.1", "unknown setting 'teacher.lr': did you mean teacher.learning_rate?"),
+        ("rate=0.1", "unknown setting 'rate': did you mean learning_rate or "),
         ("bs=8", "unknown setting 'bs': did you mean batch_size?"),
     ],
 )
@@ -24,3 +32,23 @@ def test_what_a_setting_is_of_or_may_be_is_said(setting: str, said: str) -> None
     with pytest.raises(UserError) as error:
         resolve(Request("objectives_vs_init", objectives=["labels_only"], tasks=["sentiment"], overrides=[setting]))
     assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("label=mood", "'label': did you mean mine.label?"),
+        ("delimeter=tab", "'delimeter': did you mean mine.delimiter?"),
+    ],
+)
+def test_a_setting_of_own_data_is_said_with_the_name_of_the_task(setting: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("text,mood\na fine film,good\ndull,bad\n")
+    with pytest.raises(UserError) as error:
+        resolve(Request("objectives_vs_init", tasks=[f"mine={tmp_path / 'mine.csv'}"], overrides=[setting]))
+    assert str(error.value) == f"unknown setting {said}"
+
+
+def test_the_setting_that_ends_in_a_word_may_be_meant() -> None:
+    asked = Request("objectives_vs_init", students=["cbow"], tasks=["sentiment"], overrides=["dropout=0.1"])
+    with pytest.raises(UserError, match="did you mean .*student.hidden_dropout or "):
+        resolve(asked)
