@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ SEAL = "sha256"
 EARLIER = "earlier"  # the folder of plans that were set aside
 HERE = "{results}"  # in a plan's JSON, the folder of results, wherever it is
 AXES = ("objectives", "students", "inits", "tasks", "checkpoints")
+FLAGS = ("teacher", "corpus", "seeds", "trials")  # that make another kind, as --set does
 ADDED = ("baselines", "controls")  # flags that add rows
 LONGEST = 100  # characters of a folder's name
 _STRANGE = re.compile(r"[^\w.,:+=-]", re.ASCII)
@@ -55,13 +57,6 @@ def names_of(request: Request) -> tuple[str, str]:
     """(the name of its kind, that of what it is narrowed to); "" where the profile says the same."""
     study = registry.STUDIES.get(request.study)
     profile = study.profile(request.profile)
-    own: dict[str, Any] = {name: getattr(profile, name) for name in ("teacher", "corpus", "seeds", "trials")}
-    asked = {name: getattr(request, name) for name in own}
-    kind = {name: [last(str(word))] for name, word in asked.items() if word is not None and word != own[name]}
-    if request.teacher and request.teacher != profile.teacher:
-        words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
-        kind["teacher"] = [_teacher(word) for word in words]
-    kind |= {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
     whole = {"objectives": [row.name for row in study.rows], "students": profile.students or study.students}
     whole |= {"inits": profile.inits, "tasks": profile.tasks}
     narrowed = {}
@@ -70,7 +65,38 @@ def names_of(request: Request) -> tuple[str, str]:
         if words and words != sorted(whole.get(axis, ())):
             narrowed[axis] = words
     narrowed |= {name: ["yes"] for name in ADDED if getattr(request, name)}
-    return _name(kind), _name(narrowed)
+    return _name(_kind(request)), _name(narrowed)
+
+
+def _kind(request: Request) -> dict[str, list[str]]:
+    """Flag or setting -> its words, where the profile says otherwise."""
+    profile = registry.STUDIES.get(request.study).profile(request.profile)
+    own: dict[str, Any] = {name: getattr(profile, name) for name in FLAGS}
+    asked = {name: getattr(request, name) for name in own}
+    kind = {name: [last(str(word))] for name, word in asked.items() if word is not None and word != own[name]}
+    if request.teacher and request.teacher != profile.teacher:
+        words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
+        kind["teacher"] = [_teacher(word) for word in words]
+    return kind | {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
+
+
+def flags_of(request: Request) -> str:
+    """The flags that a request's kind is asked for by, as they are typed; "" where the profile says the same."""
+    return _typed(_kind(request))
+
+
+def flags_named(kind: str) -> str:
+    """The same by the name of a folder; "" where that is cut or not as the flags were."""
+    parts = [part.partition("=") for part in kind.split("--")]
+    if not all(equals for _, equals, _ in parts):
+        return ""
+    return _typed({flag: word.split(",") if flag in FLAGS else [word] for flag, _, word in parts})
+
+
+def _typed(kind: Mapping[str, Sequence[str]]) -> str:
+    words = [word for flag in FLAGS if flag in kind for word in (f"--{flag}", *kind[flag])]
+    settings = [f"{key}={value}" for key, values in kind.items() if key not in FLAGS for value in values]
+    return shlex.join([*words, *(["--set", *settings] if settings else [])])
 
 
 def narrows(name: str) -> bool:

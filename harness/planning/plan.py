@@ -15,7 +15,7 @@ from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
-from harness.planning.filed import variant
+from harness.planning.filed import flags_of, variant
 from harness.planning.planned import Cell, Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
 from harness.planning.reading import unseen
@@ -105,6 +105,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         ],
         unseen=[sentence for task in tasks for sentence in _unseen(asked, task, cells.found)],
         variant=variant(request),
+        flags=flags_of(request),
         origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
     )
 

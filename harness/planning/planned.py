@@ -88,7 +88,8 @@ class Plan:
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
     declared: a task of the user's own -> what it is, as `harness.data.own` tells it; unseen: see `planning.reading`;
-    variant: what it is beside the whole study, the name of its folder below that (see `filed`).
+    variant: what it is beside the whole study, the name of its folder below that (see `filed`);
+    flags: what its kind is asked for by, as it is typed.
     """
 
     study: str
@@ -118,6 +119,7 @@ class Plan:
     declared: Mapping[str, JSON] = field(default_factory=dict)
     unseen: Sequence[str] = ()
     variant: str = ""
+    flags: str = ""
     format: int = FORMAT
 
     @property
@@ -141,7 +143,7 @@ class Plan:
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items()}
-        return {name: value for name, value in told.items() if value or name not in ("declared", "variant")}
+        return {name: value for name, value in told.items() if value or name not in ("declared", "variant", "flags")}
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:

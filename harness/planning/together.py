@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,27 +93,51 @@ def _check_asked(plan: Plan, request: Request) -> None:
 
 
 def _of_kind(out: Path, request: Request) -> list[Path]:
-    """The plans of a request's kind, that of the whole first. Raises UserError where there are none."""
+    """The plans of a request's kind, that of the whole first. Raises UserError where there are none.
+
+    A request that says no kind is of the only one that there is, or that has all of what it is narrowed to.
+    """
     base, (kind, _) = out / request.study / request.profile, filed.names_of(request)
     folders = [base, *(path for path in sorted(base.glob("*")) if path.is_dir() and not filed.narrows(path.name))]
     kinds = {folder: found for folder in folders if (found := _plans_in(folder))}
+    if not kind and len(kinds) > 1 and any(getattr(request, axis) for axis in filed.AXES):
+        kinds = {folder: plans for folder, plans in kinds.items() if _has_all(out, plans, request)} or kinds
     if (base / kind) in kinds:
         return kinds[base / kind]
     if not kind and len(kinds) == 1:
         return next(iter(kinds.values()))
     what = f"study {request.study} has no results of profile {request.profile}"
     if kinds:
-        names = ["as the profile has it" if each == base else each.name.replace("--", ", ") for each in kinds]
-        raise UserError(
-            f"{what}{f' with {kind}' if kind else ' as it stands'} in {out}, but {'; and '.join(names)}: give the "
-            "flags that they were made with"
-        )
+        asked = f" with {filed.flags_of(request)}" if kind else " as it stands"
+        said = "; and ".join(_said(out, folder, plans) for folder, plans in kinds.items())
+        which = "these" if len(kinds) == 1 else "those of one"
+        raise UserError(f"{what}{asked} in {out}, but {said}: give {which}")
     parts = [path.relative_to(out).parts for path in filed.paths(out)]
     others = sorted({profile for study, profile, *_ in parts if study == request.study})
     if others:
         raise UserError(f"{what} in {out}, but of {' and '.join(others)}: give --profile {others[0]}")
     start = f"harness run --study {request.study} --profile {request.profile} --out {out}"
     raise UserError(f"{what} in {out}; start with {start}")
+
+
+def _has_all(out: Path, plans: Iterable[Path], request: Request) -> bool:
+    """Whether the plans of a kind have all that a request is narrowed to."""
+    try:
+        _check_asked(_narrowed(_together([filed.read(path, out) for path in plans]), request), request)
+    except UserError:
+        return False
+    return True
+
+
+def _said(out: Path, folder: Path, plans: Sequence[Path]) -> str:
+    """The flags that a kind is asked for by; where neither a plan nor the folder's name tells them, which folder."""
+    if len(folder.relative_to(out).parts) == 2:
+        return "with none of these flags, as the profile has it"
+    with suppress(UserError):
+        if flags := filed.read(plans[0], out).flags:
+            return f"with {flags}"
+    flags = filed.flags_named(folder.name)
+    return f"with {flags}" if flags else f"with the flags that made {folder.relative_to(out)}"
 
 
 def _plans_in(folder: Path) -> list[Path]:

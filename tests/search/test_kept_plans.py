@@ -13,7 +13,7 @@ import pytest
 
 from harness import registry
 from harness.errors import UserError
-from harness.planning.filed import every, folder_of, keep, read
+from harness.planning.filed import every, flags_named, flags_of, folder_of, keep, read
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
@@ -55,6 +55,15 @@ def test_a_folder_is_named_after_what_the_profile_does_not_say(tmp_path: Path) -
     (tmp_path / "bert").mkdir()
     assert name(teacher=str(tmp_path / "bert")) == "quick/teacher=bert", "a folder may be moved"
     assert name(data="somewhere") == "quick", "where data are is not what is asked"
+
+
+def test_a_kind_is_told_as_it_is_typed() -> None:
+    teachers = ["sentiment=minilm", "entailment=embedded"]
+    said = "--teacher entailment=embedded sentiment=minilm --seeds 2 --set epochs=2"
+    assert flags_of(asked(teacher=teachers, seeds=2, overrides=["epochs=2"])) == said
+    assert flags_named("teacher=entailment=embedded,sentiment=minilm--seeds=2--epochs=2") == said
+    assert flags_named("t.classes=a,b") == "--set t.classes=a,b"
+    assert flags_named("seeds=1--t.de--a1d881") == "" == flags_of(asked()), "cut, or none"
 
 
 def test_no_two_requests_share_a_folder_and_every_name_is_one() -> None:
@@ -170,7 +179,32 @@ def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path)
     other = call(*report, "--profile", "small")
     assert other.returncode == 2 and "but of quick: give --profile quick" in other.stderr
     other = call(*report, "--seeds", "7")
-    assert other.returncode == 2 and "with seeds=7" in other.stderr and "seeds=1, trials=1" in other.stderr
+    assert other.returncode == 2 and "with --seeds 7" in other.stderr
+    assert "but with --seeds 1 --trials 1 --set epochs=1 train_examples=32: give these" in other.stderr
+
+
+def test_kinds_are_named_by_their_flags_and_found_by_what_they_have(tmp_path: Path) -> None:
+    out, data = tmp_path / "out", tmp_path / "semi.csv"
+    data.write_text("\n".join(["text;label", *(f"film {number};{number % 2}" for number in range(60))]) + "\n")
+    one, more = {"objectives": ["vanilla_kd"], "inits": ["random"]}, ["semi.delimiter=semicolon", "semi.title=My films"]
+    kept(out, **one, tasks=["sentiment"])
+    kept(out, **one, tasks=["entailment"], seeds=1, trials=1)
+    kept(out, **one, tasks=[f"semi={data}"], seeds=1, trials=1, overrides=more)
+    assert recorded(out, asked(tasks=["semi"])).tasks == ["semi"], "of the only kind that has it"
+    assert recorded(out, asked(tasks=["entailment"])).cells[0].seeds == 1
+    assert recorded(out, asked(inits=["random"])).tasks == ["sentiment"], "as the profile has it, where that has all"
+    cut = next((out / STUDY / "quick").glob("*semi.delimiter*"))
+    flags = "--seeds 1 --trials 1 --set semi.delimiter=semicolon 'semi.title=My films'"
+    others = "but with none of these flags, as the profile has it; and with --seeds 1 --trials 1; and with"
+    with pytest.raises(UserError, match=f"with --seeds 7 in .*, {others} {flags}: give those of one$"):
+        recorded(out, asked(seeds=7))
+    for path in (out / STUDY / "quick").glob("*/*/plan.json"):  # as earlier versions wrote them
+        told = {name: part for name, part in json.loads(path.read_text()).items() if name not in ("flags", "sha256")}
+        path.write_text(json.dumps(told))
+    with pytest.raises(UserError, match=f"{others} the flags that made {STUDY}/quick/{cut.name}: give those of one$"):
+        recorded(out, asked(seeds=7))
+    with pytest.raises(UserError, match="as the profile has it; and with"):
+        recorded(out, asked(seeds=7, tasks=["semi"]))
 
 
 @pytest.mark.parametrize(
