@@ -70,6 +70,12 @@ def signature(command: str, *first: str) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
+def shared(command: str, other: str) -> list[str]:
+    """The arguments that both of two commands have, but for study, profile and out."""
+    both = [name for name in arguments_of(command) if name in arguments_of(other)]
+    return [name for name in both if name not in ("study", "profile", "out")]
+
+
 def told(command: str) -> str:
     """A line on each of the command's arguments, for a docstring."""
     return "\n".join(f"    {name}: {action.help or name}" for name, action in arguments_of(command).items())

@@ -14,7 +14,7 @@ from harness.commands.columns import added
 from harness.commands.recorded import say_damage, table_of
 from harness.commands.telling import say
 from harness.data import own
-from harness.errors import UserError
+from harness.errors import UserError, near
 from harness.ledger import Ledger
 from harness.notebook import asking
 from harness.notebook.data import written
@@ -122,16 +122,34 @@ def load_results(
     columns: Sequence[str] = (),
     layout: str | None = None,
     against: str = "",
+    **choosing: Any,
 ) -> Results:
     """The results in a folder, read without torch. study and profile may be left out where it holds one of them alone.
 
     columns: "parameters", "megabytes" and "speed" stand in the table too; speed is measured here, once, with torch.
     layout: "lines" or "matrix", where it is to be another than the study's. against: the row that others
-    are compared with, or "best", as of `harness report --against`.
+    are compared with, or "best", as of `harness report --against`. choosing: as `run` takes them, the arguments that
+    the results were made with (set, seeds, trials, teacher, corpus) and those that choose from them (tasks, objectives,
+    students, inits).
 
-    harness.load_results("results", "objectives_vs_init").compare("att_kl", "vanilla_kd")
+    harness.load_results("results", "objectives_vs_init", set={"epochs": 2}).compare("att_kl", "vanilla_kd")
     """
+    known = asking.shared("run", "report")
+    for name in choosing:
+        if name not in known:
+            raise UserError(f"unknown argument {name!r}: {near(name, known)}")
     ledger = Ledger(Path(out))
+    study, profile = _only(ledger, study, profile)
+    asked = asking.options("report", {"study": study, "profile": profile, "out": out, **choosing})
+    chosen = together.recorded(ledger.out, Request.of(asked))
+    own.recall(chosen.declared)
+    table = table_of(chosen, ledger, layout, against)
+    say_damage(ledger)
+    return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)
+
+
+def _only(ledger: Ledger, study: str | None, profile: str | None) -> tuple[str, str]:
+    """The study and profile that a folder has results of. Raises UserError where these leave several, or none."""
     plans, unread = filed.every(ledger.out)
     found = list(dict.fromkeys((plan.study, plan.profile) for plan in plans))
     meant = [one for one in found if study in (None, one[0]) and profile in (None, one[1])]
@@ -142,8 +160,4 @@ def load_results(
         asked = " of ".join(filter(None, (f"profile {profile}" if profile else "", study or ""))) or "a study"
         what = "say which with study and profile" if meant else f"there is nothing of {asked}"
         raise UserError(f"{ledger.out} holds results of {', '.join(names) or 'no study'}: {what}")
-    chosen = together.recorded(ledger.out, Request(*meant[0]))
-    own.recall(chosen.declared)
-    table = table_of(chosen, ledger, layout, against)
-    say_damage(ledger)
-    return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)
+    return meant[0]

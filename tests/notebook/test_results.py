@@ -30,7 +30,7 @@ ASKED: dict[str, Any] = {
 
 WITHOUT_TORCH = """
 import sys, harness
-found = harness.load_results(sys.argv[1])
+found = harness.load_results(sys.argv[1], seeds=2, trials=1, set={"epochs": 1, "train_examples": 48})
 found.to_pandas(), found.to_pandas(wide=True), found.best("entailment"), found._repr_html_(), found.figure("curves")
 found.compare("att_kl", "vanilla_kd")
 assert "torch" not in sys.modules and "transformers" not in sys.modules
@@ -70,6 +70,20 @@ def test_a_table_is_lines_or_a_matrix(found: Results, out: Path, call: Harness) 
     again = harness.run("objectives_vs_init", out=out, layout="matrix", **ASKED)
     assert str(again.table) == str(matrix.table)
     assert "scroll matrix" in (table_folder(out) / "table.html").read_text(encoding="utf-8")
+
+
+def test_what_is_loaded_is_chosen_as_it_was_run(found: Results, out: Path, call: Harness) -> None:
+    assert str(harness.load_results(out, "objectives_vs_init", **ASKED).table) == str(found.table)
+    one = harness.load_results(out, tasks="entailment", objectives=["att_kl"])
+    assert one.plan.tasks == ["entailment"] and {cell.row for cell in one.plan.cells} == {"att_kl"}
+    words = ("--tasks", "entailment", "--objectives", "att_kl", "--out", out)
+    assert call("report", "--study", "objectives_vs_init", *words).stdout == str(one.table)
+    with pytest.raises(harness.UserError, match="with --set epochs=3 in .* with --seeds 2 --trials 1 --set epochs=1"):
+        harness.load_results(out, set={"epochs": 3})
+    with pytest.raises(harness.UserError, match="unknown argument 'task': did you mean tasks?"):
+        harness.load_results(out, task="entailment")
+    with pytest.raises(harness.UserError, match="unknown argument 'workers'"):
+        harness.load_results(out, workers=2)
 
 
 def test_folders_are_opened_without_torch(found: Results, out: Path) -> None:
