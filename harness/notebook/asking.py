@@ -30,6 +30,8 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
         if name not in known:
             raise UserError(f"unknown argument {name!r}: {near(name, known)}")
     given = {name: value for name, value in arguments.items() if value is not None}
+    for name, value in given.items():
+        _refuse_data(name, value)
     given |= {name: named(given[name]) for name in OBJECTS & given.keys()}
     if "plugin" in known:
         files: list[Any] = []
@@ -43,6 +45,17 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
         given |= {"plugin": list(dict.fromkeys(map(str, files)))} if files else {}
     words = [word for name, value in given.items() for word in _words(known[name], value)]
     return parser().parse_args([command, *words])
+
+
+def _refuse_data(name: str, value: Any) -> None:
+    """Raise UserError for data held in memory where the command line has a word; they are not shown."""
+    tasks = name == "tasks"
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else [value]
+    for part in parts if tasks or isinstance(value, Mapping) else ():
+        if isinstance(part, Iterable) and not isinstance(part, (str, os.PathLike)):
+            takes = "names, NAME=FILE and {NAME: FILE}" if tasks else "text and numbers"
+            rather = ": give data in memory to harness.distil, or write them into a CSV" if tasks else ""
+            raise UserError(f"{name} takes {takes}, not a {type(part).__name__}{rather}")
 
 
 def _plugins(out: Path) -> Path:

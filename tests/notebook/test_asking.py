@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 import harness
@@ -81,6 +82,30 @@ def test_what_is_wrong_is_told_in_a_sentence(given: dict[str, Any], said: str, t
         harness.run("objectives_vs_init", out=tmp_path / "out", **given)
     assert raised.type is UserError and not list(tmp_path.glob("out/*/*/plan.json"))
     assert raised.value._render_traceback_()[0].startswith("harness: ")  # what a notebook shows
+
+
+FRAME = pandas.DataFrame({"text": ["fine", "dull"] * 40, "label": ["good", "bad"] * 40})
+DATA: list[tuple[Any, str]] = [
+    (FRAME, "DataFrame"),
+    ({"r": FRAME}, "DataFrame"),
+    ({"r": [("a fine film", "good")] * 500}, "list"),
+    ([("a fine film", "good")] * 500, "tuple"),
+    ([{"text": "a fine film", "label": "good"}], "dict"),
+]
+
+
+@pytest.mark.parametrize(("tasks", "kind"), DATA, ids=[str(i) for i in range(len(DATA))])
+def test_data_in_memory_are_no_task_and_not_printed(tasks: Any, kind: str, tmp_path: Path) -> None:
+    said = (
+        f"tasks takes names, NAME=FILE and {{NAME: FILE}}, not a {kind}: give data in memory to harness.distil, or "
+        "write them into a CSV"
+    )
+    for command in (harness.run, harness.plan):
+        with pytest.raises(harness.UserError) as raised:
+            command("objectives_vs_init", tasks=tasks, out=tmp_path / "out")
+        assert str(raised.value) == said
+    with pytest.raises(harness.UserError, match="^set takes text and numbers, not a list$"):
+        harness.plan("objectives_vs_init", set={"epochs": [1, 2]}, out=tmp_path / "out")
 
 
 def test_importing_loads_nothing_heavy_and_neither_help_nor_a_plan_loads_pandas(tmp_path: Path) -> None:
