@@ -93,7 +93,7 @@ def work(options: Namespace) -> Done:
     storage = database(options.storage, out)
     ledger = Ledger(out, create=True)
     with ledger.lock(), closing(start(out)) as executor:
-        plan = planning.resolve(request, cache=out / "cache")
+        plan = planning.resolve(request, cache=out / "cache", anew=executor.prepare)
         _check_pretrained(plan, ledger)
         for told in plan.declared.values():
             say(told["told"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.executors import environment, gpus, temporary
 from harness.executors.mps import service
-from harness.executors.process import Attempt
+from harness.executors.process import Attempt, prepare
 from harness.executors.sharing import Sharing
 from harness.executors.worker import DEATHS
 from harness.runs.messages import Began, Died, Failed, Message, Noted, Told
@@ -44,6 +44,10 @@ class LocalExecutor:
     def most(self) -> int:
         """Runs at a time."""
         return self._sharing.workers if self._sharing else self._workers
+
+    def prepare(self) -> None:
+        """Load what runs need, beside whatever goes on here meanwhile."""
+        prepare()
 
     def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Queue a run; runs start in the order they were submitted."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from multiprocessing import util
+from multiprocessing import forkserver, util
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
@@ -105,6 +105,12 @@ class Attempt:
             self._process.kill()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def prepare() -> None:
+    """Start what runs are forked from, which is ready seconds after this has returned."""
+    _prepare()
+    forkserver.ensure_running()
 
 
 @functools.cache

@@ -108,6 +108,9 @@ class RayExecutor:
             self._listen()
             self._ends = ends.pop_all()
 
+    def prepare(self) -> None:
+        """Nodes load what runs need as the first ones come to them."""
+
     def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Hand a run to Ray."""
         from harness.executors.ray_node import Session  # needs Ray

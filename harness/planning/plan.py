@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,19 +30,25 @@ if TYPE_CHECKING:
 
 
 @uncollected()
-def resolve(request: Request, lenient: bool = False, cache: Path | None = None) -> Plan:
+def resolve(
+    request: Request, lenient: bool = False, cache: Path | None = None, anew: Callable[[], None] = lambda: None
+) -> Plan:
     """The plan of a request; with `lenient` even where data or teacher cannot be read, and nothing is written.
 
-    cache: the folder that keeps what was found out of teachers, and plans: see `Remembered`.
+    cache: the folder that keeps what was found out of teachers, and plans: see `Remembered`. anew: called, once or
+    twice, before a plan is worked out that is not remembered, which takes seconds.
 
     Raises UserError for anything asked that does not exist or would have no effect.
     """
+    remembered = Remembered(request, cache)
+    if request.plugins and not remembered.of_this_code:
+        anew()  # beside the loading of plugins, which may import torch
     for path in request.plugins:
         registry.load_file(path)
     check_early(request)
-    remembered = Remembered(request, cache)
     if found := remembered.plan():
         return found
+    anew()
     with named():
         asked = ResolvedRequest(request, lenient, cache)
         plan = _worked_out(request, asked)

@@ -26,25 +26,26 @@ class Remembered:
     """What is known of a request in a cache: to be made before anything is read for it, so that no change is missed."""
 
     def __init__(self, request: Request, cache: Path | None):
-        code = here(request.plugins)
-        self._file: Path | None = None
-        if cache is None or code is None:
-            return
-        _, declared, _ = own.told_apart(request.tasks, request.overrides)
-        asked = digest([asdict(request), os.getcwd()])
-        data = request.data or ""  # what lies there decides who reads it
-        self._file = cache / ROOM / f"{asked[:16]}.json"
-        self._key = digest([
-            asked,
-            code,
-            [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
-            sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
-        ])  # fmt: skip
+        self._request, self._code = request, here(request.plugins)
+        self._asked = digest([asdict(request), os.getcwd()])
+        vouches = cache is not None and self._code is not None
+        self._file = cache / ROOM / f"{self._asked[:16]}.json" if cache and vouches else None
+        self._stored = read_sealed(self._file) if self._file else {}
+        self._key = ""
+
+    @property
+    def of_this_code(self) -> bool:
+        """False where `plan` will surely be None, which is known before plugins are loaded."""
+        return bool(self._stored) and self._stored.get("code") == self._code
 
     def plan(self) -> Plan | None:
-        """The plan, or None where it was not kept or may be another now. Raises UserError as loading plugins does."""
-        stored = read_sealed(self._file) if self._file else {}
-        if stored.get("key") != getattr(self, "_key", "") or _held(map(Path, stored["places"])) != stored["places"]:
+        """The plan, or None where it was not kept or may be another now. Plugins are to be loaded, and nothing read.
+
+        Raises UserError as loading plugins does.
+        """
+        self._key = self._key_now()
+        stored = self._stored
+        if stored.get("key") != self._key or _held(map(Path, stored["places"])) != stored["places"]:
             return None
         plan = Plan.from_json(stored["plan"])
         own.KNOWN.clear()
@@ -54,7 +55,18 @@ class Remembered:
     def keep(self, plan: Plan, places: Iterable[Path]) -> None:
         """Write down a plan that rests on these files and folders beside the request. Raises UserError."""
         if self._file and (held := _held(places)) is not None:
-            write_sealed(self._file, {"key": self._key, "places": held, "plan": plan.to_json()})
+            told = {"key": self._key, "code": self._code, "places": held, "plan": plan.to_json()}
+            write_sealed(self._file, told)
+
+    def _key_now(self) -> str:
+        _, declared, _ = own.told_apart(self._request.tasks, self._request.overrides)
+        data = self._request.data or ""  # what lies there decides who reads it
+        return digest([
+            self._asked,
+            self._code,
+            [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
+            sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
+        ])  # fmt: skip
 
 
 def _held(places: Iterable[Path]) -> dict[str, object] | None:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Where runs execute. `submit` queues, `next` waits for a message (see LocalExecutor.next), `close` stops."""
+    """Where runs execute. `submit` queues, `next` waits for a message (see LocalExecutor.next), `close` stops.
+
+    `prepare` comes where runs are likely to follow.
+    """
+
+    def prepare(self) -> None: ...
 
     def submit(self, run: RunId, specification: Any, workspace: Any) -> None: ...
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,3 +132,35 @@ def test_a_plan_alone_writes_nothing(resolved: Callable[..., Plan]) -> None:
     asked = Request("objectives_vs_init", objectives=["vanilla_kd"])
     planning.resolve(asked, lenient=True, cache=Path("cache"))
     assert not Path("cache").exists()
+
+
+PLUGIN = """
+from harness.registry import objective
+
+@objective("nearness", needs={"logits"})
+def nearness(student, teacher, batch):
+    return ((student.logits - teacher.logits) ** 2).mean()
+"""
+
+
+def test_whoever_waits_for_runs_is_told_before_a_changed_plugin_is_loaded(tmp_path: Path) -> None:
+    """Not where the plan is known. Each time in a process of its own, for a plugin is loaded once."""
+    (tmp_path / "nearness.py").write_text(PLUGIN)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from harness import registry\n"
+        "from harness.planning import plan\n"
+        "from harness.planning.request import Request\n"
+        "asked = {'objectives': ['nearness'], 'inits': ['every'], 'plugins': ['nearness.py'], 'profile': 'quick'}\n"
+        "told = lambda: print('nearness' in registry.OBJECTIVES.known())\n"
+        "plan.resolve(Request('objectives_vs_init', **asked), cache=Path('cache'), anew=told)\n"
+    )
+
+    def told() -> list[str]:
+        done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert told() == ["False", "True"] and told() == []
+    (tmp_path / "nearness.py").write_text(PLUGIN.replace("** 2", "** 4"))
+    assert told() == ["False", "True"] and told() == []
