@@ -45,8 +45,8 @@ def predict(options: Namespace) -> int:
         write, answered = _writer(out, options.output, student.task), 0
         while part := list(islice(rows, PART)):
             texts = part if student.task.pair else [row[0] for row in part]
-            for found in student.predict(texts):
-                write(found)
+            for row, found in zip(part, student.predict(texts), strict=True):
+                write(row, found)
             answered += len(part)
     if not answered:
         say(f"--input {options.input} holds no text: nothing is predicted")
@@ -262,14 +262,19 @@ def _output(name: str | None) -> Iterator[TextIO]:
 
 
 def _writer(out: TextIO, name: str | None, task: Task) -> Any:
-    """A function that writes one prediction: as a row of a csv or tsv file, otherwise as a JSON line."""
-    suffix = Path(name or "").suffix.lower()
-    if suffix not in (".csv", ".tsv"):
-        return lambda found: out.write(json.dumps(found, ensure_ascii=False) + "\n")
-    table = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-    table.writerow(("label", *(f"probability_{label}" for label in task.labels)) if task.labels else ("score",))
+    """A function that writes texts and what is said of them: as a row of a csv or tsv file, otherwise as a JSON line.
 
-    def write(found: JSON) -> None:
-        table.writerow((found["label"], *found["probabilities"].values()) if task.labels else (found["score"],))
+    Columns of texts are called as `predict` reads them.
+    """
+    suffix, texts = Path(name or "").suffix.lower(), COLUMNS[task.pair][0]
+    if suffix not in (".csv", ".tsv"):
+        return lambda row, found: out.write(json.dumps(dict(zip(texts, row)) | found, ensure_ascii=False) + "\n")
+    table = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+    said = ("label", *(f"probability_{label}" for label in task.labels)) if task.labels else ("score",)
+    table.writerow((*texts, *said))
+
+    def write(row: Row, found: JSON) -> None:
+        said = (found["label"], *found["probabilities"].values()) if task.labels else (found["score"],)
+        table.writerow((*row, *said))
 
     return write

@@ -123,7 +123,7 @@ def test_weights_that_are_made_again_otherwise_are_told(again: Path, call: Harne
     assert metrics["accuracy"] != 0.125
 
 
-TEXTS = ["the dog was great .", "the film, it was awful .", ""]
+TEXTS = ["the dog was great .", "the film, it was \"awful\" .", "", "żółta dzień 🐕"]
 
 
 def lines(pairs: bool) -> dict[str, str]:
@@ -156,9 +156,15 @@ def test_texts_are_answered_in_order_whatever_they_come_in(
     labels = get_task(task).labels
     assert len(found) == len(TEXTS) and all(tuple(one["probabilities"]) == labels for one in found)
     rows = list(csv.reader((tmp_path / "out.csv").read_text().splitlines()))
-    assert rows[0] == ["label", *(f"probability_{label}" for label in labels)]
-    assert [row[0] for row in rows[1:]] == [one["label"] for one in found]
-    assert [float(row[1]) for row in rows[1:]] == [one["probabilities"][labels[0]] for one in found]
+    texts = ["sentence1", "sentence2"] if task == "entailment" else ["text"]
+    assert rows[0] == [*texts, "label", *(f"probability_{label}" for label in labels)]
+    read, said = [row[: len(texts)] for row in rows[1:]], [row[len(texts) :] for row in rows[1:]]
+    assert read == [[one[name] for name in texts] for one in found]
+    assert [row[0] for row in read] == TEXTS
+    assert [row[0] for row in said] == [one["label"] for one in found]
+    assert [float(row[1]) for row in said] == [one["probabilities"][labels[0]] for one in found]
+    call("predict", name, "--input", tmp_path / "out.csv", "--output", tmp_path / "again.csv", "--out", results)
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes(), "it can be read again"
 
 
 def test_a_long_file_is_read_in_parts(
