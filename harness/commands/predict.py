@@ -268,7 +268,9 @@ def _writer(out: TextIO, name: str | None, task: Task) -> Any:
     """
     suffix, texts = Path(name or "").suffix.lower(), COLUMNS[task.pair][0]
     if suffix not in (".csv", ".tsv"):
-        return lambda row, found: out.write(json.dumps(dict(zip(texts, row)) | found, ensure_ascii=False) + "\n")
+        return lambda row, found: out.write(
+            json.dumps(dict(zip(texts, row, strict=True)) | found, ensure_ascii=False) + "\n"
+        )
     table = csv.writer(out, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
     said = ("label", *(f"probability_{label}" for label in task.labels)) if task.labels else ("score",)
     table.writerow((*texts, *said))

@@ -28,6 +28,15 @@ HEADLESS = {"columns": "body, verdict"}
 Ask = Callable[..., None]
 
 
+def beside(texts: Sequence[Any], said: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a student says of texts or pairs, with these, as `harness predict` writes it."""
+    pairs = [(text,) if isinstance(text, str) else text for text in texts]
+    return [
+        dict(zip(("text",) if len(pair) == 1 else ("sentence1", "sentence2"), pair, strict=True)) | found
+        for pair, found in zip(pairs, said, strict=True)
+    ]
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     """A student on single texts, and one on pairs: by whether it takes pairs."""
@@ -57,7 +66,7 @@ def ask(trained: Callable[..., Path], call: Harness, tmp_path: Path) -> Ask:
         folder, path = trained(not isinstance(texts[0], str), *data), tmp_path / file
         path.write_text(content, encoding="utf-8", newline="")
         found = done(call("predict", folder, "--input", path)).stdout.splitlines()
-        assert [json.loads(line) for line in found] == load(folder).predict(texts)
+        assert [json.loads(line) for line in found] == beside(texts, load(folder).predict(texts))
 
     return answered
 
@@ -89,7 +98,7 @@ def test_a_json_file_is_a_list_or_lines(ask: Ask) -> None:
 def test_a_parquet_file_is_read_by_its_columns(trained: Callable[..., Path], call: Harness, tmp_path: Path) -> None:
     Dataset.from_dict({"id": [1, 2, 3, 4, 5], "sentence": list(TEXTS)}).to_parquet(tmp_path / "in.parquet")
     found = done(call("predict", trained(False), "--input", tmp_path / "in.parquet")).stdout.splitlines()
-    assert [json.loads(line) for line in found] == load(trained(False)).predict(TEXTS)
+    assert [json.loads(line) for line in found] == beside(TEXTS, load(trained(False)).predict(TEXTS))
 
 
 @pytest.mark.parametrize("file", ["in.csv", "in.txt", "in.tsv"])
@@ -155,7 +164,8 @@ def test_a_student_answers_each_text_of_the_files_it_was_trained_from(forked: Ha
     for cell in json.loads((table_folder(out) / "plan.json").read_bytes())["cells"]:
         folder = tmp_path / cell["task"]
         done(forked("export", cell["id"], "--to", folder, "--out", out))
-        wanted = load(folder).predict([text for text, _ in rows])
+        texts = [text for text, _ in rows]
+        wanted = beside(texts, load(folder).predict(texts))
         for what in ([folder], [cell["id"], "--out", out]):
             found = done(forked("predict", *what, "--input", files[cell["task"]])).stdout.splitlines()
             assert [json.loads(line) for line in found] == wanted
