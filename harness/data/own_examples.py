@@ -78,6 +78,9 @@ class OwnExamples:
         there = {label for _, _, label in (*self.train, *self.dev)}
         if lacking := [name for name in self.labels if name not in there and not self.unlabelled]:
             what += f", but no example of {_listed(lacking)}"
+        folded = Counter(name.casefold() for name in self.labels)
+        if alike := [name for name in self.labels if folded[name.casefold()] > 1]:
+            what += f", of which {_listed(alike)} differ in case alone"
         if self.score:
             numbers = [float(label) for _, _, label in (*self.train, *self.dev) if label is not None]
             what = f"a score from {min(numbers):g} to {max(numbers):g}" if numbers else "a score"
@@ -89,6 +92,9 @@ class OwnExamples:
         seen = {texts for _, texts, _ in self.train}
         shared = sum(texts in seen for _, texts, _ in self.dev)
         leaks = f"; {shared:,} of them have a text that is trained on" if shared else ""
+        labels = Counter(texts for texts, _ in {(texts, label) for _, texts, label in self.train})
+        if torn := sum(number > 1 for number in labels.values()):
+            leaks += f"; {torn:,} of the texts to train on {'has' if torn == 1 else 'have'} more than one label"
         return f"{'pairs with ' if self.pair else ''}{what}; {sizes} ({where}){leaks}"
 
     # ------------------------------------------------------------ splits and columns

@@ -170,6 +170,18 @@ def test_what_is_reported(tmp_path: Path) -> None:
     assert "20 reported (odd)" in reads(table(tmp_path / "odd.csv", ROWS[:20]).parent, "dev=odd").told
 
 
+def test_labels_that_contradict_each_other_are_told(tmp_path: Path) -> None:
+    table(tmp_path / "validation.csv", ROWS[:9])
+    told = [reads(table(tmp_path / "train.csv", ROWS + more).parent).told for more in (
+        [], [ROWS[0] | {"label": "yes"}, ROWS[0] | {"label": "so"}], [ROWS[0] | {"label": "No"}, ROWS[1]],
+        [ROWS[number] | {"label": "so"} for number in (0, 1, 2, 3)],
+    )]  # fmt: skip
+    assert "label" not in told[0] and "case" not in told[0]
+    assert "1 of the texts to train on has more than one label" in told[1] and "case" not in told[1]
+    assert "4 classes (No, no, so, yes), of which No, no differ in case alone" in told[2]
+    assert "; 1 of the texts to train on has more" in told[2] and "; 3 of the texts to train on have more" in told[3]
+
+
 def test_data_without_labels_say_what_is_asked(tmp_path: Path) -> None:
     """By the classes or the kind; or by a dev split that has labels, though train has none."""
     bare = [{"text": row["text"]} for row in ROWS]
