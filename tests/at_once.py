@@ -42,6 +42,9 @@ class AtOnce:
         self.queue: deque[tuple[str, dict[str, Any], Any]] = deque()
         self.seconds = self.cpu = 0.0  # spent here, which the driver is not to be blamed for
 
+    def prepare(self) -> None:
+        pass
+
     def submit(self, run: str, specification: Any, place: Any) -> None:
         self.queue.append((run, specification, place))
 

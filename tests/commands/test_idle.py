@@ -63,6 +63,9 @@ def again(asked: tuple[str, ...], call: Harness, out: Path, monkeypatch: pytest.
     table_of = commands.table_of
 
     class Refusing:
+        def prepare(self) -> None:
+            pass
+
         def submit(self, run: str, *_: Any) -> None:
             raise Asked(run)
 

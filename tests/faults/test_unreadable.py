@@ -34,6 +34,9 @@ class Instant:
     def __init__(self) -> None:
         self.queue: list[tuple[str, Any]] = []
 
+    def prepare(self) -> None:
+        pass
+
     def submit(self, run: str, specification: Mapping[str, Any], workspace: Any) -> None:
         with suppress(OSError):
             (workspace.run / "weights").mkdir(parents=True, exist_ok=True)
