@@ -28,8 +28,7 @@ class Remembered:
     def __init__(self, request: Request, cache: Path | None):
         self._request, self._code = request, here(request.plugins)
         self._asked = digest([asdict(request), os.getcwd()])
-        vouches = cache is not None and self._code is not None
-        self._file = cache / ROOM / f"{self._asked[:16]}.json" if cache and vouches else None
+        self._file = cache / ROOM / f"{self._asked[:16]}.json" if cache and self._code else None
         self._stored = read_sealed(self._file) if self._file else {}
         self._key = ""
 
