@@ -32,7 +32,11 @@ def _kind(found: object) -> str:
 
 
 def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    """The loss of a batch. Raises TrainingFailure where it is no tensor of one number, or where one of yours fails."""
+    """The loss of a batch.
+
+    Raises TrainingFailure where it is no tensor of one number, where one of yours fails, or changes what others read.
+    """
+    before = _read(student, teacher, batch)
     try:
         loss = objective(student, teacher, batch)
     except (TrainingFailure, UserError, FloatingPointError, torch.OutOfMemoryError):
@@ -43,6 +47,10 @@ def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs,
         needs = ", ".join(sorted(signal.value for signal in OBJECTIVES.get(name).needs)) or "nothing"
         what = f"failed: {type(error).__name__}: {error} (what it needs and is given: {needs})"
         raise TrainingFailure(f"{OBJECTIVES.called(name)} {what}") from error
+    after = _read(student, teacher, batch)
+    for what in (one for one in before | after if not _same(before.get(one, []), after.get(one, []))):
+        rule = "which the other terms of a sum read too: make a tensor of your own, as x * 2 does, x.mul_(2) not"
+        raise TrainingFailure(f"{OBJECTIVES.called(name)} changes {what}, {rule}")
     found = ""
     if not isinstance(loss, Tensor):
         found = _kind(loss)
@@ -54,6 +62,23 @@ def loss_of(objective: nn.Module, name: str, student: Outputs, teacher: Outputs,
         rule = "a tensor of one floating-point number, such as a mean over the batch"
         raise TrainingFailure(f"{OBJECTIVES.called(name)} returned {found}, but must return its loss: {rule}")
     return loss
+
+
+def _read(student: Outputs, teacher: Outputs, batch: Batch) -> dict[str, list[tuple[Tensor, int]]]:
+    """What an objective is given, in words, each tensor with how often it was written to, which costs no look at it."""
+    of_batch = {"labels": [batch.labels], "targets": [] if batch.targets is None else [batch.targets]}
+    for encoding in batch.encodings:
+        of_batch |= {name: [*of_batch.get(name, ()), tensor] for name, tensor in encoding.items()}
+    sides = {"the student's": given(student), "the teacher's": given(teacher), "the batch's": of_batch}
+    return {
+        f"{whose} {name}": [(one, 0 if one.is_inference() else one._version) for one in tensors]
+        for whose, every in sides.items()
+        for name, tensors in every.items()
+    }
+
+
+def _same(before: list[tuple[Tensor, int]], after: list[tuple[Tensor, int]]) -> bool:
+    return [(id(one), version) for one, version in before] == [(id(one), version) for one, version in after]
 
 
 def check_signals(known: Registry[Any], info: ModelInfo, want: Want, outputs: Outputs, batch: Batch) -> None:

@@ -45,6 +45,33 @@ def outputs(expression: str) -> tuple[Sum, Outputs, Outputs, Any]:
 
 
 @pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda ours, theirs, batch: theirs.logits.div_(8), "the teacher's logits"),
+        (lambda ours, theirs, batch: setattr(theirs, "logits", theirs.logits / 8), "the teacher's logits"),
+        (lambda ours, theirs, batch: setattr(ours, "sentence", ours.logits * 2), "the student's sentence"),
+        (lambda ours, theirs, batch: batch.labels.fill_(0), "the batch's labels"),
+        (lambda ours, theirs, batch: batch.encodings[0]["attention_mask"].zero_(), "the batch's attention_mask"),
+    ],
+)
+def test_an_objective_that_changes_what_others_read(
+    register: Register, change: Callable[[Outputs, Outputs, Any], Any], what: str
+) -> None:
+    changes = False
+
+    def loss(ours: Outputs) -> Tensor:
+        if changes:
+            change(ours, teacher, batch)
+        return ours.logits.sum()
+
+    made, student, teacher, batch = outputs(f"{register(loss)}+vanilla_kd")
+    made(student, teacher, batch)  # and nothing is said of who changes nothing
+    changes = True
+    with pytest.raises(TrainingFailure, match=f"changes {what}, which the other terms of a sum read too"):
+        made(student, teacher, batch)
+
+
+@pytest.mark.parametrize(
     ("loss", "said"),
     [
         (lambda student: None, "returned None, but must return its loss: a tensor of one floating-point number"),
