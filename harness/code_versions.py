@@ -49,7 +49,8 @@ OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution,
 
 @functools.cache
 def fingerprint(path: str) -> str:
-    """12 hexadecimal digits of the syntax trees of a plugin's file and of what it imports beside it.
+    """12 hexadecimal digits of the syntax trees of a plugin's file and of what it imports beside it, and of other files
+    there that it names.
 
     Comments, docstrings and layout do not count, nor where the files lie, nor the version of Python.
     """
@@ -64,7 +65,13 @@ def engine() -> dict[str, str]:
 
 
 def files(path: str) -> set[Path]:
-    """A plugin's file, and those that it imports, in turn, of its own package or from beside it."""
+    """A plugin's file, those that it imports, in turn, of its own package or from beside it, and those that they name.
+    """
+    found = _modules(path)
+    return found.union(*map(_named, found))
+
+
+def _modules(path: str) -> set[Path]:
     found, home = {Path(path)}, Path(path).parent if _beside(Path(path)) else None
     while more := {file for known in found for file in _imported(known, home)} - found:
         found |= more
@@ -77,7 +84,7 @@ def built_on(path: str) -> set[Path]:
     They are no part of what its runs are, as `engine` is none.
     """
     found: set[Path] = set()
-    for file in files(path) if not Path(path).is_relative_to(ROOT) else ():
+    for file in _modules(path) if not Path(path).is_relative_to(ROOT) else ():
         names = (name.removeprefix("harness.").split(".") for _, name in _names(file))
         places = (place for top, *rest in names if top in ALL for place in _along(_folder(top), rest))
         found |= {own for place in places if place.is_file() for own in files(str(place))}
@@ -90,7 +97,7 @@ def _digest(paths: Iterable[Path]) -> str:
 
 @functools.cache
 def _code(path: Path) -> str:
-    return _text(_parsed(path))
+    return _text(_parsed(path)) if path.suffix == ".py" else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _parsed(path: Path) -> ast.AST:
@@ -159,6 +166,17 @@ def _imported(path: Path, home: Path | None) -> frozenset[Path]:
             found |= _along(root, parts)
     # Of a shipped plugin within the engine only what lies beside it: `engine` tells of what else changes a number.
     found = {file for file in found if file.parent == path.parent or not file.is_relative_to(ROOT / "harness")}
+    return frozenset(file for file in found if file.is_file() and file != path)
+
+
+@functools.cache
+def _named(path: Path) -> frozenset[Path]:
+    """The files beside a user's code that a text in it names, such as numbers that it reads; of ours none."""
+    if any(path.is_relative_to(folder) for folder in _folders()):
+        return frozenset()
+    texts = {node.value for node in ast.walk(_parsed(path)) if isinstance(node, ast.Constant)}
+    names = {text for text in texts if isinstance(text, str) and 0 < len(text) < 256 and text.isprintable()}
+    found = {path.parent / name for name in names if not (os.path.isabs(name) or ".." in Path(name).parts)}
     return frozenset(file for file in found if file.is_file() and file != path)
 
 
@@ -293,7 +311,7 @@ def _check_loaded(path: str) -> None:
     folder = Path(path).parent
     if (folder / "__init__.py").is_file():  # in a package no name is taken by others
         return
-    for file in files(path) - {Path(path)}:
+    for file in _modules(path) - {Path(path)}:
         if file.is_relative_to(folder):
             parts = file.relative_to(folder).with_suffix("").parts
             loaded = getattr(sys.modules.get(".".join(p for p in parts if p != "__init__")), "__file__", None)

@@ -163,12 +163,23 @@ def of_a_pack(student, teacher, batch):
     return distance(student.sentence, teacher.sentence)
 """
 
+BESIDE = """
+from pathlib import Path
+
+FACTOR = float(Path(__file__).with_name("factor.txt").read_text())
+
+
+def distance(one, other):
+    return FACTOR * (one - other).abs().mean()
+"""
+
 
 def test_a_pack_goes_on_elsewhere_with_its_plugins(forked: Harness, tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     (here / "mine.py").write_text(PLUGIN)
-    (here / "beside_mine.py").write_text("def distance(one, other):\n    return (one - other).abs().mean()\n")
+    (here / "beside_mine.py").write_text(BESIDE)
+    (here / "factor.txt").write_text("0.5")
     lines = [f"the {who} is {how},{how}" for who in ("dog", "cat", "nurse", "farmer") * 5 for how in ("old", "big")]
     (here / "sizes.csv").write_text("\n".join(["text,label", *lines]))
     words = (*STUDY, "--objectives", "of_a_pack", "--inits", "every", "--seeds", 1, "--trials", 1, "--set", "epochs=1")

@@ -36,6 +36,7 @@ def cluster() -> Iterator[Nodes]:
 
 HERE = {"examined", "plans", "tables"}  # rooms of the cache that are of the machine which looked or planned
 TRAVELLED = '''
+from pathlib import Path
 from harness.contracts import Signal
 from harness.registry import objective
 
@@ -44,7 +45,7 @@ def travelled(student, teacher, batch):
     """Logit-MSE that only nodes of a cluster may compute."""
     if "distill-harness-" not in __file__:
         raise RuntimeError("computed in the driver's folder")
-    return (student.logits - teacher.logits).square().mean()
+    return float(Path(__file__).with_name("factor.txt").read_text()) * (student.logits - teacher.logits).square().mean()
 '''
 
 
@@ -53,6 +54,7 @@ def test_data_teacher_and_plugins_travel_to_two_nodes(
 ) -> None:
     """Each node fetches its own copies, all paths being relative; the records are those of a local run."""
     (tmp_path / "travelled.py").write_text(TRAVELLED)
+    (tmp_path / "factor.txt").write_text("0.5")
     same = ("--study", "objectives_vs_init", "--tasks", "sst2", "rte", "--inits", "every", "--seeds", 1, "--trials", 1,
             "--set", "train_examples=64", "teacher.epochs=1", "epochs=2", "--data", os.path.relpath(glue),
             "--teacher", os.path.relpath(checkpoint))  # fmt: skip

@@ -34,7 +34,8 @@ from tests.training.builders import a_run
 
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (
-    code_versions._code, code_versions._names, code_versions._imported, code_versions._version, engine, fingerprint,
+    code_versions._code, code_versions._names, code_versions._imported, code_versions._named, code_versions._version,
+    engine, fingerprint,
 )  # fmt: skip
 
 
@@ -136,6 +137,23 @@ def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: s
         for cached in CACHED:
             cached.cache_clear()
         assert (fingerprint(str(plugin)) == before) == same
+
+
+def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path) -> None:
+    """Such as weights that it reads: with others it is another objective, and other machines need them."""
+    written(tmp_path / "mine" / "helper.py", 'read(Path(__file__).parent / "data/weights.json")\n')
+    plugin = written(tmp_path / "mine" / "plugin.py", f"{HEAD}import helper\nHERE, ABOVE = '.', '../other.json'\n")
+    weights = written(tmp_path / "mine" / "data" / "weights.json", "[1, 2]")
+    for other in ("other.json", "mine/data/other.json"):
+        written(tmp_path / other, "[1]")
+    assert files(str(plugin)) == {plugin, plugin.with_name("helper.py"), weights}
+    found = set()
+    for text in ("[1, 2]", "[1,  2]", "[1, 3]"):
+        written(weights, text)
+        for cached in CACHED:
+            cached.cache_clear()
+        found.add(fingerprint(str(plugin)))
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize("package", [True, False])
