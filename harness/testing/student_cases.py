@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.modeling.bases import Student, StudentConfig
 from harness.registry import STUDENTS
 from harness.testing.small_models import small_model
+from harness.training import machine
 
 SINGLE = Task("single", "Single", "accuracy", ("accuracy",), labels=("x", "y", "z"))
 PAIR = Task("pair", "Pair", "accuracy", ("accuracy",), labels=("x", "y"), pair=True)
@@ -51,7 +52,7 @@ class Case:
         """With its random start, as the engine makes it."""
         head = AutoModelForMaskedLM if self.task.corpus else AutoModelForSequenceClassification
         teacher = small_model("bert", head=head, width=teacher_width)
-        torch.manual_seed(seed)
+        machine.seed(seed)
         own = 0 if self.describe().vocabulary else VOCABULARY  # one made of the training texts, of the same size
         shape = self.task.outputs, self.task.pair, own
         student = self.plugin(StudentConfig(self.name, self.settings, teacher.config.to_dict(), *shape))

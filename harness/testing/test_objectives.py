@@ -38,7 +38,7 @@ from harness.testing.objective_cases import (
     padded_batch,
     tensors,
 )
-from harness.training import looks
+from harness.training import looks, machine
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Case:
 
     def build(self, seed: int = 0, **settings: Any) -> Objective:
         """The objective, prepared as before training; on a corpus there are no labels to prepare with."""
-        torch.manual_seed(seed)
+        machine.seed(seed)
         built = make(self.objective, self.student, self.teacher, **settings)
         if not self.task.corpus:
             labels = self.batch().labels
@@ -84,7 +84,7 @@ class Case:
 
 
 def loss_of(objective: Objective, student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
-    torch.manual_seed(5)  # for objectives that draw
+    machine.seed(5)  # for objectives that draw
     return looks.loss_of(objective, objective.name, student, teacher, batch)
 
 

@@ -188,7 +188,7 @@ class _Training:
             stage.objective.load_state_dict(state["objective"])
             self.optimisation.load_state_dict(state["optimisation"])
             self.best_weights = state["best_weights"]
-            _set_random_state(state["random"], device)
+            machine.set_random_state(state["random"])
         else:
             self.history.best = Entry()
         for epoch in range(begin, stage.stops or stage.epochs):
@@ -302,7 +302,7 @@ class _Training:
                 "objective": stage.objective.state_dict(),
                 "optimisation": self.optimisation.state_dict(),
                 "best_weights": self.best_weights,
-                "random": _random_state(self.regime.device),
+                "random": machine.random_state(),
             }
         )
 
@@ -374,16 +374,3 @@ def _stopped_early(history: History, stage: Stage, patience: int) -> bool:
     if not (stage.selects and patience and history.best):
         return False
     return int(history.curve[-1]["epoch"]) - int(history.best["epoch"]) >= patience
-
-
-def _random_state(device: torch.device) -> dict[str, Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["cpu"].cpu())
-    if "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"].cpu(), device)

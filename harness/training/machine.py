@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import random
 import re
 import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import numpy
 import torch
 
 from harness.errors import UserError
@@ -19,6 +22,7 @@ from harness.runs.settings import Settings
 from harness.training import processes
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of malloc.h: M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, in bytes
+RandomState = dict[str, Any]
 SLOWER = 15  # times: bfloat16 against float32, a step of the MiniLM student on MRPC on a processor with AVX2 alone
 
 
@@ -30,11 +34,35 @@ def device() -> torch.device:
 
 
 def seed(number: int) -> None:
-    """`torch.manual_seed`, which without an accelerator spends 2 ms on those that could still be found."""
+    """Seed torch, and what plugins may draw from otherwise: `random` and numpy's global generator.
+
+    Without an accelerator `torch.manual_seed` spends 2 ms on those that could still be found.
+    """
+    random.seed(number)
+    numpy.random.seed(number % 2**32)
     if torch.accelerator.is_available():
         torch.manual_seed(number)
     else:
         torch.default_generator.manual_seed(number)
+
+
+def random_state() -> RandomState:
+    """The state of all that `seed` seeds, as a checkpoint takes it."""
+    _, keys, *rest = numpy.random.get_state(legacy=True)
+    state: RandomState = {"cpu": torch.get_rng_state(), "python": random.getstate()}
+    state["numpy"] = (torch.from_numpy(numpy.asarray(keys, numpy.int64)), *rest)
+    if device().type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device())
+    return state
+
+
+def set_random_state(state: RandomState) -> None:
+    keys, *rest = state["numpy"]
+    torch.set_rng_state(state["cpu"].cpu())
+    random.setstate(state["python"])
+    numpy.random.set_state(("MT19937", keys.cpu().numpy().astype(numpy.uint32), *rest))
+    if "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"].cpu(), device())
 
 
 def check_precision(settings: Settings) -> None:

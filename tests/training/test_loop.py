@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -41,6 +43,15 @@ class Three(Labels):
     def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         loss = 3.0 + 0.0 * self.scale * student.logits.sum()
         return loss, {"labels": loss.detach()}
+
+
+class Drawing(Labels):
+    """A loss that draws, as plugins may: by torch, by Python's random and by numpy, which keeps every second normal."""
+
+    def forward(self, student: Outputs, teacher: Outputs, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, _ = super().forward(student, teacher, batch)
+        drawn = loss * (torch.rand(()) + random.random() + abs(numpy.random.normal()))
+        return drawn, {"labels": drawn.detach()}
 
 
 class Killed(Exception):
@@ -128,10 +139,10 @@ def test_a_killed_run_goes_on_with_the_same_result(tmp_path: Path, epoch: int, m
     def select(model: nn.Module) -> float:
         return float(predict(model, examples(20, 9), 8, settings(), CPU, Clock()).softmax(1).std())
 
-    whole, history, objectives = run(tmp_path / "whole", stages, select)
+    whole, history, objectives = run(tmp_path / "whole", stages, select, objective=Drawing)
     with pytest.raises(Killed):
-        run(tmp_path / "killed", stages, select, kill_after=epoch + 1)
-    resumed, after, others = run(tmp_path / "killed", stages, select)
+        run(tmp_path / "killed", stages, select, kill_after=epoch + 1, objective=Drawing)
+    resumed, after, others = run(tmp_path / "killed", stages, select, objective=Drawing)
     assert after == history
     for ours, theirs in ((whole, resumed), (objectives[-1], others[-1])):  # a finished stage's objective is over
         theirs_state = theirs.state_dict()
@@ -144,11 +155,11 @@ def test_a_run_killed_in_the_middle_of_an_epoch_goes_on_with_the_same_losses(
 ) -> None:
     monkeypatch.setattr(Timer, "due", every(3))  # of the 8 steps of an epoch
     stages = [("general", 3, False)]
-    whole, history, _ = run(tmp_path / "whole", stages)
+    whole, history, _ = run(tmp_path / "whole", stages, objective=Drawing)
     with pytest.raises(Killed):
-        run(tmp_path / "killed", stages, kill_at_step=step)
+        run(tmp_path / "killed", stages, kill_at_step=step, objective=Drawing)
     monkeypatch.setattr(loop, "AHEAD", 3)  # how many batches are made at once changes nothing either
-    resumed, after, _ = run(tmp_path / "killed", stages)
+    resumed, after, _ = run(tmp_path / "killed", stages, objective=Drawing)
     assert after == history
     assert all(torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in whole.state_dict().items())
 
