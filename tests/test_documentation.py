@@ -121,6 +121,17 @@ def test_a_study_says_what_it_answers(catalogue: Path) -> None:
         assert ("## What was published" in text) == (registry.STUDIES.get(name).published is not None)
 
 
+def test_the_index_of_papers_counts_the_studies_of_their_pages() -> None:
+    papers, counts = ROOT / "docs" / "papers", {"five": 5, "seven": 7, "nine": 9}
+    lines = [line for line in (papers / "index.md").read_text(encoding="utf-8").splitlines() if line.startswith("| [")]
+    assert len(lines) == len(list(papers.glob("*.md"))) - 1
+    for line in lines:
+        page = (papers / LINK.findall(line)[0]).read_text(encoding="utf-8")
+        studies, told = set(re.findall(r"catalogue/studies/(\w+)\.md", page)), line.split("|")[3]
+        named, more = set(re.findall(r"`(\w+)`", told)), re.findall(r"and (\w+) more", told)
+        assert named <= studies and len(studies) == len(named) + sum(counts[word] for word in more), line
+
+
 # ---------------------------------------------------------------- the site
 
 
