@@ -17,7 +17,8 @@ def combine(encoding: str, sentences: Sequence[Tensor]) -> Tensor:
     """Combine equally shaped (..., D) into (..., PARTS[encoding] * D).
 
     joint: the one sequence itself. diffcat: [u, v, |u - v|] (galke2022, section III-C). compare: [u, v, |u - v|, u * v]
-    (liu2020, section 4.1). Raises UserError if the number of sentences is not what the encoding reads.
+    (wu2020, section 3.2; liu2020, Eq. 3.2, in another order). Raises UserError if the number of sentences is not what
+    the encoding reads.
     """
     if len(sentences) != (1 if encoding == "joint" else 2):
         raise UserError(f"a student built for the pair encoding {encoding} was given {len(sentences)} sequences")

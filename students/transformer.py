@@ -1,4 +1,4 @@
-"""A transformer of the teacher's kind and width with fewer layers (Wang et al. 2023, section 3)."""
+"""A transformer of the teacher's kind and width with fewer layers (Wang et al. 2023, section 4)."""
 
 from __future__ import annotations
 

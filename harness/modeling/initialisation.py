@@ -1,4 +1,4 @@
-"""Starts a student from its teacher's weights (How to Distill your BERT, Wang et al. 2023, section 3)."""
+"""Starts a student from its teacher's weights (How to Distill your BERT, Wang et al. 2023, section 4)."""
 
 from __future__ import annotations
 
