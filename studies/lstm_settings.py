@@ -45,6 +45,10 @@ WORDS_ARE_OURS = (
     "The BiLSTM reads the 50,000 commonest words of its training texts, lower-cased, beside vectors of cased words; of "
     "its vocabulary the text says nothing."
 )
+LOSS_IS_A_MEAN = (
+    "The loss is a mean over a task's logits, where Eq. 4.14 is a sum: beside STS-B and QNLI, which have one, MNLI "
+    "weighs a third and the other tasks half of what they do there."
+)
 TEACHER_IS_OURS = "The published teacher starts from the released MT-DNN, ours from the teacher's own weights."
 
 _ADADELTA = {**ADAM, "optimiser": "adadelta", "learning_rate": 1.0}

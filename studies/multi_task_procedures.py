@@ -7,11 +7,12 @@ from typing import Any
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from harness.studies.lstm_settings import METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
+from harness.studies.lstm_settings import LOSS_IS_A_MEAN, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
 from harness.studies.told import LIU_JOINT
 
 REMARKS = (
     TEACHER_IS_OURS,
+    LOSS_IS_A_MEAN,
     RANKED,
     "The published teacher is always that of all tasks; ours of the second line is of its task alone.",
 )

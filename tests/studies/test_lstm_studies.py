@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from harness.commands.recorded import table_of
+from harness.contracts import Outputs
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
 from harness.planning.recipe import recipe
-from harness.registry import STUDIES, TEACHERS
+from harness.registry import OBJECTIVES, STUDIES, TEACHERS
 from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, TeacherRun
+from harness.studies.lstm_settings import LOSS_IS_A_MEAN
 from tests.conftest import ROOT
 from tests.results import records
 from tests.search.builders import of_kind
@@ -153,6 +156,21 @@ def test_joint_distillation_is_that_of_the_thesis_before_and_without_fine_tuning
         assert made.objective == "logit_mse" and wanted.items() <= made.settings.items()
     assert [made.settings[f"{made.student}.vocabulary"] for made in joint] == ["teacher", "words", "teacher"]
     assert {made.student for made in tuned.values()} == {"biattentive_lstm", "averaged_transformer"}
+
+
+@pytest.mark.parametrize("name", ["multi_task", "multi_task_procedures", "multi_task_tasks"])
+def test_tasks_of_a_joint_distillation_weigh_as_the_notes_say(name: str) -> None:
+    """Equation 4.14, the squared length of a difference, over ours: by the task's number of logits."""
+    published, joint = STUDIES.get(name).published, of_kind(planned("multi_task"), JointStudentRun)
+    assert published and LOSS_IS_A_MEAN in published.notes
+    weights = {}
+    for task in {task for made in joint.values() for task in made.tasks}:
+        z_s, z_t = torch.randn(2, 1, get_task(task).outputs, generator=torch.Generator().manual_seed(0))
+        batch: Any = None
+        ours = OBJECTIVES.get("logit_mse")(*[None] * 3)(Outputs(logits=z_s), Outputs(logits=z_t), batch)
+        weights[task] = round((ours / (z_t - z_s).norm() ** 2).item(), 5)
+    half, third = dict.fromkeys(("sst2", "mrpc", "qqp", "rte"), 0.5), round(1 / 3, 5)
+    assert weights == {**half, "mnli": third, "stsb": 1.0, "qnli_ranking": 1.0}
 
 
 # ---------------------------------------------------------------- sizes
