@@ -17,9 +17,9 @@ REMARKS = (
     TEACHER_IS_OURS,
     LOSS_IS_A_MEAN,
     RANKED,
-    "The published MKD-Transformer has the first layers of BERT-base, 21.3M; ours has those of the teacher, which of "
-    "BERT-large are 38.3M with the head, 1.8 times as many. With --teacher bert-base-uncased it has 21.7M, of which "
-    "the head is 0.4M.",
+    "The published MKD-Transformer has the first layers of BERT-base as it was pretrained, 21.3M; ours has those of "
+    "the teacher, refined on the tasks, which of BERT-large are 38.3M with the head, 1.8 times as many. With "
+    "--teacher bert-base-uncased it has 21.7M, of which the head is 0.4M.",
     "BERT-PKD and BERT_EXTREME are distilled by other works' methods, which are not built here; GPT is a decoder and "
     "ELMo no model of transformers. The distilled BiLSTM is in the study distilled_bilstm, a released TinyBERT in "
     "matrix_literature.",
@@ -31,7 +31,7 @@ ALONE = (
     "not in the published table: distilled on the task alone, from a teacher of that task alone, and on the original "
     "texts"
 )
-FIRST = f"{JOINTLY}; starts from the teacher's first layers"
+FIRST = f"{JOINTLY}; starts from the refined teacher's first layers"
 
 
 def _joint(name: str, label: str, student: str, init: str, mark: str) -> Row:

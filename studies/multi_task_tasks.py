@@ -6,10 +6,15 @@ from harness.studies.lstm_settings import LOSS_IS_A_MEAN, METRICS, RANKED, SOURC
 from harness.studies.profiles import varied
 from harness.studies.told import LIU_TUNED_BY_TASKS
 
+ITS_TEACHER = (
+    "The text tells of one refined teacher; ours of a row is refined on that row's tasks alone, so that a row tells of "
+    "teacher and student together."
+)
 REMARKS = (
     TEACHER_IS_OURS,
     LOSS_IS_A_MEAN,
     RANKED,
+    ITS_TEACHER,
     "STS-B is in none of the three groups. The text calls all tasks best; MRPC is higher with inference alone "
     "(87.9/82.1) and the F1 of QQP with paraphrase alone (84.9).",
 )

@@ -118,6 +118,20 @@ def fresh(part: StudentRun, workspace: Workspace) -> Any:
     return start(part, workspace, get_task(part.task), said, teacher_tokenizer(workspace))[0]
 
 
+def test_a_student_starts_from_the_refined_layers(
+    teacher: Found, workspace: Workspace, learning: JointStudentRun
+) -> None:
+    """As the notes of the study multi_task say of its transformer."""
+    name = "encoder.layer.0.attention.self.query.weight"
+    source = teacher_source(workspace.teacher, workspace.argument)
+    refined = load_joint_teacher(source, get_task("rte"), workspace.runs / TEACHER / "weights")
+    student = fresh(replace(learning, init="first").part("rte"), workspace)
+    started, after, before = (
+        model.base_model.state_dict()[name] for model in (student.model, refined, source.untuned(get_task("rte")))
+    )
+    assert torch.equal(started, after) and not torch.equal(started, before)
+
+
 @pytest.mark.parametrize("kind", ["teacher", "student"])
 def test_the_order_in_which_tasks_are_listed_decides_nothing(
     kind: str, teacher: Found, workspace: Workspace, teaching: JointTeacherRun, learning: JointStudentRun

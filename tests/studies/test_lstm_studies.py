@@ -18,8 +18,9 @@ from harness.planning.planned import Cell, Plan
 from harness.planning.recipe import recipe
 from harness.registry import OBJECTIVES, STUDIES, TEACHERS
 from harness.reports import with_published
-from harness.runs import CorpusDistillationRun, JointStudentRun, TeacherRun
+from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, TeacherRun
 from harness.studies.lstm_settings import LOSS_IS_A_MEAN
+from harness.studies.multi_task_tasks import ITS_TEACHER
 from tests.conftest import ROOT
 from tests.results import records
 from tests.search.builders import of_kind
@@ -146,6 +147,9 @@ def test_joint_distillations_learn_from_their_groups_of_tasks() -> None:
         "all": {("mnli", "mrpc", "qnli_ranking", "qqp", "rte", "sst2", "stsb")},
     }
     assert {made.settings["augmentation"] for made in joint.values()} == {"none"}
+    teachers, published = of_kind(plan, JointTeacherRun), STUDIES.get("multi_task_tasks").published
+    assert all(teachers[made.teacher].tasks == made.tasks for made in joint.values())
+    assert published and ITS_TEACHER in published.notes
 
 
 def test_joint_distillation_is_that_of_the_thesis_before_and_without_fine_tuning() -> None:
