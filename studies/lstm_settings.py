@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.contracts import Profile
-from harness.studies.profiles import ADAM, PAPER, QUICK, SMALL, of, varied
+from harness.studies.profiles import ADAM, LAZY_ADAM, PAPER, QUICK, SMALL, of, varied
 
 METRICS = {
     "mrpc": ("f1", "accuracy"),
@@ -50,6 +50,7 @@ LOSS_IS_A_MEAN = (
     "weighs a third and the other tasks half of what they do there."
 )
 TEACHER_IS_OURS = "The published teacher starts from the released MT-DNN, ours from the teacher's own weights."
+OF_JOINT = (TEACHER_IS_OURS, LOSS_IS_A_MEAN, RANKED, LAZY_ADAM)  # notes of every joint distillation
 
 _ADADELTA = {**ADAM, "optimiser": "adadelta", "learning_rate": 1.0}
 _FREQUENT = {"batch_size": 256, "augmentation_copies": 10}

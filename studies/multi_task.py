@@ -2,21 +2,11 @@
 
 from harness.contracts import Published, Row, Study, TeacherRow
 from harness.registry import study
-from harness.studies.lstm_settings import (
-    JOINTLY,
-    LOSS_IS_A_MEAN,
-    METRICS,
-    RANKED,
-    SOURCE,
-    TEACHER_IS_OURS,
-    joint_sizes,
-)
+from harness.studies.lstm_settings import JOINTLY, METRICS, OF_JOINT, SOURCE, joint_sizes
 from harness.studies.told import LIU_TUNED
 
 REMARKS = (
-    TEACHER_IS_OURS,
-    LOSS_IS_A_MEAN,
-    RANKED,
+    *OF_JOINT,
     "The published MKD-Transformer has the first layers of BERT-base as it was pretrained, 21.3M; ours has those of "
     "the teacher, refined on the tasks, which of BERT-large are 38.3M with the head, 1.8 times as many. With "
     "--teacher bert-base-uncased it has 21.7M, of which the head is 0.4M.",

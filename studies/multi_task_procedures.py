@@ -7,13 +7,11 @@ from typing import Any
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from harness.studies.lstm_settings import LOSS_IS_A_MEAN, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
+from harness.studies.lstm_settings import METRICS, OF_JOINT, SOURCE, joint_sizes
 from harness.studies.told import LIU_JOINT
 
 REMARKS = (
-    TEACHER_IS_OURS,
-    LOSS_IS_A_MEAN,
-    RANKED,
+    *OF_JOINT,
     "The published teacher is always that of all tasks; ours of the second line is of its task alone.",
 )
 LSTM = "biattentive_lstm"

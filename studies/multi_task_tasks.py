@@ -2,7 +2,7 @@
 
 from harness.contracts import Published, Row, Study
 from harness.registry import study
-from harness.studies.lstm_settings import LOSS_IS_A_MEAN, METRICS, RANKED, SOURCE, TEACHER_IS_OURS, joint_sizes
+from harness.studies.lstm_settings import METRICS, OF_JOINT, SOURCE, joint_sizes
 from harness.studies.profiles import varied
 from harness.studies.told import LIU_TUNED_BY_TASKS
 
@@ -11,9 +11,7 @@ ITS_TEACHER = (
     "teacher and student together."
 )
 REMARKS = (
-    TEACHER_IS_OURS,
-    LOSS_IS_A_MEAN,
-    RANKED,
+    *OF_JOINT,
     ITS_TEACHER,
     "STS-B is in none of the three groups. The text calls all tasks best; MRPC is higher with inference alone "
     "(87.9/82.1) and the F1 of QQP with paraphrase alone (84.9).",

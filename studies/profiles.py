@@ -13,6 +13,10 @@ GLUE = ("qnli", "sst2", "mnli", "mrpc", "qqp", "rte", "cola")  # the tasks of wa
 WIKIPEDIA_AND_BOOKS = "hub:wikipedia+hub:bookcorpus"
 # What the works call Adam is AdamW without decay, at a constant rate.
 ADAM = {"schedule": "constant", "warmup_ratio": 0.0, "weight_decay": 0.0}
+LAZY_ADAM = (
+    "Adam leaves the vectors of words that a batch does not hold as they are, and their moments (lazy Adam); as it is "
+    "printed it moves all of them in every step."
+)
 SIZE_AND_SPEED = ("millions_without_embeddings", "size_factor", "sentences_per_second", "seconds", "time_factor")
 
 

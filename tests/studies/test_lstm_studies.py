@@ -21,6 +21,7 @@ from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, TeacherRun
 from harness.studies.lstm_settings import LOSS_IS_A_MEAN
 from harness.studies.multi_task_tasks import ITS_TEACHER
+from harness.studies.profiles import LAZY_ADAM
 from tests.conftest import ROOT
 from tests.results import records
 from tests.search.builders import of_kind
@@ -175,6 +176,15 @@ def test_tasks_of_a_joint_distillation_weigh_as_the_notes_say(name: str) -> None
         weights[task] = round((ours / (z_t - z_s).norm() ** 2).item(), 5)
     half, third = dict.fromkeys(("sst2", "mrpc", "qqp", "rte"), 0.5), round(1 / 3, 5)
     assert weights == {**half, "mnli": third, "stsb": 1.0, "qnli_ranking": 1.0}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_words_that_a_batch_lacks_are_left_by_adam_which_is_told(name: str) -> None:
+    """Where it trains a table of words: chapter 3 of liu2020 has AdaDelta, by which they would stay as well."""
+    study = STUDIES.get(name)
+    profile, notes = study.profile("paper"), study.published.notes if study.published else ()
+    trains = study.procedure not in ("speed", "count") and profile.settings.get("optimiser") != "adadelta"
+    assert (LAZY_ADAM in notes) == trains
 
 
 # ---------------------------------------------------------------- sizes
