@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.data.tasks import get_task
+from harness.evaluation.metrics import score
+from harness.registry import STUDIES
 from harness.search.proposals import propose
+from harness.studies.matrix_settings import STSB
 from tests.conftest import Harness
 from tests.results import done, records, refused, table_folder
 from tests.studies.builders import planned
@@ -23,6 +27,17 @@ def test_rows_differ_in_a_setting_and_share_a_run_where_it_does_nothing(run: Any
     runs = [record["specification"] for record in records(tmp_path / "out", "student").values()]
     encodings = sorted((run["task"], run["settings"]["hybrid.pair_encoding"]) for run in runs)
     assert encodings == [("mrpc", "diffcat"), ("mrpc", "joint"), ("sst2", "joint")]
+
+
+def test_scores_below_the_first_class_of_stsb_count_as_it_which_is_told() -> None:
+    """Scores of 0, 0.8, 2 and 4: as classes, and as they are given."""
+    answers = [1.0, 1.0, 2.0, 4.0]
+    assert score(get_task("stsb_classes"), answers, [0, 0, 5, 15])["pearson"] == pytest.approx(1.0)
+    assert score(get_task("stsb"), answers, [0.0, 0.8, 2.0, 4.0])["pearson"] < 0.99
+    for name in STUDIES.names():
+        study = STUDIES.get(name)
+        if study.published and study.procedure != "count" and "stsb_classes" in study.profile("paper").tasks:
+            assert STSB in study.published.notes, name
 
 
 @pytest.mark.parametrize(("profile", "task"), [("quick", "paraphrase"), ("small", "mrpc")])
