@@ -7,6 +7,7 @@ from harness.studies.lstm_settings import (
     EPOCHS_ARE_OURS,
     METRICS,
     ON_AUGMENTED,
+    REPEATS,
     SIZES,
     SOURCE,
     WORDS_ARE_OURS,
@@ -39,7 +40,7 @@ study(
         published=Published(
             ("liu2020_table3_3_augmentation_ablation.csv",),
             f"{SOURCE}, Table 3.3",
-            notes=(EPOCHS_ARE_OURS, WORDS_ARE_OURS, OF_DEV),
+            notes=(EPOCHS_ARE_OURS, WORDS_ARE_OURS, REPEATS, OF_DEV),
         ),
         told={**LIU_BILSTM, "tasks": Told(("sst2", "qqp"), "Table 3.3")},
         profiles=varied(SIZES, {"paper": ("sst2", "qqp")}),

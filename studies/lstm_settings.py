@@ -45,6 +45,11 @@ WORDS_ARE_OURS = (
     "The BiLSTM reads the 50,000 commonest words of its training texts, lower-cased, beside vectors of cased words; of "
     "its vocabulary the text says nothing."
 )
+REPEATS = (
+    "Copies that repeat another text are dropped (section 3.3), and none is made in their place: of ten of each "
+    "example of SST-2 4.4 remain by masking, 6.5 with replacement too, where the text controls the samples to be ten "
+    "times the corpus."
+)
 LOSS_IS_A_MEAN = (
     "The loss is a mean over a task's logits, where Eq. 4.14 is a sum: beside STS-B and QNLI, which have one, MNLI "
     "weighs a third and the other tasks half of what they do there."

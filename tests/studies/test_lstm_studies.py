@@ -6,11 +6,14 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from harness.commands.recorded import table_of
 from harness.contracts import Outputs
+from harness.data.augmentation import SameTag, augment
+from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger
@@ -19,7 +22,7 @@ from harness.planning.recipe import recipe
 from harness.registry import OBJECTIVES, STUDIES, TEACHERS
 from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, TeacherRun
-from harness.studies.lstm_settings import LOSS_IS_A_MEAN
+from harness.studies.lstm_settings import LOSS_IS_A_MEAN, REPEATS
 from harness.studies.multi_task_tasks import ITS_TEACHER
 from harness.studies.profiles import LAZY_ADAM
 from tests.conftest import ROOT
@@ -187,6 +190,17 @@ def test_words_that_a_batch_lacks_are_left_by_adam_which_is_told(name: str) -> N
     profile, notes = study.profile("paper"), study.published.notes if study.published else ()
     trains = study.procedure not in ("speed", "count") and profile.settings.get("optimiser") != "adadelta"
     assert (LAZY_ADAM in notes) == trains
+
+
+def test_repeated_copies_are_not_made_again_which_is_told() -> None:
+    """So that a row that masks alone has fewer texts than one that replaces words too."""
+    texts = ["a good film", "the bad plot", "this dull cast", "that fine story", "an old trick", "no new idea"]
+    split = Split("train", texts, None, np.zeros(len(texts), np.int64))
+    masked, replaced = (augment(split, how, 10, 0.1, 0, masking=True) for how in (None, SameTag(split)))
+    assert len(masked.text_a) < len(replaced.text_a) < 11 * len(texts)
+    for name in ("augmentation", "distilled_bilstm"):
+        published = STUDIES.get(name).published
+        assert published and REPEATS in published.notes
 
 
 # ---------------------------------------------------------------- sizes
