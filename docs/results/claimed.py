@@ -19,6 +19,7 @@ from harness.reports.papers.orderings import FEWEST_SEEDS
 from harness.reports.papers.printed import AVERAGES
 from harness.reports.statistics.noise import LEVEL, POWER, Noise, holm
 from harness.reports.statistics.planning import DISAGREEMENT, MOST_SEEDS, SEED_SPREAD, Expected, assumed
+from harness.reports.tables import quantities
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import key_of
 from harness.reports.tables.shapes import Line
@@ -276,7 +277,7 @@ def named(side: Any, line: Line | None) -> str:
 
 
 def signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "−")
+    return quantities.difference("", points)
 
 
 def summed(compared: Sequence[Compared]) -> str:

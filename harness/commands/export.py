@@ -15,6 +15,7 @@ from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.files import check_new_folder
 from harness.planning.recipe import as_known
+from harness.reports.tables.quantities import written
 from harness.runs import Run
 from harness.runs.told import Record
 from harness.search.results import teacher_scores
@@ -182,13 +183,14 @@ def _table(one: Taken, taught: bool) -> str:
         return "It is a teacher, not a row of a table."
     metric = one.cell.metric
     values = [100 * seed.record["metrics"][metric] for seed in one.found.seeds if seed.score is not None]
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    score = written(metric, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
     seeds = f"{len(values)} seed{'s' * (len(values) > 1)}"
     found = teacher_scores(one.plan, one.ledger).get(one.task.name, [])
     whose = "its" if taught else "the study's"
-    theirs = f"; {whose} teacher has {100 * statistics.mean(s[metric] for s in found):.1f}" if found else ""
+    mean = 100 * statistics.fmean(s[metric] for s in found) if found else 0.0
+    theirs = f"; {whose} teacher has {written(metric, mean)}" if found else ""
     return (
         f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has "
-        f"{metric} {statistics.mean(values):.1f}{spread} on {one.task.label}, over {seeds}{theirs}. Of the seeds "
+        f"{metric} {score} on {one.task.label}, over {seeds}{theirs}. Of the seeds "
         "this is the one that did best on the examples that choose epochs and settings."
     )

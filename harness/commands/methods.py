@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from harness import registry
@@ -16,6 +17,7 @@ from harness.planning.recipe import as_known
 from harness.reports import Table
 from harness.reports.papers.references import Citations
 from harness.reports.tables.layout import counts_of, notes, units
+from harness.reports.tables.quantities import written
 from harness.runs.told import Record
 from harness.search.estimate import words
 
@@ -110,7 +112,7 @@ def _models(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
         cited = citations.cite(*(f"teacher:{name}" for name in names if name))
         yield f"Teacher: {plan.label}{cited}." if plan.trains else f"Reference: {plan.label}{cited}."
     scores = [
-        f"{100 * sum(s[c.metric] for s in found) / len(found):.1f} ({c.metric.replace('_', ' ')}) on {c.label}"
+        f"{written(c.metric, 100 * fmean(s[c.metric] for s in found))} ({c.metric.replace('_', ' ')}) on {c.label}"
         for c in table.columns
         if c.task and c.selects and (found := made.teacher_scores.get(c.task)) and all(c.metric in s for s in found)
     ]

@@ -141,7 +141,7 @@ def _tested(comparison: Comparison) -> list[str]:
     """What a published ordering is, by which test there is a verdict on it, and which are contradicted."""
     named = [
         f"{', '.join(filter(None, (column.name, heading(block.student, block.init) * several)))}: {o.above} above "
-        f"{o.below} (published {o.published[0]} to {o.published[1]}, ours {_signed(o.difference, 1)})"
+        f"{o.below} (published {o.published[0]} to {o.published[1]}, ours {quantities.difference('', o.difference)})"
         for several in (len(comparison.blocks) > 1,)
         for block in comparison.blocks
         for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings))
@@ -162,5 +162,5 @@ def _tested(comparison: Comparison) -> list[str]:
     ]
 
 
-def _signed(value: float, places: int = 2) -> str:
-    return "–" if math.isnan(value) else f"{round(value, places) + 0.0:+.{places}f}".replace("-", "−")
+def _signed(value: float) -> str:
+    return "–" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")

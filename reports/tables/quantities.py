@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_HALF_UP, Decimal
 
 WHOLE = frozenset({"parameters", "classifier_parameters", "encoder_parameters"})  # counted, so compared exactly
 # The same for every seed: without spread.
@@ -82,5 +83,7 @@ def _places(value: float, digits: int) -> int:
 
 
 def _fixed(value: float, places: int) -> str:
-    rounded = round(value, places) + 0.0  # + 0.0: no minus before zero
+    """The value with so many decimal places, halves away from zero, whatever the last bits of the sum behind it are."""
+    near = Decimal(f"{value:.{max(places, 0) + 9}f}")
+    rounded = float(near.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)) + 0.0  # + 0.0: no minus before zero
     return f"{rounded:,.{max(places, 0)}f}".replace("-", "−")

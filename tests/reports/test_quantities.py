@@ -1,5 +1,7 @@
 """How numbers are written, by their metric."""
 
+import statistics
+
 import pytest
 
 from harness.reports.tables.quantities import difference, is_score, number, printed, scaled, written
@@ -9,6 +11,9 @@ from harness.reports.tables.quantities import difference, is_score, number, prin
     "metric, value, std, expected",
     [
         ("accuracy", 85.34, 0.449, "85.3 ± 0.4"),
+        ("accuracy", 85.25, 0.25, "85.3 ± 0.3"),
+        ("accuracy", 100 * (0.85 + 0.857) / 2, None, "85.4"),  # 85.35, in a float a little less
+        ("accuracy", -0.05, None, "−0.1"),
         ("matthews", -0.04, None, "0.0"),
         ("parameters", 47861634.0, 0.0, "47,861,634"),
         ("classifier_parameters", 0.0, None, "0"),
@@ -85,3 +90,13 @@ def test_scores_alone_are_multiplied():
 def test_a_printed_number_may_have_separators():
     assert (number("4,025,0421"), number("0.85"), number("18003")) == (40250421, 0.85, 18003)
     assert (number("+5.5"), number("-2.9"), number("0.")) == (5.5, -2.9, 0)
+
+
+@pytest.mark.parametrize("examples, seeds", [(1000, 2), (400, 3), (500, 4)])
+def test_equal_means_are_written_alike_whichever_runs_they_are_of(examples, seeds):
+    for right in range(examples * seeds):
+        half, rest = divmod(right, seeds)
+        others = (half,) * (seeds - 2)
+        ways = [(half - k, *others, half + rest + k) for k in range(20) if k <= half <= examples - rest - k]
+        means = (statistics.fmean(k / examples for k in way) for way in ways)
+        assert len({written("accuracy", scaled("accuracy", mean)) for mean in means}) <= 1, right

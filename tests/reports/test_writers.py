@@ -29,7 +29,7 @@ Which row is best? Profile quick. Dev scores × 100; mean ± sample standard dev
 | Vanilla KD†                |              60.0 ± 0.0 |            52.0 ± 2.8 |            56.0 ± 1.4 |
 | Hid-Seq                    |   <ins>85.0 ± 1.4</ins> |            70.0 (1/2) |                       |
 | Att-KL                     |          **86.0 ± 0.0** |        **81.0 ± 1.4** |        **83.5 ± 0.7** |
-| Att-KL + Val-KL            |   <ins>72.0 ± 2.8</ins> | <ins>80.5 ± 0.7</ins> | <ins>76.2 ± 1.1</ins> |
+| Att-KL + Val-KL            |   <ins>72.0 ± 2.8</ins> | <ins>80.5 ± 0.7</ins> | <ins>76.3 ± 1.1</ins> |
 | *transformer, init random* |                         |                       |                       |
 | Vanilla KD†                |              99.0 (1/2) |                   0/2 |                       |
 | Hid-Seq                    |                  failed |    60.0 (1/2, failed) |                       |
