@@ -260,7 +260,8 @@ def differences(table: Table) -> Grid | None:
         )
     else:
         title = f"Differences to {labels[table.against]}"
-        place = " of the same student and initialisation" if len(table.blocks) > 1 else ""
+        named = sum(line.row.name == table.against for block in table.blocks for line in block.lines)
+        place = " of the same student and initialisation" if named > 1 else ""
         said = (
             f"Each row minus {labels[table.against]}{place}, with {1 - LEVEL:.0%} intervals that hold together within "
             f"a column (Bonferroni), over {_over(table)}",

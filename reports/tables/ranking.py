@@ -106,16 +106,17 @@ def to_reference(
 ) -> dict[tuple[Key, int], Interval]:
     """The difference of each ((student, init, row), column) of the grid to the reference row in its place.
 
-    Where the reference has one place only, all are compared with it. A column's comparisons are
+    Where the reference has one place only, finished or not, all are compared with it. A column's comparisons are
     one family: their intervals hold together, and their p-values are corrected by Holm's procedure.
     """
     found: dict[tuple[Key, int], Interval] = {}
+    alone = len({place for key, place in places.items() if key[2] == reference}) == 1
     for j in range(len(columns)):
         made = tested.get(j)
         if not made:
             continue
         own = {places[key]: key for key in made.keys if key[2] == reference}
-        only = next(iter(own.values())) if len(own) == 1 else None
+        only = next(iter(own.values()), None) if alone else None
         pairs = [(key, own.get(places[key], only)) for key in made.keys if key in grid]
         both = [(key, other) for key, other in pairs if other and key[2] != reference]
         if both:

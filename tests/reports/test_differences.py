@@ -43,6 +43,18 @@ def test_where_the_reference_has_one_place_all_stand_against_it():
     cells = [cell(alone, "sst2", (50, 52), ""), cell(HID, "sst2", (60, 62)), cell(HID, "sst2", (70, 72), "last")]
     found = [x.entries[0].to_reference for x in lines(against("vanilla_kd", cells, study)).values()]
     assert sorted(one.value for one in found if one) == pytest.approx([0.1, 0.2])
+    assert "Each row minus Vanilla KD, with 95% intervals" in render(against("vanilla_kd", cells, study), "markdown")
+
+
+@pytest.mark.parametrize("changes", [{"seeds": ()}, {"wanted_seeds": 3}, {"seeds": (), "refused": "no"}])
+def test_a_row_whose_own_reference_is_not_finished_stands_against_none(changes):
+    both = ((VANILLA, (50, 52)), (HID, (60, 62)))
+    cells = [cell(row, "sst2", right, init) for row, right in both for init in ("every", "random")]
+    cells[1] = replace(cells[1], **changes)
+    made = against("vanilla_kd", cells)
+    found = {key: x.entries[0].to_reference for key, x in lines(made).items()}
+    assert found["every", "hid_seq"].value == pytest.approx(0.1) and found["random", "hid_seq"] is None
+    assert "Each row minus Vanilla KD of the same student and initialisation" in render(made, "markdown")
 
 
 def test_the_studys_own_reference_is_the_default_and_none_has_no_grid():
