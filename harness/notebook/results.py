@@ -17,7 +17,7 @@ from harness.ledger import Ledger
 from harness.notebook.asking import perform
 from harness.planning.planned import Plan
 from harness.reports.tables.pairs import differences
-from harness.reports.tables.quantities import scaled, written
+from harness.reports.tables.quantities import is_score, scaled, written
 from harness.reports.tables.shapes import Line
 from harness.search import frame
 
@@ -119,8 +119,12 @@ class Results:
         made = [line for line in lines if line.entries[place].runs]
         if not made:
             raise UserError("no cell is finished yet: harness.run goes on from what there is")
-        # One that answers every example alike is never best in a table; where all do, it is still what there is.
-        ranks = [(line.entries[place].best, line.entries[place].value or 0.0) for line in made]
+        if not is_score(self.whole.columns[place].metric):
+            raise UserError(f"{self.whole.columns[place].metric} is no score, of which a cell could have the best")
+        # One that answers every example alike is never best in a table; where all do, it is still what there is, and
+        # a reference where there is nothing else. Equal means may differ in the last bits of their sums.
+        found = [(line.row.competes, line.entries[place]) for line in made]
+        ranks = [(entry.best, competes, round(entry.value or 0.0, 9)) for competes, entry in found]
         equals = [line for line, rank in zip(made, ranks, strict=True) if rank == max(ranks)]
         line, column = equals[0], self.whole.columns[place]
         entry = line.entries[place]

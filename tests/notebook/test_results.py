@@ -147,17 +147,7 @@ def test_the_best_is_that_of_a_task(found: Results) -> None:
 
 def test_rows_that_are_equally_good_are_told(found: Results, capsys: pytest.CaptureFixture[str]) -> None:
     def valued(values: list[float]) -> Results:
-        left = iter(values)
-
-        def entries(line: Any) -> Any:
-            value = next(left)
-            return tuple(replace(one, value=value, best=value == max(values)) for one in line.entries)
-
-        blocks = [
-            replace(block, lines=tuple(replace(line, entries=entries(line)) for line in block.lines))
-            for block in found.whole.blocks
-        ]
-        return Results(found.plan, found.ledger, replace(found.whole, blocks=tuple(blocks)))
+        return _valued(found, values, [value > max(values) - 1e-12 for value in values])
 
     assert valued([0.5, 0.75, 0.25, 0.5]).best("entailment").score == 0.75 and not capsys.readouterr().err
     best = valued([0.5, 1.0, 0.5, 1.0]).best("entailment")
@@ -166,6 +156,40 @@ def test_rows_that_are_equally_good_are_told(found: Results, capsys: pytest.Capt
         "harness: 2 rows are equally good (100.0): this is the first, att_kl (transformer, init every); as good are "
         "att_kl (transformer, init last), each of which harness export takes by the id of its cell\n"
     )
+
+
+def _valued(found: Results, values: list[float], best: list[bool], reference: int | None = None) -> Results:
+    """The results with these values, line by line; reference: the line whose row does not compete."""
+    left = iter(enumerate(values))
+
+    def changed(line: Any) -> Any:
+        place, value = next(left)
+        entries = tuple(replace(one, value=value, best=best[place]) for one in line.entries)
+        row = replace(line.row, reference=True) if place == reference else line.row
+        return replace(line, row=row, entries=entries)
+
+    blocks = [replace(block, lines=tuple(map(changed, block.lines))) for block in found.whole.blocks]
+    return Results(found.plan, found.ledger, replace(found.whole, blocks=tuple(blocks)))
+
+
+def test_equal_means_of_other_runs_are_equally_good(found: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (0.914 + 0.999) / 2, (0.938 + 0.975) / 2
+    assert one != other
+    values = [min(one, other), max(one, other), 0.5, 0.25]
+    best = _valued(found, values, [True, True, False, False]).best("entailment")
+    assert best.cell == found.whole.blocks[0].lines[0].entries[1].cell
+    assert "2 rows are equally good" in capsys.readouterr().err
+
+
+def test_a_reference_is_best_only_where_there_is_nothing_else(found: Results) -> None:
+    best = _valued(found, [0.5, 0.25, 0.9, 0.3], [False] * 4, reference=2).best("entailment")
+    assert best.score == 0.5
+
+
+def test_a_quantity_has_no_best(found: Results) -> None:
+    columns = tuple(replace(column, metric="seconds") for column in found.whole.columns)
+    with pytest.raises(harness.UserError, match="seconds is no score"):
+        Results(found.plan, found.ledger, replace(found.whole, columns=columns)).best("entailment")
 
 
 def test_a_record_tells_what_it_was_made_on_and_the_page_shows_it(found: Results, out: Path) -> None:
