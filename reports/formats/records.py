@@ -61,7 +61,7 @@ def _published(table: Table) -> dict[tuple[str, str, str, Column], Pair]:
     }
 
 
-def _metric(column: Column, signed: bool) -> str:
+def told_metric(column: Column, signed: bool) -> str:
     return "_".join(filter(None, ("delta", column.metric))) if signed else column.metric
 
 
@@ -80,7 +80,7 @@ def records(table: Table) -> list[dict[str, Any]]:
                 "profile": table.profile,
                 **where,
                 "task": column.about,
-                "metric": _metric(column, entry.signed),
+                "metric": told_metric(column, entry.signed),
                 "value": shown(column.metric, entry.value),
                 "std": shown(column.metric, entry.std),
                 "n": entry.n,
@@ -148,7 +148,7 @@ def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]
                 (row[0].row.label, row[0].row.objective, found, _pairs(row, found, matrix.column, printed or {}))
             )
         for label, objective, found, pairs in lines:
-            metric = _metric(matrix.column, any(entry.signed for entry in found.values()))
+            metric = told_metric(matrix.column, any(entry.signed for entry in found.values()))
             record = {"study": table.study, "profile": table.profile, "task": matrix.column.about, "metric": metric}
             record |= {"row": label, "objective": objective}
             for place in dict.fromkeys(places):

@@ -17,7 +17,7 @@ from harness.errors import CONTROL, UserError, plain
 from harness.reports.additions import ADDITIONS
 from harness.reports.figures import verdicts
 from harness.reports.formats.arranged import grids
-from harness.reports.formats.records import RECORD, finite, matrix_records, records
+from harness.reports.formats.records import RECORD, finite, matrix_records, records, told_metric
 from harness.reports.papers.beside import verdict
 from harness.reports.tables.layout import Cell, Grid, differences
 from harness.reports.tables.matrix import matrices
@@ -224,7 +224,7 @@ def json(table: Table) -> str:
                     "student": b.student,
                     "init": b.init,
                     "task": c.about,
-                    "metric": c.metric,
+                    "metric": told_metric(c, b.improvement),
                     "rows": a.n,
                     "kendall_tau_b": finite(a.tau),
                     "spearman_rho": finite(a.rho),

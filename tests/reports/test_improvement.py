@@ -153,6 +153,8 @@ def test_csv_and_json_name_the_difference():
     ]
     (one, *_) = [x for x in json.loads(render(made, "json"))["entries"] if x["row"] == "SRA"]
     assert (one["metric"], one["runs"], one["mark"]) == ("delta_accuracy", [], "a difference")
+    agreement = json.loads(render(made, "json"))["comparison"]["agreement"]
+    assert [(x["metric"], x["rows"]) for x in agreement] == [("accuracy", 2), ("delta_accuracy", 1)]
 
 
 @pytest.mark.parametrize("format", [f for f in FORMATS if f not in ("csv", "json")])
