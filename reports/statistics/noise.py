@@ -145,10 +145,12 @@ class Noise:
         np.minimum.at(high, a, reach - above)
         np.minimum.at(low, a, -above - reach)
         high = np.where(may, np.maximum(high, 0.0), 0.0)
+        for row in np.flatnonzero(np.isinf(high)):  # the only one that may be the best is bounded by all others
+            others = np.delete(np.arange(k), row)
+            reach = self.reach(LEVEL / (k - 1), np.full(k - 1, row), others)
+            high[row] = (self.values[row] - self.values[others] + reach).min()
         best = np.array([np.delete(self.values, row).max() for row in range(k)])
-        difference = self.values - best
-        # The only row that may be the best has no rival to bound how far it is above: by the others it is above.
-        return Differences(difference, low, np.where(np.isinf(high), np.maximum(difference, 0.0), high), p, corrected)
+        return Differences(self.values - best, low, high, p, corrected)
 
     def p_best(self) -> tuple[np.ndarray, np.ndarray]:
         """(k,) each: the p of a row being the truly best, and this corrected, see `to_best`."""

@@ -95,6 +95,25 @@ def test_what_is_far_below_is_not_the_best_and_what_is_near_may_be():
     assert found.value == pytest.approx([0.005, -0.005, -0.4]) and found.high[2] == 0 and found.low[2] < -0.4
 
 
+def test_the_only_row_that_may_be_the_best_is_above_by_an_interval():
+    made = independent([0.95, 0.7, 0.699, 0.5], [1e-4] * 4, 5, 1e-5)
+    found = made.to_best()
+    assert (found.corrected >= LEVEL).tolist() == [True, False, False, False]
+    reach = made.reach(LEVEL / 3, np.array([0, 0]), np.array([1, 2]))
+    assert found.value[0] == pytest.approx(0.25) and found.low[0] == 0
+    assert found.high[0] == pytest.approx(min(0.25 + reach[0], 0.251 + reach[1]))
+
+
+def test_the_differences_to_the_best_are_in_their_intervals_where_one_row_is_far_ahead():
+    truth, generator, held = np.array([0.9, 0.8, 0.79, 0.75]), np.random.default_rng(0), 0
+    differences = truth - [np.delete(truth, row).max() for row in range(4)]
+    for _ in range(100):
+        drawn = truth[:, None] + generator.normal(0, 0.01, (4, 5))
+        found = independent(drawn.mean(1), drawn.var(1, ddof=1), 5, 0.0).to_best()
+        held += ((found.low <= differences) & (differences <= found.high)).all()
+    assert held >= 91
+
+
 def test_an_average_has_the_variance_of_independent_tasks():
     parts = [independent([0.8, 0.7], [s**2] * 2, 4, e) for s, e in ((0.02, 1e-5), (0.04, 3e-5))]
     made = averaged(parts)
