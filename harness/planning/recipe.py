@@ -31,19 +31,21 @@ def budget(plan: Plan) -> str:
     cells = _cells(plan)
     spaces = [{shared_name(c.student, name): v for name, v in as_known(plan, c.space).items()} for c in cells]
     space = max(spaces, key=len)
-    seeds, count = cells[0].seeds, size(space)
+    fewest, seeds, count = min(c.seeds for c in cells), max(c.seeds for c in cells), size(space)
     budgets = sorted({trials_of(cell) for cell in cells})
     trials = budgets[-1]
     apart = by_student(plan)
     over = ", ".join(f"{name} {'by student' if name in apart else _range(v)}" for name, v in space.items())
     grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
-    how = _SAMPLED.get(cells[0].sampler, grid if is_grid(space) else _SAMPLED["tpe"])
+    sampler = next((cell.sampler for cell in cells if cell.sampler), "")  # none where nothing is searched
+    how = _SAMPLED.get(sampler, grid if is_grid(space) else _SAMPLED["tpe"])
     number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
     searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"
+    certain = f" ({fewest} of what no seed changes)" if fewest < seeds else ""
     same = "the same for every cell"
     if any(other != space for other in spaces):
         same += " that searches the same; where a setting does nothing it is not searched"
-    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}, {same}"
+    return f"{searched}, {seeds} seed{'s' * (seeds > 1)}{certain}, {same}"
 
 
 _SAMPLED = {

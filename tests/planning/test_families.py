@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,3 +149,12 @@ def test_words_and_whole_numbers_stay_lists() -> None:
     assert merging.widened({"rate": [0.5, 0.0]}, declared) == {
         "rate": {"low": 0.0, "high": 0.5, "log": False, "whole": False}
     }
+
+
+def test_the_budget_says_where_one_seed_is_enough() -> None:
+    plan = resolve(Request("untuned_representations", "quick"), lenient=True)
+    assert {cell.seeds for cell in plan.cells} == {1, 2}
+    assert "2 seeds (1 of what no seed changes), the same for every cell" in budget(plan)
+    drawn = resolve(Request("untuned_representations", "quick", overrides=("sampler=random",)), lenient=True)
+    assert "drawn at random" in budget(replace(drawn, cells=drawn.cells[::-1]))  # the last has nothing to search
+    assert "3 seeds, the same" in budget(quick(objectives=["labels_only"], students=THREE, seeds=3))
