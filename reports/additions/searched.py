@@ -12,12 +12,16 @@ from harness.reports.tables.shapes import Column, Line, Table
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished training of a search. selection: what settings are chosen by; score: what the table shows."""
+    """A finished training of a search. selection: what settings are chosen by; score: what the table shows.
+
+    pruned: it was stopped early, and cannot be chosen.
+    """
 
     number: int
     settings: Mapping[str, Any]
     selection: float
     score: float
+    pruned: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ def searches(table: Table) -> list[Search]:
                         run["hyperparameters"],
                         float(run["selection"]),
                         float(run["metrics"][column.metric]),
+                        bool(run["pruned"]),
                     )
                     for run in finished
                     if column.metric in run["metrics"]

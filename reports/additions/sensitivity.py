@@ -24,8 +24,9 @@ def trials(search: Search) -> list[Trial]:
 
 
 def chosen(search: Search) -> Trial:
-    """The one with the highest selection score, the earliest of equals."""
-    return max(trials(search), key=lambda trial: (trial.selection, -trial.number))
+    """The one with the highest selection score, the earliest of equals, and none that was stopped early."""
+    whole = [trial for trial in trials(search) if not trial.pruned]
+    return max(whole or trials(search), key=lambda trial: (trial.selection, -trial.number))
 
 
 def no_importance(search: Search) -> str:
@@ -88,7 +89,8 @@ def grids(table: Table) -> list[Grid]:
     told = reasons or {reason: "" for reason in lacking if reason}  # without a mark where it is so of all
     notes = [(str(number), f"No importance: {reason}.") for reason, number in told.items()]
     notes += [("", "Spread: the best less the worst score on dev of the trials, in points, one seed each.")]
-    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}.")]
+    whole = ", of those that were not stopped early" if any(one.pruned for one in every) else ""
+    notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}{whole}.")]
     if some:
         notes.append(
             (
