@@ -36,12 +36,14 @@ class Point:
     score: float
     spread: float
     collapsed: bool = False
+    competes: bool = True
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
     """The average (of a single task its first metric) x 100 against each of AXES that the table has a column of.
 
-    model: the row's label. joined: no other student is better in both; of those that collapsed, none is.
+    model: the row's label. joined: no other student is better in both; of controls, other references and those that
+    collapsed, none is.
     """
     scores = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
     made = []
@@ -49,7 +51,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
         if c.task or c.metric not in AXES or not scores:
             continue
         found = points(table, scores[-1], j)
-        front = undominated([p for p in found if p.student and not p.collapsed], AXES[c.metric][1])
+        front = undominated([p for p in found if p.student and p.competes and not p.collapsed], AXES[c.metric][1])
         made += [
             {
                 "measured": c.metric,
@@ -126,17 +128,17 @@ def points(table: Table, score: int, column: int) -> list[Point]:
     for block, line in lines:
         init = block.init_of(line) if several else ""
         label = line.row.label + (f" ({init})" if init else "")
-        found += _point(label, line.student, line.entries[score], line.entries[column])
+        found += _point(label, line.student, line.entries[score], line.entries[column], line.row.competes)
     teacher = _point("Teacher", "", table.teacher[score], table.teacher[column]) if table.teacher else []
     return found + teacher
 
 
-def _point(label: str, student: str, score: Entry, at: Entry) -> list[Point]:
+def _point(label: str, student: str, score: Entry, at: Entry, competes: bool = False) -> list[Point]:
     if score.status != "complete" or score.value is None or not at.value:
         return []
     spread = math.nan if score.std is None else 100 * score.std
     x_spread = math.nan if at.std is None else at.std
-    return [Point(label, student, at.value, x_spread, 100 * score.value, spread, bool(score.collapsed))]
+    return [Point(label, student, at.value, x_spread, 100 * score.value, spread, bool(score.collapsed), competes)]
 
 
 def undominated(found: Sequence[Point], more: bool) -> list[Point]:

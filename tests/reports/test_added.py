@@ -2,13 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from harness.reports import FIGURES, TEACHER, Entry, render, with_columns
 from harness.reports.figures.drawing import svg
 from harness.reports.figures.pareto import Point, undominated
-from tests.reports.synthetic import ROWS, cell, run, table
+from tests.reports.synthetic import ROWS, STUDY, cell, run, table
 from tests.reports.test_figures import texts
 
 pareto = FIGURES["pareto"].drawn
@@ -100,3 +101,12 @@ def test_collapsed_students_are_never_joined():
     (panel,) = pareto(made).axes
     joined = [line for line in panel.lines if line.get_color() == "grey"]
     assert [list(line.get_xdata()) for line in joined] == [[10]]
+
+
+def test_controls_are_drawn_and_never_joined_nor_surpass_a_student():
+    control = replace(ROWS[1], reference=True)
+    cells = [cell(ROWS[0], "sst2", (60, 61)), cell(control, "sst2", (80, 82))]
+    found = {c.cell: {"parameters": Entry("complete", 10 - n)} for n, c in enumerate(cells)}
+    study = replace(STUDY, rows=(ROWS[0], control))
+    rows, _ = FIGURES["pareto"].rows(with_columns(table(cells, study), METRICS[:1], found, ()))
+    assert {x["model"]: x["joined"] for x in rows if x["student"]} == {"Vanilla KD": True, "Hid-Seq": False}
