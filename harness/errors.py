@@ -42,9 +42,15 @@ def listed(words: Iterable[str]) -> str:
 
 
 def close(name: str, valid: Iterable[str]) -> str:
-    """'did you mean a or b?' where something is close, otherwise ""."""
-    found = get_close_matches(name, sorted(set(valid)), n=3, cutoff=0.6)
+    """'did you mean a or b?' where something is close, or has the name as a part or is one of it, otherwise ""."""
+    valid = sorted(set(valid))
+    parts = [one for one in valid if _is_part(name, one) or _is_part(one, name)]
+    found = list(dict.fromkeys([*sorted(parts, key=len), *get_close_matches(name, valid, n=3, cutoff=0.6)]))[:3]
     return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def _is_part(part: str, name: str) -> bool:
+    return part.lower() in re.split(r"\W|_", name.lower())
 
 
 def near(name: str, valid: Iterable[str], limit: int = 8) -> str:

@@ -85,6 +85,10 @@ def test_the_projects_objectives_are_found_in_their_folder() -> None:
 def test_an_unknown_name_suggests_near_ones() -> None:
     with pytest.raises(UserError, match="unknown objective 'atkl': did you mean att_kl"):
         OBJECTIVES.get("atkl")
+    with pytest.raises(UserError, match="did you mean mlm_kd or vanilla_kd or"):
+        OBJECTIVES.get("kd")
+    with pytest.raises(UserError, match=r"did you mean cosine\?"):
+        OBJECTIVES.get("cosine_similarity")
     with pytest.raises(UserError, match="unknown objective 'zzzzz': valid names: att_kl, att_mse"):
         OBJECTIVES.get("zzzzz")
 

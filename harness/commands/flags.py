@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import harness
@@ -15,8 +16,11 @@ from harness.errors import UserError, near
 class Parser(argparse.ArgumentParser):
     """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
 
+    words: Sequence[str] = ()  # what it is to parse
+
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        for word in sys.argv[1:] if args is None else args:
+        self.words = sys.argv[1:] if args is None else args
+        for word in self.words:
             if re.match(r"-[\d.]+\s*\*", word):  # argparse would take it for a flag
                 raise UserError(
                     f"objective {word!r} begins with a weight below zero: a loss is made smaller, so a weight must be "
@@ -38,6 +42,8 @@ class Parser(argparse.ArgumentParser):
             message = (
                 f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
             )
+        elif message.endswith(": --study") and self.words and not self.words[0].startswith("-"):
+            message = f"{message}: did you mean --study {self.words[0]}?"
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
 
 

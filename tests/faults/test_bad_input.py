@@ -19,6 +19,7 @@ STUDY = ("run", "--study", "objectives_vs_init")
 
 EARLY = {
     "study": (("run", "--study", "objectives_vs_ini"), ("objectives_vs_ini", "did you mean objectives_vs_init")),
+    "no flag of it": (("run", "objectives_vs_init"), ("--study", "did you mean --study objectives_vs_init?")),
     "profile": ((*STUDY, "--profile", "smal"), ("smal", "did you mean small?")),
     "task": ((*STUDY, "--tasks", "mrcp"), ("mrcp", "did you mean mrpc?")),
     "flag": ((*STUDY, "--objective", "hid_cls"), ("--objective", "did you mean --objectives")),
@@ -298,10 +299,13 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     glue: Path, checkpoint: Path, often: Path, call: Harness, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    study = (*STUDY, "--tasks", "sst2", "--objectives", "vanilla_kd", "--inits", "every", "--seeds", "1")
+    study = (*STUDY, "--tasks", "sst2", "--inits", "every", "--seeds", "1")
     places = ("--data", str(glue), "--teacher", str(checkpoint), "--out", str(out), "--workers", "1", "--trials", "1")
     settings = ("--set", "train_examples=64", "teacher.epochs=1", "epochs=30", "max_length=16")
-    words = (*study, *places, "--plugin", str(often), *settings)
+    words = (*study, "--objectives", "vanilla_kd", *places, "--plugin", str(often), *settings)
+    done(call(*study, "--objectives", "labels_only", *places, *settings))  # with the teacher
+    before = {p: p.read_bytes() for p in out.glob("ledger/*/record.json")}
+    assert len(before) == 2
     limit = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, resource.RLIM_INFINITY));"
         "from harness.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -312,8 +316,7 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     )
     assert full.returncode == 2, full.stderr
     assert "disk is full" in full.stderr.splitlines()[-1] and "Traceback" not in full.stderr
-    before = {p: p.read_bytes() for p in out.glob("ledger/*/record.json")}
-    assert len(before) == 1  # the teacher
+    assert before.keys() == {*out.glob("ledger/*/record.json")}
     done(call(*words))
     assert all(path.read_bytes() == content for path, content in before.items())
 
