@@ -37,7 +37,7 @@ def budget(plan: Plan) -> str:
     apart = by_student(plan)
     over = ", ".join(f"{name} {'by student' if name in apart else _range(v)}" for name, v in space.items())
     grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
-    sampler = next((cell.sampler for cell in cells if cell.sampler), "")  # none where nothing is searched
+    sampler = next((cell.sampler for cell in cells if cell.space), "")  # a cell without a search has none
     how = _SAMPLED.get(sampler, grid if is_grid(space) else _SAMPLED["tpe"])
     number = str(trials) if len(budgets) == 1 else f"{budgets[0]} to {trials}"
     searched = f"{number} trial{'s' * (trials > 1)} {how} ({over})" if space else "no search"

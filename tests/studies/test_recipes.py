@@ -12,6 +12,7 @@ from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from harness.errors import UserError
 from harness.planning.planned import Plan
+from harness.planning.recipe import budget
 from harness.runs import CorpusDistillationRun, Run, TeacherRun
 from harness.runs.settings import Settings
 from tests.conftest import SUBJECTS
@@ -42,6 +43,13 @@ def test_students_of_wang2023_are_trained_as_roberta_is() -> None:
         assert settings["warmup_ratio"] == (0.25 if cell.task == "qqp" else 0.06)
     teachers = first(plan, TeacherRun)
     assert len(teachers) == 7 and all(liu.items() <= settings.items() for settings in teachers.values())
+
+
+@pytest.mark.parametrize(("sampler", "said"), [("random", "drawn at random"), ("tpe", "proposed by TPE")])
+def test_a_row_that_searches_nothing_does_not_say_what_draws_for_others(sampler: str, said: str) -> None:
+    """The first row is the teacher's own, of a single trial."""
+    plan = planned("sra", f"sampler={sampler}", profile="quick", corpus="embedded", trials=2)
+    assert budget(plan).startswith(f"1 to 2 trials {said}")
 
 
 def test_general_distillation_of_galke2022() -> None:
