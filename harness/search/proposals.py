@@ -61,13 +61,18 @@ def _at_random(space: Space, number: int) -> Hyperparameters:
     """Each dimension is drawn by itself, seeded by its name, its values and the trial's number alone.
 
     So all cells that search the same dimension see the same of its points, whatever else they search beside it, and
-    objectives of one student differ by what they do with them.
+    objectives of one student differ by what they do with them. Of several alike in one space, such as two terms'
+    temperatures, each further one draws by its place among them, too: otherwise all would have one value.
     """
     import optuna
 
     found: dict[str, Value] = {}
+    alike: Counter[str] = Counter()
     for name, values in space.items():
-        seed = derive_seed("random", name.rpartition(".")[2], values, number) % 2**32
+        dimension = [name.rpartition(".")[2], values]
+        place = alike[json.dumps(dimension)]
+        alike[json.dumps(dimension)] += 1
+        seed = derive_seed("random", *dimension, number, *([place] if place else [])) % 2**32
         found |= _asked(_study(optuna.samplers.RandomSampler(seed=seed)), {name: values})
     return found
 

@@ -186,6 +186,15 @@ def test_random_draws_are_of_the_dimension_and_the_trial_alone() -> None:
     assert pinned == PINNED, "other draws than those released: every random search would be made anew"
 
 
+def test_two_terms_that_search_the_same_range_are_not_drawn_as_one() -> None:
+    temperature = {"low": 1.0, "high": 8.0, "log": True, "whole": False}
+    space = {"dkd.temperature": temperature, "reverse_kl.temperature": temperature}
+    both = [propose("c", space, 5, number, [({}, 0.1)] * number, "random") for number in range(5)]
+    alone = [propose("d", {"dkd.temperature": temperature}, 5, number, [], "random") for number in range(5)]
+    assert [one["dkd.temperature"] for one in both] == [one["dkd.temperature"] for one in alone]
+    assert all(one["dkd.temperature"] != one["reverse_kl.temperature"] for one in both)
+
+
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_no_setting_of_a_grid_is_drawn_twice(sampler: str) -> None:
     tried: list[tuple[dict[str, Any], float | None]] = []
