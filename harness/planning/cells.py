@@ -253,6 +253,8 @@ class Cells:
         sampler = self.asked.sampler(space)
         self.used |= {"sampler"} if space and not refused else set()
         parts = [run.identity(self.prerequisites.defaults), space, *([choice.row.name] if refused else [])]
+        lengthened = choice.lengthened and "epochs" in space
+        parts += ["lengthened"] if lengthened else []
         search = digest([*parts, sampler] if sampler else parts)[:16]
         joint = isinstance(run, JointRun)
         layers: LayerMap | None = more.pop("layers", None)
@@ -262,6 +264,7 @@ class Cells:
             "trials": self.asked.trials,
             "seeds": self.asked.seeds,
             "sampler": sampler,
+            "lengthened": lengthened,
             **more,
         }
         self.found.append(

@@ -29,7 +29,8 @@ class Choice:
     fixed: the command line's settings that name one of the cell's; settings: all of them. recipe: of the student's
     family, where the profile leaves it to that. shown, init and by_content:
     the initialisation as tables call it, as the student spells it, and with a file by its content. base: where the
-    student's layers learn from, a `pretrained` start counting as random.
+    student's layers learn from, a `pretrained` start counting as random. lengthened: its epochs are twice those of
+    others, also where they are searched.
     """
 
     asked: ResolvedRequest
@@ -45,6 +46,7 @@ class Choice:
     init: str = ""
     by_content: str = ""
     recipe: Recipe = field(default_factory=Recipe)
+    lengthened: bool = False
 
     @property
     def student(self) -> Any:

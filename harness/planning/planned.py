@@ -27,7 +27,8 @@ class Cell:
     or the range that is searched. after: the runs that it waits for. starts, teachers: by seed, the run that its own
     starts from, and the one that it learns from; none where every seed has the same. layers: (student's, teacher's)
     pairs. trials, seeds: the budget. mark: what the table says of it beside its row's own mark. sampler: what draws its
-    trials' settings where that is not what its space has of itself, see `harness.search.proposals.propose`.
+    trials' settings where that is not what its space has of itself, see `harness.search.proposals.propose`. lengthened:
+    its runs have twice the epochs that are drawn.
     """
 
     id: str
@@ -50,10 +51,11 @@ class Cell:
     seeds: int = 1
     mark: str = ""
     sampler: str = ""
+    lengthened: bool = False
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items() if name != "run"}
-        for name in ("teachers", "mark", "sampler"):
+        for name in ("teachers", "mark", "sampler", "lengthened"):
             if not told[name]:
                 del told[name]
         return {**told, "specification": self.run.specification()}

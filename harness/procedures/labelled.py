@@ -154,6 +154,7 @@ class TwoStage(Labelled):
     def lengthen(self, choice: Choice, stages: Sequence[PlannedStage]) -> None:
         if choice.row.equal_epochs and len(stages) == 1:
             choice.settings["epochs"] *= 2
+            choice.lengthened = True
 
 
 @procedure("general")

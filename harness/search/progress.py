@@ -131,6 +131,8 @@ def _part(record: Record, task: str) -> Record:
 def specify(cell: Cell, hyperparameters: Hyperparameters, seed: int, before: Sequence[Finished]) -> Run:
     """One run of a cell. With a pruner, the curves it is compared with are part of what it is."""
     changes: dict[str, Any] = {"seed": seed, "settings": Settings({**cell.run.settings, **hyperparameters})}
+    if cell.lengthened:
+        changes["settings"]["epochs"] *= 2
     if cell.teachers:
         changes["teacher"] = cell.teachers[seed]
     if cell.starts:
