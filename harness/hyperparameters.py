@@ -83,7 +83,7 @@ class Hyperparameter:
             between = f"at most {high}" if high is not None and typed > high else f"at least {low}"
             between = f"between {low} and {high}" if None not in (low, self.high) else between
             raise UserError(f"{name} must be {between}, not {typed}")
-        return typed
+        return 0.0 if kind is float and typed == 0 else typed  # -0.0 would be another run
 
 
 @dataclass(frozen=True)

@@ -52,3 +52,12 @@ def test_the_setting_that_ends_in_a_word_may_be_meant() -> None:
     asked = Request("objectives_vs_init", students=["cbow"], tasks=["sentiment"], overrides=["dropout=0.1"])
     with pytest.raises(UserError, match="did you mean .*student.hidden_dropout or "):
         resolve(asked)
+
+
+def test_minus_nothing_is_nothing() -> None:
+    def runs(*settings: str) -> list[str]:
+        asked = Request("objectives_vs_init", objectives=["labels_only"], tasks=["sentiment"], overrides=settings)
+        plan = resolve(asked)
+        return [each.run.identity(plan.defaults) for each in plan.cells]
+
+    assert runs("weight_decay=-0.0") == runs("weight_decay=0") != runs()
