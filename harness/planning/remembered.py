@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.code_versions import here
 from harness.data import own
 from harness.errors import UserError
-from harness.files import checksum, checksums, digest, read_sealed, write_sealed
+from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 
@@ -71,6 +71,19 @@ class Remembered:
 def _held(places: Iterable[Path]) -> dict[str, object] | None:
     """Checksums of what each of these files or folders holds; None where one cannot be read."""
     try:
-        return {str(place): checksums(place) if place.is_dir() else checksum(place) for place in sorted(places)}
+        return {str(place): _within(place) if place.is_dir() else checksum(place) for place in sorted(places)}
     except (OSError, UserError):
         return None
+
+
+def _within(folder: Path) -> dict[str, str]:
+    """Checksums of all files in a folder, those too that are hidden, or that a link leads to: data may be."""
+    found: dict[str, str] = {}
+    seen = {os.path.realpath(folder)}
+    for place, below, names in os.walk(folder, followlinks=True):
+        real = {name: os.path.realpath(os.path.join(place, name)) for name in below}
+        below[:] = [name for name in below if real[name] not in seen]  # no link leads round in a circle
+        seen.update(real.values())
+        files = (Path(place, name) for name in names)
+        found |= {file.relative_to(folder).as_posix(): checksum(file) for file in files if file.is_file()}
+    return found

@@ -12,6 +12,7 @@ import pytest
 
 from harness import code_versions
 from harness.planning import plan as planning
+from harness.planning import remembered
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 
@@ -164,3 +165,19 @@ def test_whoever_waits_for_runs_is_told_before_a_changed_plugin_is_loaded(tmp_pa
     assert told() == ["False", "True"] and told() == []
     (tmp_path / "nearness.py").write_text(PLUGIN.replace("** 2", "** 4"))
     assert told() == ["False", "True"]
+
+
+def test_hidden_files_and_what_links_lead_to_are_looked_at(tmp_path: Path) -> None:
+    """A corpus reads hidden texts, too, and a split of a data set may be a link to a folder."""
+    folder, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    (elsewhere / "round").mkdir(parents=True)
+    folder.mkdir()
+    (folder / "train").symlink_to(elsewhere)
+    (elsewhere / "round" / "back").symlink_to(folder)
+    held = [remembered._held([folder])]
+    for file in (folder / ".hidden.txt", elsewhere / "rows.arrow", elsewhere / "round" / "more.arrow"):
+        file.write_text("a text")
+        held.append(remembered._held([folder]))
+        file.write_text("another")
+        held.append(remembered._held([folder]))
+    assert None not in held and len({str(one) for one in held}) == 7
