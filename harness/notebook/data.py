@@ -11,6 +11,7 @@ from typing import Any
 
 from harness import registry
 from harness.contracts import Task
+from harness.data.tables import dataset_rows
 from harness.errors import UserError
 from harness.files import atomic_write, check_writable
 from harness.ledger import Ledger
@@ -41,25 +42,25 @@ def written(train: Any, out: Path) -> Any:
 
 
 def _lines(split: Any, rows: Any) -> str:
-    found = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(rows))
+    found = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(split, rows))
     if not found:
         raise UserError(f"there are no examples in {split}")
     return found
 
 
-def _rows(rows: Any) -> Iterator[dict[str, Any]]:
+def _rows(split: Any, rows: Any) -> Iterator[dict[str, Any]]:
     """The examples as dictionaries, with the names of classes where a datasets.Dataset has them."""
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # of pandas
         yield from json.loads(rows.to_json(orient="records"))
         return
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes)):
         raise UserError(f"train is a path, a task, a frame, a data set or a list of (text, label), not {rows!r}")
-    names = {column: f.names for column, f in getattr(rows, "features", {}).items() if hasattr(f, "names")}
+    if hasattr(rows, "features"):
+        yield from (dict(row) for _, row in dataset_rows(str(split), lambda: rows))
+        return
     for number, row in enumerate(rows, 1):
         if isinstance(row, (tuple, list)) and len(row) in COLUMNS:
             row = dict(zip(COLUMNS[len(row)], row, strict=True))
         if not isinstance(row, Mapping):
             raise UserError(f"example {number} is (text, label), (text, text, label) or a dictionary, not {row!r}")
-        yield {
-            key: names[key][value] if key in names and isinstance(value, int) else value for key, value in row.items()
-        }
+        yield dict(row)

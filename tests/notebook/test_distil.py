@@ -49,6 +49,15 @@ def test_data_in_memory_become_one_file_by_content(tmp_path: Path, train: object
     assert written(ROWS, tmp_path / "out") == f"data={folder}"
 
 
+def test_what_has_no_class_in_a_data_set_gets_none(tmp_path: Path) -> None:
+    """The hub writes -1 for a label that is not known: no index of a class, such as the last one's."""
+    features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["bad", "good"]))
+    train = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, -1]}, features=features)
+    folder = written(train, tmp_path / "out").partition("=")[2]
+    lines = (Path(folder) / "train.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in lines] == ["bad", "good", None]
+
+
 def test_a_frame_of_ones_own_is_trained_on(tmp_path: Path, checkpoint: Path) -> None:
     rows = [(f"the {noun} was {word} .", kind) for kind, words in {"good": GOOD, "bad": BAD}.items()
             for word in words for noun in SUBJECTS for _ in range(3)]  # fmt: skip
