@@ -94,8 +94,8 @@ class HuggingFaceTeacher(Teacher):
         """True if the weights hold a classifier and the configuration records that it was trained for this very task.
 
         That is: `finetuning_task` naming the task ("rte" or "glue:rte") and
-        as many labels. Label names prove nothing (RTE and QNLI share theirs), but where they are the task's in another
-        order the head is not used. Without such a record the teacher is fine-tuned with a fresh head; but where the
+        as many labels. Label names prove nothing (RTE and QNLI share theirs), but where one is the task's in another
+        place the head is not used. Without such a record the teacher is fine-tuned with a fresh head; but where the
         task has no labels to do that with, any head of as many outputs answers that is not recorded as another task's.
         Raises UserError for one that was trained for the task with fewer classes.
         """
@@ -113,7 +113,7 @@ class HuggingFaceTeacher(Teacher):
             return False
         names = tuple(str(name).lower() for _, name in sorted(dict(self.config.id2label or {}).items()))
         expected = tuple(label.lower() for label in task.labels)
-        return names == expected or set(names) != set(expected)
+        return all(name == here or name not in expected for name, here in zip(names, expected, strict=False))
 
     def recipe(self, task: Task) -> Mapping[str, Any]:
         return recipe_of(self.config, task)

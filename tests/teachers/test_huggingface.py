@@ -95,6 +95,8 @@ class TestAnswers:
             ({"finetuning_task": "two", "id2label": {0: "no", 1: "yes"}}, True),
             ({"finetuning_task": "two", "id2label": {0: "NO", 1: "YES"}}, True),
             ({"finetuning_task": "two", "id2label": {0: "yes", 1: "no"}}, False),  # the logits' order would be wrong
+            ({"finetuning_task": "two", "id2label": {0: "never", 1: "no"}}, False),  # nor where one stands elsewhere
+            ({"finetuning_task": "two", "id2label": {0: "no", 1: "sure"}}, True),
             ({"finetuning_task": "three"}, False),
             ({"id2label": {0: "no", 1: "yes"}}, False),
             ({}, False),
