@@ -188,7 +188,7 @@ class OwnExamples:
             found = near(self.label, list(row))
             raise UserError(f"{where}: there is no column {self.label}, which others have: {found}")
         label = row[self.label]
-        if label is None or (isinstance(label, str) and not label.strip()):
+        if label is None or (isinstance(label, str) and not label.strip()) or label != label:  # NaN
             raise UserError(f"{where}: there is no label in {self.label}")
         if not isinstance(label, (str, bool, int, float)):
             raise UserError(f"{where}: a label is a class or a number, not {short(label)}")

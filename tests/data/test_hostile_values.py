@@ -110,13 +110,20 @@ def test_classes_are_in_one_order_whatever_that_of_the_rows(tmp_path: Path) -> N
     assert [one.task.labels for one in found] == [("2", "10", "b", "nan")] * 2
 
 
+@pytest.mark.parametrize("said", ["kind=classes", "classes=0,1,nan"])
+def test_what_is_not_a_number_is_no_class(tmp_path: Path, said: str) -> None:
+    """So pandas and NumPy write a label that is missing; the word "nan" is a name like others."""
+    place = written(tmp_path, a_jsonl=rows(*[0, 1, float("nan")] * 4)) / "a.jsonl"
+    assert refusal(place, said).endswith("line 3: there is no label in label")
+
+
 @pytest.mark.parametrize(
     ("score", "message"),
     [
         ("1e308", "line 3: score '1e[+]308' is too large to be learnt"),
         ("-1e20", "score '-1e[+]20' is too large"),
         ("1e999", "line 3: label 'inf' is not finite"),
-        ("NaN", "label 'nan' is not finite"),
+        ("NaN", "line 3: there is no label in label"),
         ("9" * 400, "label '9+[.]{3} is not finite"),
     ],
 )
