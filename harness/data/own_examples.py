@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,9 +79,9 @@ class OwnExamples:
         there = {label for _, _, label in (*self.train, *self.dev)}
         if lacking := [name for name in self.labels if name not in there and not self.unlabelled]:
             what += f", but no example of {_listed(lacking)}"
-        folded = Counter(name.casefold() for name in self.labels)
-        if alike := [name for name in self.labels if folded[name.casefold()] > 1]:
-            what += f", of which {_listed(alike)} differ in case alone"
+        folded = [_folded(name) for name in self.labels]
+        if alike := [name for name, one in zip(self.labels, folded, strict=True) if folded.count(one) > 1]:
+            what += f", of which {_listed(alike)} differ in case or spelling alone"
         if self.score:
             numbers = [float(label) for _, _, label in (*self.train, *self.dev) if label is not None]
             what = f"a score from {min(numbers):g} to {max(numbers):g}" if numbers else "a score"
@@ -335,6 +336,12 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def _folded(name: str) -> str:
+    """What is the same of names that differ in case, in how a number (1, 1.0) or an accent is written, alone."""
+    number = _number(name)
+    return unicodedata.normalize("NFKC", name).casefold() if number is None else str(number)
 
 
 def _listed(names: Sequence[str]) -> str:

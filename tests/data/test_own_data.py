@@ -155,6 +155,22 @@ def test_classes_or_a_score_are_told_from_the_labels(tmp_path: Path, case: str) 
     assert f"{told}; " in known.told and known.told.endswith(f"metric {metric}") and known.task.metric == metric
 
 
+@pytest.mark.parametrize(
+    ("labels", "alike"),
+    [
+        ([0, 1, 1.0], "1, 1.0"),
+        (["no", "caf\u00e9", "cafe\u0301"], "cafe\u0301, caf\u00e9"),
+        (["no", "yes", "x"], ""),
+    ],
+)
+def test_classes_that_may_be_one_are_told(tmp_path: Path, labels: list[object], alike: str) -> None:
+    rows = [{"text": f"text {n}", "label": label} for n, label in enumerate(labels * 4)]
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = reads(tmp_path / "a.jsonl").told
+    assert "3 classes" in told
+    assert (f"of which {alike} differ in case or spelling alone" in told) if alike else ("differ" not in told)
+
+
 def test_what_is_reported(tmp_path: Path) -> None:
     """dev where there is one; test where there is none; otherwise a part of train. Test beside dev is not read."""
     table(tmp_path / "train.csv", ROWS)
@@ -178,7 +194,7 @@ def test_labels_that_contradict_each_other_are_told(tmp_path: Path) -> None:
     )]  # fmt: skip
     assert "label" not in told[0] and "case" not in told[0]
     assert "1 of the texts to train on has more than one label" in told[1] and "case" not in told[1]
-    assert "4 classes (No, no, so, yes), of which No, no differ in case alone" in told[2]
+    assert "4 classes (No, no, so, yes), of which No, no differ in case or spelling alone" in told[2]
     assert "; 1 of the texts to train on has more" in told[2] and "; 3 of the texts to train on have more" in told[3]
 
 
