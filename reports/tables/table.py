@@ -257,7 +257,8 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     n, wanted, failed = len(runs), cell.wanted_seeds, bool(cell.failures)
     if not runs:
         tried = f"{len(cell.trials)}/{cell.wanted_trials} trials" if cell.trials else f"0/{wanted}"
-        return Entry("failed" if failed else "waiting", wanted=wanted, progress=tried, cell=cell.cell)
+        over = failed and len(cell.trials) + len(cell.failures) >= cell.wanted_trials  # no other trial is to come
+        return Entry("failed" if over else "waiting", wanted=wanted, progress=tried, cell=cell.cell)
     if any(metric not in run.metrics for run in runs):
         reason = f"no {metric.replace('_', ' ')} is recorded by its runs"
         return Entry("unrecorded", n=n, wanted=wanted, reason=reason, cell=cell.cell, runs=runs)

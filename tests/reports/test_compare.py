@@ -162,7 +162,7 @@ def wang(**changes):
         (wang(files=("wang2023_table1_task_specifc.csv",)), "did you mean wang2023_table1_task_specific.csv"),
         (wang(axes={"row": "head"}), "unknown axis of a published table 'head'"),
         (wang(axes={"embedding": "student"}), "unknown column of .* 'embedding'"),
-        (wang(printed_metrics={"Cola": "acc"}), "unknown task in .* 'Cola': valid names: Avg, CoLA"),
+        (wang(printed_metrics={"Cola": "acc"}), "unknown task in .* 'Cola': did you mean CoLA"),
         (wang(printed_metrics={"CoLA": "accuracy"}), "unknown metric of .* 'accuracy'"),
         (replace(STUDY, rows=(replace(ROWS[0], published="Vanila KD"),)), "'Vanila KD': did you mean Vanilla KD"),
         (

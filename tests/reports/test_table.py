@@ -61,6 +61,13 @@ def test_a_failed_trial_is_told_where_the_seeds_are_complete():
     assert entries(made)["att_kl"][0].best and entries(made)["att_kl"][0].note == 1
 
 
+@pytest.mark.parametrize(("wanted", "status"), [(3, "waiting"), (1, "failed")])
+def test_a_cell_has_failed_once_no_other_trial_is_to_come(wanted, status):
+    begun = cell(ATT, "sst2", (), trials=(), wanted_trials=wanted, failures={"x": "NaN"})
+    made = table([begun, cell(VAL, "sst2", (80, 80))])
+    assert entries(made)["att_kl"][0].status == status
+
+
 def test_best_is_over_all_initialisations_and_equal_values_are_all_best():
     made = table(
         [
