@@ -44,8 +44,9 @@ def listed(words: Iterable[str]) -> str:
 def close(name: str, valid: Iterable[str]) -> str:
     """'did you mean a or b?' where something is close, or has the name as a part or is one of it, otherwise ""."""
     valid = sorted(set(valid))
-    parts = [one for one in valid if _is_part(name, one) or _is_part(one, name)]
-    found = list(dict.fromkeys([*sorted(parts, key=len), *get_close_matches(name, valid, n=3, cutoff=0.6)]))[:3]
+    longer = sorted((one for one in valid if _is_part(name, one)), key=len)
+    shorter = [one for one in valid if _is_part(one, name)]
+    found = list(dict.fromkeys([*longer, *get_close_matches(name, valid, n=3, cutoff=0.6), *shorter]))[:3]
     return f"did you mean {' or '.join(found)}?" if found else ""
 
 
