@@ -51,7 +51,7 @@ def close(name: str, valid: Iterable[str]) -> str:
 
 
 def _is_part(part: str, name: str) -> bool:
-    return part.lower() in re.split(r"\W|_", name.lower())
+    return part.lower() in re.split(r"[._+ -]", name.lower())
 
 
 def near(name: str, valid: Iterable[str], limit: int = 8) -> str:
