@@ -67,30 +67,19 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_the_projects_objectives_are_found_in_their_folder() -> None:
-    assert {
-        "labels_only",
-        "vanilla_kd",
-        "logit_mse",
-        "hid_cls",
-        "hid_seq",
-        "hid_cls_contrast",
-        "att_mse",
-        "att_kl",
-        "val_kl",
-        "cosine",
-    } <= set(OBJECTIVES.names())
+    of_layers = {"hid_cls", "hid_seq", "hid_cls_contrast", "att_mse", "att_kl", "val_kl"}
+    assert {"labels_only", "vanilla_kd", "logit_mse", "cosine", *of_layers} <= set(OBJECTIVES.names())
     assert Path(OBJECTIVES.origin("att_kl")).parent.name == "objectives"
 
 
-def test_an_unknown_name_suggests_near_ones() -> None:
-    with pytest.raises(UserError, match="unknown objective 'atkl': did you mean att_kl"):
-        OBJECTIVES.get("atkl")
-    with pytest.raises(UserError, match="did you mean mlm_kd or vanilla_kd or"):
-        OBJECTIVES.get("kd")
-    with pytest.raises(UserError, match=r"did you mean cosine\?"):
-        OBJECTIVES.get("cosine_similarity")
-    with pytest.raises(UserError, match="unknown objective 'zzzzz': valid names: att_kl, att_mse"):
-        OBJECTIVES.get("zzzzz")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("atkl", "did you mean att_kl"), ("kd", "did you mean mlm_kd or vanilla_kd or"),
+     ("cosine_similarity", r"did you mean cosine\?"), ("zzzzz", "valid names: att_kl, att_mse")],
+)  # fmt: skip
+def test_an_unknown_name_suggests_near_ones(name: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"unknown objective '{name}': {said}"):
+        OBJECTIVES.get(name)
 
 
 def test_a_plugin_file_adds_its_objective(write: Callable[..., Path]) -> None:
