@@ -72,6 +72,7 @@ def files(path: str) -> set[Path]:
 
 
 def _modules(path: str) -> set[Path]:
+    """The part of `files` that is code and imported."""
     found, home = {Path(path)}, Path(path).parent if _beside(Path(path)) else None
     while more := {file for known in found for file in _imported(known, home)} - found:
         found |= more

@@ -57,6 +57,7 @@ def random_state() -> RandomState:
 
 
 def set_random_state(state: RandomState) -> None:
+    """Go on drawing from where `random_state` was asked, on the same kind of device."""
     keys, *rest = state["numpy"]
     torch.set_rng_state(state["cpu"].cpu())
     random.setstate(state["python"])
