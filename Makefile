@@ -32,6 +32,7 @@ lint: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
 	rm -rf build/types && mkdir -p build/types/harness
 	ln -s $(CURDIR)/harness/* $(addprefix $(CURDIR)/,objectives students teachers studies reports) build/types/harness/
+	ln -s $(CURDIR)/benchmarks build/types/
 	cd build/types && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml
 	$(BIN)/python -m pytest --quiet --exitfirst tests/test_structure.py tests/test_identities.py
 

@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 
 from harness import combine
-from harness.contracts import Batch, LayerMap
+from harness.contracts import Batch, Encoding, LayerMap
 from harness.data.tasks import CORPUS
 from harness.evaluation.parameters import build_student
-from harness.runs.settings import GENERAL_TRAINING
+from harness.runs.settings import GENERAL_TRAINING, Settings
 from harness.students.transformer import Transformer
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.teaching.outputs import Encoder
 from harness.training import machine
+from harness.training.checkpoints import Checkpoint
 from harness.training.corpus_loop import train_on_corpus
-from harness.training.loop import Clock, precision
+from harness.training.loop import Clock, Regime, precision
 from harness.training.sums import Sum
 
 TEACHER, LAYERS, SIDE = "bert-base-uncased", 6, 8192
@@ -46,7 +47,7 @@ class Random:
 
     def batch(self, index: Tensor, device: torch.device | None = None, epoch: int = 0) -> Batch:
         ids = torch.randint(self.vocabulary, (len(index), int(self.lengths[0])), device=device)
-        encoding = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        encoding = Encoding({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, self.lengths[index])
         return Batch(index, torch.zeros(len(index)), (encoding,), torch.full_like(ids, -100))
 
 
@@ -57,8 +58,8 @@ def measure(pieces: int, length: int, updates: int) -> None:
     print(f"{name}; torch {torch.__version__}; {pieces} pieces of {length} tokens, {updates} updates")
     source = HuggingFaceTeacher(TEACHER)
     info, plugin = source.info(CORPUS), Transformer
-    settings: dict[str, Any] = {name: h.default for name, h in GENERAL_TRAINING.items()}
-    settings |= {"batch_size": pieces, "steps": updates, "precision": "bfloat16", "transformer.layers": LAYERS}
+    own = {"batch_size": pieces, "steps": updates, "precision": "bfloat16", "transformer.layers": LAYERS}
+    settings = Settings({name: h.default for name, h in GENERAL_TRAINING.items()} | own)
     described = plugin.describe({"layers": LAYERS}, info, CORPUS)
     torch.manual_seed(0)
     configuration = source.configuration()
@@ -74,10 +75,10 @@ def measure(pieces: int, length: int, updates: int) -> None:
     def run(number: int) -> dict[str, Any]:
         data = Random(pieces, length, number, info.vocabulary)
         with tempfile.TemporaryDirectory() as folder:
-            return train_on_corpus(
-                student, objective, data, imitated, {**settings, "steps": number}, 0, Path(folder) / "c", Clock(),
-                lambda entry: None,
-            )  # fmt: skip
+            checkpoint = Checkpoint(Path(folder) / "c", "")
+            asked = Settings({**settings, "steps": number})
+            regime = Regime(asked, 0, device, checkpoint, Clock(), lambda entry: None)
+            return train_on_corpus(student, objective, data, imitated, regime)
 
     run(2)  # what is made at the first call
     machine.reset_peak_memory()

@@ -41,13 +41,15 @@ def compare(most: int, runs: int) -> None:
     names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] or ["no GPU"]
     print(f"{', '.join(names)}; {os.cpu_count()} cores; {len(gpus.visible())} GPUs are shared; {runs} runs each time")
     numbers = [2**n for n in range(most.bit_length()) if 2**n <= most]
+    flags = [("--mps",)] if gpus.visible() and shutil.which(mps.CONTROL) else []
+    tried = [(n, ()) for n in numbers] + [(n, more) for more in flags for n in numbers if n > 1]
+    one = 0.0
     with tempfile.TemporaryDirectory(prefix="bench_sharing_") as folder:
-        found = {(workers, ""): seconds(workers, runs, Path(folder)) for workers in numbers}
-        if gpus.visible() and shutil.which(mps.CONTROL):
-            found |= {(n, " with --mps"): seconds(n, runs, Path(folder), "--mps") for n in numbers if n > 1}
-    one = found[1, ""]
-    for (workers, how), spent in found.items():
-        print(f"{workers:3} workers{how} {3600 * runs / spent:10,.0f} runs/hour {one / spent:6.2f} x one worker")
+        for workers, more in tried:
+            spent = seconds(workers, runs, Path(folder), *more)
+            one = one or spent
+            how = "".join(f" with {flag}" for flag in more)
+            print(f"{workers:3} workers{how} {3600 * runs / spent:10,.0f} runs/hour {one / spent:6.2f} x one worker")
 
 
 if __name__ == "__main__":

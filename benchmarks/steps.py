@@ -24,7 +24,7 @@ from harness.training.optimisation import Optimisation
 
 ROWS, LENGTH = 32, 32
 STEPS = 50 if torch.cuda.is_available() else 5
-MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+MINILM: dict[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 SETTINGS = Settings({"learning_rate": 1e-4, "warmup_ratio": 0.0})
 STUDENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer, 3 layers": ("transformer", {"layers": 3}),
@@ -79,7 +79,8 @@ def main() -> None:
     print(f"{name}; torch {torch.__version__}; {ROWS} texts of {LENGTH} tokens")
     for label, (plugin, own) in STUDENTS.items():
         torch.manual_seed(0)
-        model = build_student(plugin, own, source, 2).to(device).train()
+        with device:
+            model = build_student(plugin, own, source, 2).train()
         optimisation, read = Optimisation(model, nn.Module(), SETTINGS, STEPS), batch(device, source["vocab_size"])
 
         def step(answer: Callable[[], Tensor], optimisation: Optimisation = optimisation, read: Batch = read) -> None:
@@ -89,7 +90,7 @@ def main() -> None:
         print(f"{label:30} {whole:8.2f} ms a step, {100 * handed / whole:3.0f}% of it until it is handed over")
         if device.type == "cuda" and plugin == "transformer":
             ids = read.encodings[0]["input_ids"]
-            graphed = torch.cuda.make_graphed_callables(Logits(model, read), (ids,))
+            graphed: Any = torch.cuda.make_graphed_callables(Logits(model, read), (ids,))
             faster, _ = timed(lambda: step(lambda: graphed(ids)), device)  # noqa: B023
             print(f"{'as a CUDA graph':30} {faster:8.2f} ms a step, {whole / faster:.2f} times as fast")
 

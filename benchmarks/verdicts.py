@@ -113,10 +113,12 @@ def simulate(scenario: Scenario, tables: int, seed: int = 0, draws: int = 0) -> 
         if draws:
             resampled = _resampled(answers, draws, generator)
             taus = np.mean([np.sign(resampled[:, a] - resampled[:, b]) for a, b in said], axis=0)
-            bootstrapped += _within(tau, np.quantile(taus, [0.025, 0.975]))
-    shares = (total / max(total.sum(), 1)).tolist()
+            bootstrapped += _within(tau, np.quantile(taus, [0.025, 0.975]).tolist())
+    supported, contradicted, undecided = (total / max(total.sum(), 1)).tolist()
     of_true, of_false = (sums[1] / sums[0] if sums[0] else np.nan for sums in (right, false))
-    return Found(wrong / tables, *shares, of_true, of_false, held / tables, bootstrapped / tables if draws else np.nan)
+    bootstrap = bootstrapped / tables if draws else np.nan
+    shares = (supported, contradicted, undecided, of_true, of_false)
+    return Found(wrong / tables, *shares, held / tables, bootstrap)
 
 
 MEANS = {SUPPORTED: 1, CONTRADICTED: -1}
