@@ -24,7 +24,9 @@ from harness.training.optimisation import Optimisation
 
 ROWS, LENGTH = 32, 32
 STEPS = 50 if torch.cuda.is_available() else 5
-MINILM: dict[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+MINILM: dict[str, Any] = {
+    "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536
+}  # fmt: skip
 SETTINGS = Settings({"learning_rate": 1e-4, "warmup_ratio": 0.0})
 STUDENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer, 3 layers": ("transformer", {"layers": 3}),

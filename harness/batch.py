@@ -75,12 +75,14 @@ class Batch:
     def real(self, states: Tensor) -> Tensor:
         """(B, L, ...) -> (T, ...): what belongs to the real tokens of the first sequence, row by row."""
         self._check(states, 2)
-        return states.flatten(0, 1)[self._tokens]
+        states = states.flatten(0, 1)
+        return states.contiguous() if self._unpadded else states[self._tokens]
 
     def real_pairs(self, scores: Tensor) -> Tensor:
         """(B, L, L) -> (P,): what belongs to two real tokens of the first sequence, row by row."""
         self._check(scores, 3)
-        return scores.flatten()[self._pairs]
+        scores = scores.flatten()
+        return scores.contiguous() if self._unpadded else scores[self._pairs]
 
     def _check(self, tensor: Tensor, dimensions: int) -> None:
         size, length = self.mask.shape
@@ -88,6 +90,12 @@ class Batch:
         if tensor.shape[:dimensions] != expected:
             shape = tuple(tensor.shape)
             raise IndexError(f"{size} texts of {length} tokens have {expected} at first, not what is of shape {shape}")
+
+    @property
+    def _unpadded(self) -> bool:
+        """Whether the host knows that no text is padded: to choose all would copy them, and sort for the gradient."""
+        lengths = self.encodings[0].known_lengths
+        return lengths is not None and int(lengths.min()) == self.mask.size(1)
 
     @cached_property
     def _tokens(self) -> Tensor:

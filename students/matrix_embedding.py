@@ -147,7 +147,7 @@ class MatrixEmbedding(nn.Module):
             words, parts = {table: self._look(table, ids) for table in self.tables()}, []
             for table, backwards in self._parts():
                 found = words[table].flip(1) if backwards else words[table]
-                part = found.cumsum(1) if table is self.vectors else products.prefixes(found, form).flatten(2)
+                part = _sums(found) if table is self.vectors else products.prefixes(found, form).flatten(2)
                 parts.append(part.flip(1) if backwards else part)
             states = torch.cat(parts, 2)
         return self._checked(states, self.sentence_of(states), ids)
@@ -217,3 +217,11 @@ class MatrixEmbedding(nn.Module):
         if factor is None:
             return found
         return found * factor.view(-1, directions).prod(1).view(-1, *(1,) * (found.ndim - 1))
+
+
+def _sums(vectors: Tensor) -> Tensor:
+    """(B, L, D) -> (B, L, D), of each prefix. A GPU's cumsum does not give the same numbers twice."""
+    if vectors.device.type == "cpu":
+        return vectors.cumsum(1)
+    length = vectors.size(1)
+    return torch.ones(length, length, dtype=vectors.dtype, device=vectors.device).tril() @ vectors

@@ -68,13 +68,13 @@ def prefixes(matrices: Tensor | Iterable[Tensor], form: str) -> Tensor:
 def check(products: Tensor, length: int) -> Tensor | None:
     """Raise FloatingPointError if products (B, *) of `length` matrices overflowed or vanished; not in an ONNX graph.
 
-    In training on an accelerator to look would wait for it in every step. So (B,) is returned then, NaN of what is
-    wrong and otherwise 1, to be multiplied with: the loss that is not finite is told within some steps.
+    On an accelerator to look would wait for it in every batch. So (B,) is returned there, NaN of what is wrong and
+    otherwise 1, to be multiplied with: a loss or logits that are not finite are told by those who read them.
     """
     if torch.onnx.is_in_onnx_export():
         return None
     found = factors(products)
-    if products.device.type != "cpu" and torch.is_grad_enabled():
+    if products.device.type != "cpu":
         return found
     if found.isnan().any():
         peak = _peaks(products)

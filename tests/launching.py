@@ -38,14 +38,16 @@ def free_port() -> int:
 def launched(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
     """`harness` with these words, by two processes of accelerate's launcher; more: its environment's."""
     command = [sys.executable, *ACCELERATE, "--main_process_port", str(free_port()), "-m", "harness", *map(str, words)]
+    given = {**environment(), "CUDA_VISIBLE_DEVICES": "", **more}
     return subprocess.run(
-        command, env={**environment(), **more}, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
-    )
+        command, env=given, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+    )  # fmt: skip
 
 
 def _rank(work: Callable[..., Any], words: Sequence[Any], number: int, size: int, port: int, said: Path | None) -> None:
     os.environ.update(RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # two processes share no GPU
     if said is not None:
         sys.stdout = sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115 - as long as the process lives
     sys.exit(work(*words))

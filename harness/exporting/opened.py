@@ -35,6 +35,7 @@ from harness.modeling.bases import Student, StudentConfig, in_own_memory
 from harness.modeling.signals import own_inputs
 from harness.runs import JointRun, Run, TaskRun
 from harness.training.joint_model import load_joint, load_joint_teacher
+from harness.training.loop import not_numbers
 from harness.training.workspace import Workspace, teacher_source, teacher_tokenizer
 
 TOLD = "harness_student.json"  # beside the weights: what they answer, and how they read
@@ -100,6 +101,8 @@ class Opened:
                 raise UserError(str(error)) from error
         found = torch.empty(len(first), parts[0].shape[-1])
         found[torch.cat(order)] = torch.cat(parts)
+        if wrong := not_numbers(found):
+            raise UserError(f"the model's logits of {wrong} of {len(found)} texts are not finite numbers")
         return found
 
     def of_batch(self, batch: Batch) -> Tensor:

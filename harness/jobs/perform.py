@@ -43,7 +43,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     rests_on = inputs.check(run, workspace)
     # What other code stored of teachers and texts may be other than what this one would.
     work = Work(replace(workspace, cache=workspace.cache / code_versions.of_stored(workspace.teacher)), tell)
-    record, predictions = run.perform(work)
+    record, predictions = _performed(run, work)
     if (workspace.run / "weights").is_dir() and processes.leads():
         record["weights"] = checksums(workspace.run / "weights")
     return record | {
@@ -57,3 +57,16 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
         "versions": machine.versions(),
         "code": code_versions.of_run(run),
     }, predictions
+
+
+def _performed(run: Run, work: Work) -> Performed:
+    """What the run leaves. Where a GPU cannot compute all of it twice the same, its record names what."""
+    machine.repeatable()
+    try:
+        return run.perform(work)
+    except RuntimeError as error:
+        if not (what := machine.unrepeatable(error)):
+            raise
+    machine.repeatable(strictly=False)
+    record, predictions = run.perform(work)
+    return {**record, "unrepeatable": what}, predictions

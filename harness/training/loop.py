@@ -329,7 +329,7 @@ def in_float32(outputs: Outputs) -> Outputs:
 def predict(
     model: nn.Module, data: Encoded, batch_size: int, settings: Settings, device: torch.device, clock: Clock
 ) -> Tensor:
-    """The model's logits (N, C) on every example, in the order of `data`."""
+    """The model's logits (N, C) on every example, in the order of `data`. Raises Diverged where some are no numbers."""
     model.eval()
     order, parts = list[Tensor](), list[Tensor]()
     for index, batch in _batches(data, evaluation_batches(data.lengths, batch_size), device):
@@ -343,9 +343,19 @@ def predict(
     began = time.perf_counter()
     found = torch.cat(parts).cpu()  # once: the host waits for the device here
     clock.add(began)
+    if wrong := not_numbers(found):
+        raise Diverged(f"the logits of {wrong} of {len(found)} examples are not finite numbers")
     logits = torch.empty_like(found)
     logits[torch.cat(order)] = found
     return logits
+
+
+def not_numbers(logits: Tensor) -> int:
+    """Of how many examples, (N, C), nothing can be predicted: `argmax` would, by the place of what is no number.
+
+    A class may be left out by a logit of -inf.
+    """
+    return int((~logits.amax(1).isfinite()).sum())
 
 
 def _batches(

@@ -66,6 +66,25 @@ def set_random_state(state: RandomState) -> None:
         torch.cuda.set_rng_state(state["cuda"].cpu(), device())
 
 
+def repeatable(strictly: bool = True) -> None:
+    """Let a GPU compute float32 as such, where cuDNN's LSTMs would take tf32, and the same numbers each time.
+
+    strictly: what it cannot compute so is an error, see `unrepeatable`; attention repeats its numbers only then.
+    """
+    if device().type != "cuda":
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product; without it none repeats
+    torch.backends.cudnn.allow_tf32 = False
+    torch.use_deterministic_algorithms(True, warn_only=not strictly)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time, and we read none
+
+
+def unrepeatable(error: RuntimeError) -> str:
+    """What a GPU cannot compute twice the same, if this is torch's error for it; otherwise ""."""
+    what, says, _ = str(error).partition(" does not have a deterministic implementation")
+    return what if says else ""
+
+
 def check_precision(settings: Settings) -> None:
     """Raise UserError if a run asks for bfloat16 of an accelerator that has not got it."""
     if settings["precision"] != "bfloat16" or device().type != "cuda":

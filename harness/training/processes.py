@@ -12,6 +12,8 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
+from harness.errors import UserError
+
 # One process may tokenise a corpus or write a checkpoint while others wait; a dead one ends the launch at once anyway.
 PATIENCE = timedelta(hours=12)
 
@@ -20,9 +22,20 @@ def state() -> PartialState:
     """Where this process stands among them: process_index, num_processes, device."""
     if PartialState._shared_state:
         return PartialState()
+    _check_gpus()
     # Without an accelerator accelerate makes a group of processes only where it is told to use the CPU.
     together = {"timeout": PATIENCE} if "LOCAL_RANK" in os.environ else {}
     return PartialState(cpu=not torch.accelerator.is_available(), **together)
+
+
+def _check_gpus() -> None:
+    """Raise UserError where a launcher started more processes than there are GPUs: two cannot train by one of them."""
+    started, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if "LOCAL_RANK" in os.environ and 0 < gpus < started:
+        raise UserError(
+            f"{started} processes were started on a machine with {gpus} GPU{'s' * (gpus > 1)}, and each needs its own: "
+            f"--nproc_per_node {gpus} (accelerate's --num_processes), or CUDA_VISIBLE_DEVICES= to train without"
+        )
 
 
 def number() -> int:

@@ -200,6 +200,14 @@ def test_what_is_predicted_has_the_classes_names_or_is_a_score() -> None:
         )
 
 
+def test_logits_that_are_no_numbers_are_told() -> None:
+    found = opened(Case("cbow", SINGLE))
+    with torch.no_grad():
+        next(p for name, p in found.model.named_parameters() if name.endswith("bias")).fill_(torch.nan)
+    with pytest.raises(UserError, match=f"logits of {len(TEXTS)} of {len(TEXTS)} texts are not finite"):
+        found.predict(TEXTS)
+
+
 @pytest.mark.parametrize(
     ("task", "texts", "words"),
     [

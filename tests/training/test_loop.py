@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from harness.runs import StudentRun
 from harness.seeds import derive_seed
 from harness.training import loop
 from harness.training.checkpoints import Timer
-from harness.training.loop import Clock, History, Stage, TrainingFailure, predict, train
+from harness.training.loop import Clock, Diverged, History, Stage, TrainingFailure, predict, train
 from harness.training.optimisation import Optimisation
 from harness.training.pruning import pruner
 from tests.training.builders import CPU, Bag, a_run, every, examples, regime, settings
@@ -56,6 +57,27 @@ class Drawing(Labels):
 
 class Killed(Exception):
     pass
+
+
+class Given(nn.Module):
+    """The example's logits by its id."""
+
+    def __init__(self, *logits: tuple[float, float]):
+        super().__init__()
+        self.logits = torch.tensor(logits)
+
+    def forward(self, batch: Batch, want: Want) -> Outputs:
+        return Outputs(logits=self.logits[batch.ids])
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_logits_that_are_no_numbers_are_never_taken_for_a_class(wrong: float) -> None:
+    """By argmax NaN would be the likeliest class. A class may be left out by -inf."""
+    given = [(0.0, 1.0), (wrong, 2.0), (-math.inf, 3.0), (1.0, wrong)]
+    with pytest.raises(Diverged, match="logits of 2 of 4 examples are not finite"):
+        predict(Given(*given), examples(4), 3, settings(), CPU, Clock())
+    right = [(0.0, 1.0), (4.0, 2.0), (-math.inf, 3.0), (1.0, 0.0)]
+    assert predict(Given(*right), examples(4), 3, settings(), CPU, Clock()).tolist() == [list(row) for row in right]
 
 
 def run(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from harness.errors import UserError
+from harness.jobs.perform import _performed
 from harness.registry import STUDIES
 from harness.runs.settings import Settings
 from harness.training import machine
@@ -126,3 +130,51 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun)
         for how in ("keep", "give")
     )
     assert kept < given_back / 2  # one block more may be asked for as the heap settles
+
+
+@pytest.fixture
+def flags() -> Iterator[None]:
+    """What `repeatable` sets in a process, as it was."""
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.allow_tf32 = torch.utils.deterministic.fill_uninitialized_memory = True
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+@pytest.mark.usefixtures("flags", "old_gpu")
+def test_a_gpu_computes_in_float32_and_the_same_each_time() -> None:
+    machine.repeatable()
+    assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.allow_tf32
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    machine.repeatable(strictly=False)
+    assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+REFUSED = (
+    "put_ does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. You can"
+)
+
+
+class Refusing:
+    """A run that asks of a GPU what it cannot compute twice the same, or fails otherwise."""
+
+    def __init__(self, error: str):
+        self.error, self.asked = error, list[bool]()
+
+    def perform(self, work: Any) -> Any:
+        self.asked.append(torch.is_deterministic_algorithms_warn_only_enabled())
+        if not self.asked[-1]:
+            raise RuntimeError(self.error)
+        return {"metrics": {}}, None
+
+
+@pytest.mark.usefixtures("flags", "old_gpu")
+def test_what_a_gpu_cannot_compute_twice_the_same_is_computed_and_named() -> None:
+    run: Any = Refusing(REFUSED)
+    assert _performed(run, None) == ({"metrics": {}, "unrepeatable": "put_"}, None)  # type: ignore[arg-type]
+    assert run.asked == [False, True]
+    failing: Any = Refusing("CUDA error: an illegal memory access was encountered")
+    torch.use_deterministic_algorithms(False)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        _performed(failing, None)  # type: ignore[arg-type]
+    assert failing.asked == [False]

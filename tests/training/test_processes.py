@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate import PartialState
 from torch import Tensor, nn
 
+from harness.errors import UserError
 from harness.training import processes
 from tests.launching import ranks
 
@@ -96,6 +98,16 @@ def test_gradients_are_summed(case: str, found: list[dict[str, Any]]) -> None:
             assert gradient.coalesce().indices()[0].tolist() == sorted(looked_up)
             gradient = gradient.to_dense()
         torch.testing.assert_close(gradient, whole)
+
+
+@pytest.mark.parametrize(("started", "gpus"), [(2, 1), (8, 4)])
+def test_more_processes_than_gpus_are_refused(started: int, gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(PartialState, "_shared_state", {})
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(started))
+    with pytest.raises(UserError, match=f"{started} processes .* {gpus} GPUs?, .*--nproc_per_node {gpus} "):
+        processes.state()
 
 
 def test_one_process_alone() -> None:
