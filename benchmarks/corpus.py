@@ -52,6 +52,7 @@ class Random:
 
 
 def measure(pieces: int, length: int, updates: int) -> None:
+    machine.repeatable()
     device = machine.device()
     cuda = device.type == "cuda"
     name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"

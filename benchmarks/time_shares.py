@@ -104,7 +104,8 @@ def _speeds(batch: int, length: int, device: torch.device) -> dict[str, float]:
             with device:
                 model = AutoModel.from_config(AutoConfig.for_model(**KNOWN[hub]), dtype=precision)
             models[f"{name}, {str(precision).removeprefix('torch.')}"] = over(partial(encode, model.eval()), batches)
-    for product in ("sequential", "logarithmic") if not larger else ("logarithmic",):  # in float32: bfloat16 cannot hold a matrix near the identity
+    for product in ("sequential", "logarithmic") if not larger else ("logarithmic",):
+        # in float32: bfloat16 cannot hold a matrix near the identity
         student = _hybrid(device, product=product).eval()
         models[f"hybrid, pooled, {product}"] = over(partial(encode, student), batches)
         models[f"hybrid, all prefixes, {product}"] = over(partial(_prefixes, student), batches)

@@ -76,7 +76,7 @@ def repeatable(strictly: bool = True) -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product; without it none repeats
     torch.backends.cudnn.allow_tf32 = False
     torch.use_deterministic_algorithms(True, warn_only=not strictly)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time, and we read none
+    setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - it costs time
 
 
 def unrepeatable(error: RuntimeError) -> str:

@@ -24,9 +24,9 @@ from harness.planning.cells import refused_folds
 from harness.runs import JointStudentRun, Run, StudentRun, UntunedRun
 from harness.runs.settings import FOLDS
 from harness.seeds import derive_seed
-from harness.training import loop
+from harness.training import loop, machine
 from harness.training.loop import Clock, History, Stage, train
-from tests.training.builders import Bag, a_run, every, examples, regime, settings
+from tests.training.builders import CPU, Bag, a_run, every, examples, regime, settings
 from tests.training.test_loop import LOGITS, Killed, Labels
 
 COUNT, EPOCHS = 60, 3
@@ -64,6 +64,12 @@ def taught(batch: Batch, want: Want) -> Outputs:
 
 
 seen: list[tuple[list[int], list[int]]] = []
+
+
+@pytest.fixture(autouse=True)
+def on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is a GPU."""
+    monkeypatch.setattr(machine, "device", lambda: CPU)
 
 
 def by_folds(folder: Path, teacher: Any = taught) -> tuple[Bag, History]:

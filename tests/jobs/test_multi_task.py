@@ -22,7 +22,7 @@ from harness.jobs.scoring import evaluate
 from harness.jobs.starting import start
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun, StudentRun
 from harness.teaching.outputs import Encoder, NoTeacher, TeacherOutputs
-from harness.training import loop
+from harness.training import loop, machine
 from harness.training.checkpoints import Timer
 from harness.training.joint_model import heads_in, load_joint, load_joint_teacher
 from harness.training.work import Work
@@ -95,7 +95,8 @@ def test_a_teacher_is_refined_on_all_tasks(teacher: Found, workspace: Workspace,
 def predicted(model: nn.Module, task: str, workspace: Workspace, of: JointRun) -> np.ndarray:
     part, reader = of.part(task), teacher_tokenizer(workspace)
     examples = examples_of(part, workspace, reader)
-    return evaluate(model, get_task(task), part, Work(workspace, print), examples, reader)[1]["predictions"]
+    made = evaluate(model.to(machine.device()), get_task(task), part, Work(workspace, print), examples, reader)
+    return made[1]["predictions"]
 
 
 def test_a_student_is_distilled_on_all_tasks(teacher: Found, workspace: Workspace, learning: JointStudentRun) -> None:

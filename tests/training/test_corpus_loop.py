@@ -382,6 +382,7 @@ def test_a_checkpoint_that_cannot_be_vouched_for_is_set_aside(how: str, whole: A
 
 def test_what_is_told_on_the_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(corpus_loop, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # whose memory would be told
     told: list[dict[str, Any]] = []
     record = run(made(), tmp_path, settings(steps=6), tell=told.append)
     assert [(entry["step"], entry["steps"], entry["epoch"]) for entry in told] == [
