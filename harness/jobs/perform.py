@@ -18,7 +18,7 @@ from harness.ledger import KNOWN
 from harness.runs import Run
 from harness.runs.told import Performed
 from harness.training import machine, processes
-from harness.training.loop import Tell
+from harness.training.loop import Tell, TrainingFailure
 from harness.training.work import Work
 from harness.training.workspace import Workspace
 
@@ -64,7 +64,7 @@ def _performed(run: Run, work: Work) -> Performed:
     machine.repeatable()
     try:
         return run.perform(work)
-    except RuntimeError as error:
+    except (RuntimeError, TrainingFailure) as error:
         if not (what := machine.unrepeatable(error)):
             raise
     machine.repeatable(strictly=False)

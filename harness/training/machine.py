@@ -79,8 +79,10 @@ def repeatable(strictly: bool = True) -> None:
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010 - it costs time
 
 
-def unrepeatable(error: RuntimeError) -> str:
-    """What a GPU cannot compute twice the same, if this is torch's error for it; otherwise ""."""
+def unrepeatable(error: BaseException) -> str:
+    """What a GPU cannot compute twice the same, if this is torch's error for it or comes of it; otherwise ""."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     what, says, _ = str(error).partition(" does not have a deterministic implementation")
     return what if says else ""
 

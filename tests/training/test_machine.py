@@ -18,6 +18,7 @@ from harness.jobs.perform import _performed
 from harness.registry import STUDIES
 from harness.runs.settings import Settings
 from harness.training import machine
+from harness.training.failures import TrainingFailure
 from tests.conftest import Harness
 
 
@@ -156,21 +157,24 @@ REFUSED = (
 
 
 class Refusing:
-    """A run that asks of a GPU what it cannot compute twice the same, or fails otherwise."""
+    """A run that asks of a GPU what it cannot compute twice the same, or fails otherwise; in code of a plugin."""
 
-    def __init__(self, error: str):
-        self.error, self.asked = error, list[bool]()
+    def __init__(self, error: str, plugin: bool = False):
+        self.error, self.plugin, self.asked = error, plugin, list[bool]()
 
     def perform(self, work: Any) -> Any:
         self.asked.append(torch.is_deterministic_algorithms_warn_only_enabled())
+        if not self.asked[-1] and self.plugin:
+            raise TrainingFailure(f"objective mine failed: {self.error}") from RuntimeError(self.error)
         if not self.asked[-1]:
             raise RuntimeError(self.error)
         return {"metrics": {}}, None
 
 
 @pytest.mark.usefixtures("flags", "old_gpu")
-def test_what_a_gpu_cannot_compute_twice_the_same_is_computed_and_named() -> None:
-    run: Any = Refusing(REFUSED)
+@pytest.mark.parametrize("plugin", [False, True])
+def test_what_a_gpu_cannot_compute_twice_the_same_is_computed_and_named(plugin: bool) -> None:
+    run: Any = Refusing(REFUSED, plugin)
     assert _performed(run, None) == ({"metrics": {}, "unrepeatable": "put_"}, None)  # type: ignore[arg-type]
     assert run.asked == [False, True]
     failing: Any = Refusing("CUDA error: an illegal memory access was encountered")
