@@ -76,13 +76,13 @@ class Batch:
         """(B, L, ...) -> (T, ...): what belongs to the real tokens of the first sequence, row by row."""
         self._check(states, 2)
         states = states.flatten(0, 1)
-        return states.contiguous() if self._unpadded else states[self._tokens]
+        return self._copy(states) if self._unpadded else states[self._tokens]
 
     def real_pairs(self, scores: Tensor) -> Tensor:
         """(B, L, L) -> (P,): what belongs to two real tokens of the first sequence, row by row."""
         self._check(scores, 3)
         scores = scores.flatten()
-        return scores.contiguous() if self._unpadded else scores[self._pairs]
+        return self._copy(scores) if self._unpadded else scores[self._pairs]
 
     def _check(self, tensor: Tensor, dimensions: int) -> None:
         size, length = self.mask.shape
@@ -91,9 +91,16 @@ class Batch:
             shape = tuple(tensor.shape)
             raise IndexError(f"{size} texts of {length} tokens have {expected} at first, not what is of shape {shape}")
 
+    @staticmethod
+    def _copy(tensor: Tensor) -> Tensor:
+        """As indexing gives one, which may be written to."""
+        import torch
+
+        return tensor.clone(memory_format=torch.contiguous_format)
+
     @property
     def _unpadded(self) -> bool:
-        """Whether the host knows that no text is padded: to choose all would copy them, and sort for the gradient."""
+        """Whether the host knows that no text is padded: to choose all would sort for their gradient."""
         lengths = self.encodings[0].known_lengths
         return lengths is not None and int(lengths.min()) == self.mask.size(1)
 

@@ -135,7 +135,7 @@ def test_a_batch_tells_the_host_what_it_is_asked() -> None:
     alike = data.batch(torch.tensor([1]))  # where nothing is padded all is given as it is, and its gradient
     whole = torch.randn(1, 3, 3, requires_grad=True)
     for chosen, expected in ((alike.real(whole), whole[alike.mask]), (alike.real_pairs(whole), whole.flatten())):
-        assert torch.equal(chosen, expected) and chosen.is_contiguous()
+        assert torch.equal(chosen, expected) and chosen.is_contiguous() and chosen.data_ptr() != whole.data_ptr()
         gradients = (torch.autograd.grad(of.square().sum(), whole)[0] for of in (chosen, expected))
         assert torch.equal(*gradients)
     turned = torch.randn(3, 1, 3).transpose(0, 1)
