@@ -35,9 +35,10 @@ class Noise:
     values: (k,). examples: (k, k), their covariance over draws of the dev examples. seeds, weights: (k, POINTS) each,
     the variances that other seeds may give a mean, and how probable each is. size: the number of dev examples, of the
     smallest task in an average. spread: the variance over seeds of a mean of one seed, over all rows alike, nan where
-    no row has several. count: how many seeds rows of several have, in the mean; 1 where there are none. least: no
-    variance of a difference over draws of the examples is less, which is what one example answered differently gives:
-    rows that answer N examples alike are not known to answer all alike.
+    no row has several. count: how many seeds rows of several have, in the mean (in an average so that spread / count is
+    the variance of a mean); 1 where there are none. least: no variance of a difference over draws of the examples is
+    less, which is what one example answered differently gives: rows that answer N examples alike are not known to
+    answer all alike.
     """
 
     values: np.ndarray
@@ -295,15 +296,17 @@ def averaged(parts: Sequence[Noise]) -> Noise:
             weights=weights,
             size=min(whole.size, part.size),
             least=whole.least + part.least,
-            spread=float(np.nansum([whole.spread, part.spread])) or np.nan,
         )
+    known = [part for part in parts if not np.isnan(part.spread)]
+    spread, of_means = sum(p.spread for p in known), sum(p.spread / p.count for p in known)
     return replace(
         whole,
         values=whole.values / number,
         examples=whole.examples / number**2,
         least=whole.least / number**2,
         seeds=whole.seeds / number**2,
-        spread=whole.spread / number**2,
+        spread=spread / number**2 if known else np.nan,
+        count=spread / of_means if of_means else whole.count,
     )
 
 

@@ -36,6 +36,14 @@ def test_one_noisy_row_against_a_certain_one_is_students_t():
     assert made.p_value(np.array([0]), np.array([1]))[0] == pytest.approx(expected, rel=0.05)
 
 
+def test_an_average_of_tasks_with_unequal_numbers_of_seeds_has_the_noise_of_their_means():
+    values = [0.7, 0.72, 0.74]
+    few, many = (independent(values, np.full(3, sampled), seeds) for sampled, seeds in ((0.03**2, 2), (0.01**2, 10)))
+    one_way, other_way = averaged([few, many]), averaged([many, few])
+    assert one_way.spread / one_way.count == pytest.approx((0.03**2 / 2 + 0.01**2 / 10) / 4)
+    assert one_way.detectable() == pytest.approx(other_way.detectable(), rel=0.01)
+
+
 def test_many_rows_alike_teach_what_their_seeds_vary_by():
     rng = np.random.default_rng(1)
     scores = rng.normal(0.8, 0.02, (200, 3))
