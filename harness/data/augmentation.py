@@ -87,10 +87,12 @@ class MaskedProposals:
         if not words:
             return found
         limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        text = " ".join(words)
         encoding = self.tokenizer(
-            " ".join(words), truncation=True, max_length=limit, return_offsets_mapping=True, return_tensors="pt"
+            text, truncation=True, max_length=limit, return_offsets_mapping=True, return_tensors="pt"
         )
-        offsets = [tuple(span) for span in encoding.pop("offset_mapping")[0].tolist()]
+        # Some tokenizers, such as DeBERTa's, count the space before a word to its token.
+        offsets = [(a + (text[a:b][:1] == " "), b) for a, b in encoding.pop("offset_mapping")[0].tolist()]
         ends = np.cumsum([len(word) + 1 for word in words]) - 1
         spans = {(end - len(word), end): i for i, (word, end) in enumerate(zip(words, ends.tolist(), strict=True))}
         masked = [

@@ -19,9 +19,11 @@ from transformers import (
 
 from harness.data import augmentation
 from harness.data.augmentation import MaskedProposals, VectorNeighbours, augment, words_of
+from harness.data.embedded import corpus
 from harness.data.sources import Split
 from harness.errors import UserError
 from tests.data.test_encoding import tokenizer_of
+from tests.modeling.families import FAMILIES, TOKENIZERS, model_of
 
 
 class Table:
@@ -249,6 +251,18 @@ def test_a_byte_level_tokenizer() -> None:
     assert sorted(replacer.words) == ["d", "do", "dog", "g"]
     first, second, third = replacer.candidates(["dog", "go", "do"])
     assert sorted(first) == ["d", "do", "g"] and second == [] and sorted(third) == ["d", "dog", "g"]
+
+
+@pytest.mark.parametrize("family", ["roberta", "deberta", "deberta-v2", "xlm-roberta"])
+def test_words_are_found_whatever_token_the_space_before_them_is_counted_to(family: str) -> None:
+    """To RoBERTa's and XLM-R's offsets it belongs to none, to DeBERTa's to the word's own."""
+    sentences = [" ".join(text) for text in corpus(300)] * 3
+    tokenizer = TOKENIZERS[family]().train_new_from_iterator(sentences, vocab_size=800, show_progress=False)
+    changes = FAMILIES[family] | {"pad_token_id": tokenizer.pad_token_id, "vocab_size": len(tokenizer)}
+    words = ["a", "farmer", "farmer", "7", "farmer"]
+    assert tokenizer.tokenize(" ".join(words))[-1][1:] == "farmer"
+    found = MaskedProposals(model_of(family, changes, masked=True), tokenizer, 2).candidates(words)
+    assert [len(choice) for choice in found[1:]] == [2, 2, 0, 2] and "farmer" not in found[4]
 
 
 def test_a_tokenizer_without_a_mask(bert: tuple[BertForMaskedLM, BertTokenizerFast]) -> None:
