@@ -107,6 +107,7 @@ def completed(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
             tokenizer_object=backend,
             model_max_length=tokenizer.model_max_length,
             model_input_names=tokenizer.model_input_names,
+            truncation_side=tokenizer.truncation_side,
             **tokenizer.special_tokens_map,
         )
     if tokenizer.pad_token is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,14 @@ def test_gpt2s_tokenizer_ends_texts_and_parts_pairs(tmp_path: Path) -> None:
     assert reader.pad_token == END
     again = type(reader).from_pretrained(reader.save_pretrained(tmp_path / "again")[0].rpartition("/")[0])
     assert again(TEXTS[0], TEXTS[2])["input_ids"] == two
+
+
+def test_an_end_is_added_where_the_tokenizer_cuts(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, "gpt2")
+    described = folder / "tokenizer_config.json"
+    described.write_text(json.dumps({**json.loads(described.read_bytes()), "truncation_side": "left"}))
+    reader = TEACHERS.get("huggingface")(str(folder)).tokenizer()
+    assert reader(TEXTS[1], truncation=True, max_length=4)["input_ids"] == reader(TEXTS[1])["input_ids"][-4:]
 
 
 def test_a_decoder_whose_classifier_is_another_is_refused(tmp_path: Path) -> None:
