@@ -88,15 +88,17 @@ def student_configuration(config: PreTrainedConfig, padding: int) -> dict[str, A
     }
 
 
-def completed(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+def completed(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
     """The tokenizer with a token to pad with, and, where it adds none, an end after each text (Radford et al., 2018).
 
-    Without it nothing would part the texts of a pair. Raises UserError where the tokenizer has no such token.
+    Without it nothing would part the texts of a pair. But what is a classifier already reads texts as it was trained
+    to, without one. Raises UserError where the tokenizer has no such token.
     """
     ending = tokenizer.eos_token or tokenizer.bos_token or tokenizer.unk_token
     if ending is None:
         raise UserError(f"the tokenizer in {tokenizer.name_or_path} has no token that could end a text")
-    if not tokenizer.num_special_tokens_to_add():
+    classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+    if not (classifies or tokenizer.num_special_tokens_to_add()):
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise UserError(f"the tokenizer in {tokenizer.name_or_path} ends no text, and cannot be told to")
@@ -199,7 +201,7 @@ class Decoder(OneVector):
 
     def vectors(self, encoding: dict[str, Tensor]) -> Tensor:
         states = self.inner.base_model(**encoding, use_cache=False).last_hidden_state  # (B, L, D)
-        last = encoding["attention_mask"].sum(1) - 1
+        last = (encoding["attention_mask"].sum(1) - 1).clamp(min=0)  # a text may have no token
         return states[torch.arange(len(last), device=last.device), last]
 
     def alone(self, ids: Tensor) -> Tensor:

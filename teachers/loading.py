@@ -78,7 +78,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     size = config.vocab_size
     if len(tokenizer) > size:
         raise UserError(f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the model knows only {size}")
-    found = generative.completed(tokenizer) if generative.form(config) else tokenizer
+    found = generative.completed(tokenizer, config) if generative.form(config) else tokenizer
     found.padding_side = "right"  # the first token stands for all
     return found
 

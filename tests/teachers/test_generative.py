@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from harness.contracts import Signal, Want
+from harness.data.encoding import encode
+from harness.data.sources import Split
 from harness.data.tasks import CORPUS, get_task
 from harness.errors import UserError
 from harness.modeling.examination import examine
@@ -97,6 +100,38 @@ def test_gpt2s_tokenizer_ends_texts_and_parts_pairs(tmp_path: Path) -> None:
     assert reader.pad_token == END
     again = type(reader).from_pretrained(reader.save_pretrained(tmp_path / "again")[0].rpartition("/")[0])
     assert again(TEXTS[0], TEXTS[2])["input_ids"] == two
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", DECODERS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_classifier_from_elsewhere_reads_as_its_own_library_does(family: str, side: str, tmp_path: Path) -> None:
+    """It never saw an end after a text, so none is added, and it is cut where its tokenizer cuts."""
+    folder = classifier(checkpoint(tmp_path, family), side)
+    teacher = TEACHERS.get("huggingface")(str(folder))
+    assert teacher.answers(TWO)
+    theirs, reader = (kind.from_pretrained(folder) for kind in (AutoModelForSequenceClassification, AutoTokenizer))
+    pairs = Split("train", ["", *TEXTS], [TEXTS[2], *reversed(TEXTS)], np.zeros(4, np.int64))
+    for split in (Split("train", [*TEXTS, ""], None, np.zeros(4, np.int64)), pairs):
+        batch = encode(split, teacher.tokenizer(), "joint", 9).batch(torch.arange(4))
+        found = emit(teacher.model(TWO, None).eval(), batch.encodings[0], BOTH)
+        assert torch.isfinite(found.logits).all()
+        for row, texts in enumerate(zip(split.text_a, split.text_b or split.text_a, strict=True)):
+            both = [[text] for text in texts[: 2 if split.text_b else 1]]
+            ids = reader(*both, truncation=True, max_length=9, return_tensors="pt")["input_ids"]
+            if ids.numel():
+                torch.testing.assert_close(found.logits[row], theirs(ids.long()).logits[0], atol=1e-5, rtol=0)
+
+
+def classifier(folder: Path, side: str) -> Path:
+    """The folder of a decoder, made one of a classifier of TWO, as its library saves it; side: where texts are cut."""
+    config = AutoConfig.from_pretrained(folder)
+    config.num_labels, config.finetuning_task, config.pad_token_id = 2, TWO.name, None
+    torch.manual_seed(1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    described = folder / "tokenizer_config.json"
+    described.write_text(json.dumps({**json.loads(described.read_bytes()), "truncation_side": side}))
+    return folder
 
 
 def test_an_end_is_added_where_the_tokenizer_cuts(tmp_path: Path) -> None:
