@@ -148,6 +148,11 @@ def words_of(split: Split) -> list[str]:
     return sorted({word for text in texts for word in _TOKEN.findall(text) if word.isalpha()})
 
 
+def labels_of(split: Split) -> list[float | None]:
+    """The labels; None in place of a score that is not there, for NaN equals nothing."""
+    return [None if label != label else label for label in split.labels.tolist()]
+
+
 def augment(
     split: Split, replacer: Replacer | None, copies: int, probability: float, seed: int, masking: bool = False
 ) -> Split:
@@ -167,10 +172,11 @@ def augment(
     texts = [split.text_a] if split.text_b is None else [split.text_a, split.text_b]
     examples = list(zip(*texts, strict=True))
     made = [_copies(example, replacer, copies, probability, seed, masking) for example in examples]
-    seen = set(zip(examples, split.labels.tolist(), strict=True))
+    given = labels_of(split)
+    seen = set(zip(examples, given, strict=True))
     origins: list[int] = []
     for copy in range(copies):
-        for origin, label in enumerate(split.labels.tolist()):
+        for origin, label in enumerate(given):
             if (made[origin][copy], label) not in seen:
                 seen.add((made[origin][copy], label))
                 examples.append(made[origin][copy])

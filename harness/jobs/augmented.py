@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, words_of
+from harness.data.augmentation import MaskedProposals, Replacer, SameTag, VectorNeighbours, augment, labels_of, words_of
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.files import digest
@@ -34,14 +34,14 @@ def augmented(split: Split, run: Run, workspace: Workspace, source: Teacher) -> 
     """The examples of `split`, then those made of them as the run's settings say."""
     settings = run.settings
     value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
-    texts = [split.text_a, split.text_b, split.labels.tolist()]
+    texts = [split.text_a, split.text_b, labels_of(split)]
     key = [value, copies, probability, as_json(run.replaces_words), digest(texts)]
     store = workspace.store("augmented", key)
     with store.held() as whole:
         if not whole:
             replacer = _replacer(value, split, run, workspace, source)
             made = augment(split, replacer, copies, probability, 0, masking=value in (MASKING, WITH_TAGS))
-            store.vouch(first=made.text_a, second=made.text_b, labels=made.labels.tolist())
+            store.vouch(first=made.text_a, second=made.text_b, labels=labels_of(made))
     told = store.told
     return Split(split.name, told["first"], told["second"], np.array(told["labels"], split.labels.dtype))
 

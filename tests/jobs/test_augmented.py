@@ -52,3 +52,16 @@ def test_texts_are_made_once(tmp_path: Path, value: str, monkeypatch: Any) -> No
         assert ask(4).text_a == found.text_a and len(ask(1).text_a) < len(found.text_a)
     monkeypatch.delattr(module, "augment")
     assert ask(4).text_a == found.text_a
+
+
+def test_texts_without_scores(tmp_path: Path) -> None:
+    """What is not there is NaN, which equals nothing: a copy is dropped as it is where there are scores."""
+    settings = {"augmentation": "masking", "augmentation_copies": 9, "augmentation_probability": 0.3}
+
+    def made(score: float) -> Split:
+        split = Split("train", SPLIT.text_a, None, np.full(2, score, np.float32))
+        return augmented(split, a_run(StudentRun, settings=settings), workspace_of(tmp_path), source=None)  # type: ignore[arg-type]
+
+    found, scored = made(np.nan), made(0.5)
+    assert found.text_a == scored.text_a and len(set(found.text_a)) == len(found.text_a)
+    assert np.isnan(found.labels).all() and found.labels.dtype == np.float32
