@@ -22,10 +22,11 @@ from harness.data.encoding import MASK
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.modeling import word_vectors
-from harness.modeling.signals import emit
+from harness.modeling.signals import emit, longest
 from harness.seeds import derive_seed
 
 CANDIDATES = 15  # TinyBERT's K
+ANY = 10**6  # tokens, where the model can read any number
 ROWS = 64  # masked copies of a sentence predicted at once
 _WORD = r"\w+(?:['’]\w+)*"
 _TOKEN = re.compile(rf"{_WORD}|[^\w\s]")  # a word, or a mark of punctuation
@@ -86,7 +87,7 @@ class MaskedProposals:
         found = self.others.candidates(words) if self.others else [[] for _ in words]
         if not words:
             return found
-        limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        limit = min(self.tokenizer.model_max_length, longest(self.model) or ANY)
         text = " ".join(words)
         encoding = self.tokenizer(
             text, truncation=True, max_length=limit, return_offsets_mapping=True, return_tensors="pt"

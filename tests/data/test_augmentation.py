@@ -24,6 +24,7 @@ from harness.data.sources import Split
 from harness.errors import UserError
 from tests.data.test_encoding import tokenizer_of
 from tests.modeling.families import FAMILIES, TOKENIZERS, model_of
+from tests.modeling.families import tokenizer_of as tokenizer_for
 
 
 class Table:
@@ -219,6 +220,14 @@ def test_a_text_longer_than_the_model(bert: tuple[BertForMaskedLM, BertTokenizer
     found = MaskedProposals(*bert, 2).candidates(["dog"] * 30)
     assert [len(choice) for choice in found] == [2] * 10 + [0] * 20  # 12 positions, two of them [CLS] and [SEP]
     assert MaskedProposals(*bert, 2).candidates([]) == []
+
+
+def test_a_text_longer_than_roberta_by_a_tokenizer_that_tells_no_limit() -> None:
+    """Its positions begin after that of padding, so that it reads fewer tokens than it has rows of them."""
+    tokenizer = tokenizer_for("roberta")
+    model = model_of("roberta", FAMILIES["roberta"] | {"max_position_embeddings": 14}, masked=True)
+    found = MaskedProposals(model, tokenizer, 2).candidates(["cat"] * 30)
+    assert tokenizer.model_max_length > 1e6 and [len(choice) for choice in found[1:]] == [2] * 9 + [0] * 20
 
 
 def test_rows_of_a_batch_do_not_matter(
