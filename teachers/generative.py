@@ -128,6 +128,10 @@ class OneVector(Emitter):
     def __init__(self, config: PreTrainedConfig):
         super().__init__(copy.deepcopy(config))  # which is changed to what this class is
 
+    @classmethod
+    def _can_set_experts_implementation(cls) -> bool:
+        return True  # as above: otherwise no mixture of experts could be inside
+
     @property
     @abstractmethod
     def head(self) -> nn.Linear | None:

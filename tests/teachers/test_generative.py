@@ -29,7 +29,7 @@ from tests.results import done, records
 from tests.teachers.generative_models import END, checkpoint
 
 TEXTS = ["the dog was great .", "the story was not awful and funny .", "no"]
-DECODERS, ENCODERS = ("gpt2", "llama"), ("t5", "bart")
+DECODERS, ENCODERS = ("gpt2", "llama", "mixtral"), ("t5", "bart")
 BOTH = Want(logits=True, sentence=True)
 
 
