@@ -6,6 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -33,9 +34,12 @@ from harness.teachers import generative
 from harness.teachers.weight_files import PICKLED, check_weights, line
 
 EMITS = frozenset(Signal)
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+WHOLE = "tokenizer.json"  # beside which the library reads no other vocabulary
+SENTENCEPIECE = ("spm.model", "sentencepiece.model", "tokenizer.model")
+VOCABULARIES = (WHOLE, "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", *SENTENCEPIECE)
 DESCRIPTION = (
     *VOCABULARIES,
+    "bpe.codes",
     "config.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -73,6 +77,10 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own
+        piece = next((name for name in SENTENCEPIECE if (folder / name).is_file()), "")
+        if piece and find_spec("sentencepiece") is None:  # of which the library says nothing
+            needs = "needs two packages: pip install sentencepiece protobuf"
+            raise UserError(f"to read the tokenizer in {folder} from its {piece} {needs}") from error
         raise UserError(f"the tokenizer in {folder} cannot be read: {line(error)}") from error
     config = read_config(folder)
     size = config.vocab_size
@@ -112,7 +120,8 @@ def recipe_of(config: PreTrainedConfig, task: Task) -> dict[str, Any]:
 
 def content_of(folder: Path) -> str:
     """A hash of a checkpoint's weights, configuration and tokenizer files, whatever else is in the folder."""
-    described = [folder / name for name in DESCRIPTION if (folder / name).is_file()]
+    unread = {*SENTENCEPIECE, "bpe.codes"} if (folder / WHOLE).is_file() else set()
+    described = [folder / name for name in DESCRIPTION if (folder / name).is_file() and name not in unread]
     files = sorted({*described, *check_weights(folder)}, key=lambda file: file.name)
     return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in files).encode()).hexdigest()
 

@@ -14,7 +14,9 @@ from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM, AutoMo
 
 from harness import registry
 from harness.errors import UserError
+from harness.teachers import loading
 from harness.teachers.huggingface import HuggingFaceTeacher
+from harness.teachers.loading import content_of
 from harness.testing.small_models import THREE, TWO, checkpoint
 from tests.conftest import Harness
 from tests.results import done, refused
@@ -260,6 +262,25 @@ class TestMistakes:
         teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", tokenizer=False)))
         with pytest.raises(UserError, match="has no tokenizer"):
             teacher.tokenizer()
+
+    def test_a_tokenizer_of_a_file_that_only_sentencepiece_reads(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As DeBERTa's third version is on the hub. The file is part of what the teacher is; beside another it is not."""
+        folder = checkpoint(tmp_path, "bert", tokenizer=False)
+        teacher = HuggingFaceTeacher(str(folder))
+        found = []
+        for content in ("one", "another"):
+            (folder / "spm.model").write_text(content)
+            found.append(content_of(folder))
+        assert found[0] != found[1]
+        with pytest.raises(UserError, match="spm.model needs two packages: pip install sentencepiece protobuf"):
+            monkeypatch.setattr(loading, "find_spec", lambda name: None)
+            teacher.tokenizer()
+        (folder / "tokenizer.json").write_text("{}")
+        beside = content_of(folder)
+        (folder / "spm.model").unlink()
+        assert content_of(folder) == beside
 
     def test_a_broken_tokenizer(self, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "tokenizer.json").write_text("{")
