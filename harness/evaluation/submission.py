@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,17 @@ SUFFIXES = {"test": "", "test_matched": "-m", "test_mismatched": "-mm"}  # of MN
 def file_name(task: Task, split: str) -> str:
     """The name that the server expects, as MRPC.tsv or MNLI-mm.tsv."""
     return f"{task.folder}{SUFFIXES[split]}.tsv"
+
+
+def check_apart(tasks: Iterable[Task]) -> None:
+    """Raise UserError where two of these tasks are one to the server: its file could hold the answers to one alone."""
+    named: dict[str, str] = {}
+    for task in tasks:
+        if (other := named.setdefault(task.folder, task.name)) != task.name:
+            raise UserError(
+                f"{other} and {task.name} are both {task.folder} to GLUE's server, whose file holds the answers to one "
+                "alone: --tasks says which"
+            )
 
 
 def write(task: Task, test: NumberedSplit, predictions: np.ndarray, folder: Path) -> Path:

@@ -265,6 +265,27 @@ def test_missing_test_files_other_data_and_unfinished_cells_are_refused(
     refused(submit("--init", "every", out=tmp_path / "out"), "there are no results")
 
 
+def test_two_tasks_of_one_file_are_refused(
+    data: Path, checkpoint: Path, call: Harness, submit: Submit, tmp_path: Path
+) -> None:
+    for part in ("train", "dev", "test"):  # two ways to answer QNLI, whose questions here are those of RTE
+        header, *lines = (data / "RTE" / f"{part}.tsv").read_text().splitlines()
+        (tmp_path / "glue" / "QNLI").mkdir(parents=True, exist_ok=True)
+        text = "\n".join([header.replace("sentence1\tsentence2", "question\tsentence"), *lines]) + "\n"
+        (tmp_path / "glue" / "QNLI" / f"{part}.tsv").write_text(text)
+    out = tmp_path / "out"
+    process = call(
+        "run", *STUDY, "--tasks", "qnli", "qnli_ranking", "--objectives", "labels_only", "--inits", "random", "--seeds",
+        "1", "--trials", "1", "--data", tmp_path / "glue", "--teacher", checkpoint, "--out", out, "--set", "epochs=1",
+        "teacher.epochs=1",
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    process = submit(row="labels_only", out=out)
+    refused(process, "qnli and qnli_ranking are both QNLI to GLUE's server", "--tasks says which")
+    assert not (tmp_path / "to").exists() and process.stdout == ""
+    assert submit("--tasks", "qnli", row="labels_only", out=out).stdout == f"{tmp_path / 'to' / 'QNLI.tsv'}\n"
+
+
 def test_a_run_of_several_tasks_predicts_all_of_theirs() -> None:
     run = JointTeacherRun(tasks={"rte": "a", "mrpc": "b"}, metrics={}, teacher=BASE, settings={}, seed=0)
     joint, alone = Finished("r", run, {}, {}), Finished("s", student_run(seed=0), {}, {})
