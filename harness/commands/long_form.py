@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
+from typing import Any
 
 from harness.errors import UserError
 from harness.ledger import Ledger
@@ -23,4 +26,12 @@ def write(plan: Plan, ledger: Ledger, form: str) -> None:
         sys.stdout.flush()
         runs.to_parquet(sys.stdout.buffer, index=False)
     else:
-        print(runs.to_json(orient="records", lines=True, force_ascii=False), end="")
+        for row in runs.to_dict("records"):  # pandas' own JSON has ten decimal places, where a 1e-12 is 0
+            print(json.dumps({name: _told(value) for name, value in row.items()}, ensure_ascii=False))
+
+
+def _told(value: Any) -> Any:
+    """What JSON has a word for: nothing where a value is missing or not finite."""
+    import pandas
+
+    return None if value is pandas.NA or (isinstance(value, float) and not math.isfinite(value)) else value

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
 import pytest
 
+from harness.runs.settings import Settings
 from harness.search.frame import frame
 from tests.commands import results
 from tests.conftest import Harness, environment
@@ -31,3 +34,15 @@ def test_what_is_written_is_the_frame(form: str, call: Harness, tmp_path: Path) 
     assert list(found.columns) == list(expected.columns) and len(found) == 2
     for column in ("run", "row", "task", "seed", "accuracy", "seconds", "trial"):
         assert found[column].tolist() == expected[column].tolist(), column
+
+
+def test_no_digit_is_lost_in_text(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out", ["vanilla_kd"], score=1 / 3)
+    made = results.plan(["vanilla_kd"])
+    cell = replace(made.cells[0], run=results.student("vanilla_kd", settings=Settings(adam_epsilon=1e-12)))
+    results.record(ledger, replace(cell.run, seed=0), 1 / 3)
+    results.write_plan(ledger.out, replace(made, cells=[cell]))
+    done = call("report", *STUDY, "--out", ledger.out, "--format", "jsonl")
+    (row,) = map(json.loads, done.stdout.splitlines())
+    assert (row["accuracy"], row["adam_epsilon"], row["trial"]) == (1 / 3, 1e-12, 0)
+    assert row["error"] is None and row["peak_memory_mib"] is None, "what is not there"
