@@ -55,9 +55,13 @@ def request_of(options: Namespace) -> Request:
 
 
 def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell]], Sequence[Plan]]:
-    """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError."""
+    """(the id of the one cell or run that begins so, every cell with its plan, every plan). Raises UserError.
+
+    Of plans that have a cell in common it is that of the most trials, then seeds.
+    """
     plans, unread = filed.every(ledger.out)
-    cells = {cell.id: (plan, cell) for plan in plans for cell in plan.cells}
+    planned = [(plan, cell) for plan in plans for cell in plan.cells]
+    cells = {cell.id: (plan, cell) for plan, cell in sorted(planned, key=lambda p: (p[1].trials, p[1].seeds))}
     runs = list(ledger.runs())
     matches = [i for i in {*cells, *runs} if i.startswith(asked)]
     if not matches:

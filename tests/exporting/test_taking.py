@@ -91,6 +91,22 @@ def test_a_cell_becomes_a_folder_with_the_scores_of_its_table(
     assert planned.returncode == 0 and re.search(r"\d runs? that these start from", planned.stdout), planned.stderr
 
 
+def test_of_two_searches_of_a_cell_the_larger_one_counts(
+    results: Path, again: Path, call: Harness, tmp_path: Path
+) -> None:
+    words = ("--study", STUDY, "--objectives", "vanilla_kd", "--inits", "every", "--tasks", "sentiment", "--out", again)
+    more = call("run", *words, "--trials", "2", "--seeds", "2", "--set", "train_examples=64", "epochs=1")
+    assert more.returncode == 0, more.stderr
+    before = cell_of(results, "sentiment")[0]
+    name, found = cell_of(again, "sentiment")
+    one = best_run(found)
+    assert one is not None and len(found.trials) == 2 and name == before
+    assert "search: 2 of 2 trials" in call("show", name, "--out", again).stdout
+    assert call("export", name, "--to", tmp_path / "student", "--out", again).returncode == 0
+    told = json.loads((tmp_path / "student" / "harness_student.json").read_text())
+    assert told["made"]["run"] == one.run
+
+
 def test_weights_that_are_lost_are_made_again_and_are_the_same(again: Path, call: Harness, tmp_path: Path) -> None:
     name, found = cell_of(again, "sentiment")
     one = best_run(found)
