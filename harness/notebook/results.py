@@ -171,11 +171,11 @@ class Best:
     out: Path
 
     def export(self, to: str | Path) -> Path:
-        """Write the student as a folder, as `harness export CELL --to FOLDER` does.
+        """Write the student as a folder, as `harness export RUN --to FOLDER` does.
 
         result.best().export("student")
         """
-        perform("export", {"what": self.cell, "to": to, "out": self.out})
+        perform("export", {"what": self.run, "to": to, "out": self.out})
         return Path(to)
 
     def load(self) -> Any:
@@ -183,5 +183,5 @@ class Best:
 
         result.best().load().predict(["a lovely film"])
         """
-        folder = self.out / "students" / self.cell
+        folder = self.out / "students" / self.run
         return harness.load(folder if folder.is_dir() else self.export(folder))

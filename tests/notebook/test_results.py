@@ -145,6 +145,16 @@ def test_the_best_is_that_of_a_task(found: Results) -> None:
         found.best("entail")
 
 
+def test_what_is_loaded_is_of_the_run_that_is_best_now(found: Results, out: Path) -> None:
+    best = found.best("acceptability")
+    best.load()
+    runs = found.to_pandas().query("chosen and cell == @best.cell").run
+    (other,) = set(runs) - {best.run}
+    replace(best, run=other).load()  # as where a further seed has become the best of the cell
+    told = [json.loads(path.read_text())["made"]["run"] for path in out.glob("students/*/harness_student.json")]
+    assert sorted(told) == sorted(runs)
+
+
 def test_rows_that_are_equally_good_are_told(found: Results, capsys: pytest.CaptureFixture[str]) -> None:
     def valued(values: list[float]) -> Results:
         return _valued(found, values, [value > max(values) - 1e-12 for value in values])
