@@ -64,7 +64,8 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
             save(model, workspace.run / "weights", durable=False)
         return record | scores | count(model) | {"selection": record["best"]["selection"]}, predictions
     save(model, workspace.run / "weights")
-    return record | scores | {"selection": scores["metrics"][run.metric]}, predictions
+    # One that only answers was chosen by nothing.
+    return record | scores | {"selection": record["best"].get("selection", scores["metrics"][run.metric])}, predictions
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from harness.exporting.opened import TOLD, load
 from tests.conftest import Harness
 from tests.planning.test_examined import teacher
-from tests.results import done, refused, table_folder
+from tests.results import done, records, refused, table_folder
 
 TEXTS = ["the dog was great .", "the film, it was awful .", "a nurse"]
 SIZES = ("tiny", "big", "of no size")  # not in the order of the alphabet
@@ -34,6 +34,8 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
         f"marks={tmp_path / 'marks.csv'}", "--set", "epochs=1", "teacher.epochs=1", "student.layers=1",
         f"sizes.classes={','.join(SIZES)}", "--workers", 1,
     ))  # fmt: skip
+    for record in records(tmp_path / "out", "teacher").values():
+        assert record["selection"] == record["best"]["selection"], "of what is held out, as a student's, not of dev"
     cells = json.loads((table_folder(tmp_path / "out") / "plan.json").read_bytes())["cells"]
     for name in ("sizes", "marks"):
         (cell,) = (cell["id"] for cell in cells if cell["task"] == name)
