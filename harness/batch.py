@@ -133,8 +133,12 @@ def positions(mask: Tensor) -> Tensor:
 
 
 def onto(tensor: Tensor, device: Any) -> Tensor:
-    """The tensor on the device (a `torch.device`; None is the host), copied to a GPU from pinned memory: no wait."""
+    """The tensor on the device (a `torch.device`; None is the host), copied to a GPU from pinned memory: no wait.
+
+    Of other accelerators the host waits: Apple's would read memory that is used for something else by then.
+    """
     if device is None or device == tensor.device:
         return tensor
-    pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
-    return pinned.to(device, non_blocking=True)
+    if device.type != "cuda":
+        return tensor.to(device)
+    return (tensor.pin_memory() if tensor.device.type == "cpu" else tensor).to(device, non_blocking=True)

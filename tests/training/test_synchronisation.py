@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import combine, pairing
+from harness.batch import onto
 from harness.contracts import Batch, Encoding, Outputs, Want
 from harness.data.encoding import Encoded
 from harness.modeling import signals
@@ -177,3 +178,23 @@ def test_products_that_cannot_be_computed_with_become_nan_where_nobody_looks() -
             assert student(on_device(case.batch()), Want(logits=True)).logits.device == META
     of_each = products.factors(torch.stack([torch.eye(2), 1e19 * torch.eye(2), 0 * torch.eye(2)]))
     assert of_each[0] == 1 and of_each[1:].isnan().all()
+
+
+@pytest.mark.parametrize(("kind", "pinned"), [("cuda", True), ("mps", False), ("xpu", False), ("cpu", False)])
+def test_nothing_is_copied_behind_the_hosts_back_unless_its_memory_is_pinned(kind: str, pinned: bool) -> None:
+    """The memory may be another tensor's before it is copied: https://github.com/pytorch/pytorch/issues/189690."""
+    copied: list[tuple[torch.device, bool]] = []
+
+    class Source(Tensor):
+        def pin_memory(self, device: Any = None) -> Tensor:  # type: ignore[override]
+            self.pinned = True
+            return self
+
+        def to(self, device: torch.device, non_blocking: bool = False) -> Tensor:  # type: ignore[override]
+            assert not non_blocking or self.pinned
+            copied.append((device, non_blocking))
+            return self
+
+    device, source = torch.device(kind, 0), torch.zeros(3).as_subclass(Source)
+    onto(source, device)
+    assert copied == [(device, pinned)] and getattr(source, "pinned", False) == pinned
