@@ -197,6 +197,7 @@ def cannot_write(path: Path, error: OSError, flag: str = "") -> UserError:
 
 def check_writable(out: Path, flag: str = "--out") -> None:
     """Raise UserError if nothing can be written into the folder."""
+    check_name(str(out), flag)
     names(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -207,8 +208,15 @@ def check_writable(out: Path, flag: str = "--out") -> None:
         raise cannot_write(out, error, flag) from error
 
 
+def check_name(name: str, flag: str) -> None:
+    """Raise UserError for a path with bytes that are no text: weights are not written into such a one."""
+    if name.encode("utf-8", "surrogateescape") != name.encode("utf-8", "replace"):
+        raise UserError(f"{flag} {name} is not in UTF-8, as weights are written: give another folder")
+
+
 def check_new_folder(folder: Path, name: str) -> None:
     """Raise UserError if `--to name`, resolved to `folder`, is taken or cannot be written."""
+    check_name(str(folder), "--to")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"--to {name} exists already and is not an empty folder; give another")
     above = next(path for path in folder.parents if path.exists())

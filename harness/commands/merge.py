@@ -16,7 +16,7 @@ from harness import code_versions
 from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.evaluation import server_scores
-from harness.files import atomic_file, atomic_write, cannot_write, check_writable, remove, sync_folder
+from harness.files import atomic_file, atomic_write, cannot_write, check_name, check_writable, remove, sync_folder
 from harness.folders import holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
@@ -241,6 +241,7 @@ def _form(to: Path) -> str:
 
 
 def _check_target(to: Path, out: Path) -> None:
+    check_name(str(to), "--to")
     if to.exists() and (to.is_file() or any(to.iterdir())):
         raise UserError(f"--to {to} exists already; give another")
     if to.resolve().is_relative_to(out.resolve()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -218,9 +219,12 @@ def test_a_merge_brings_plugins_of_the_folder_and_tells_where_others_are(call: H
     assert Path(found.plugins[0]).read_text() == inside.read_text()
 
 
+OTHERS = (("a.7z", "must be a folder or"), (os.fsdecode(b"caf\xe9.zip"), "not in UTF-8"))
+
+
 def test_a_pack_is_refused_where_it_would_be_lost(call: Harness, tmp_path: Path) -> None:
     ledger = results.finished(tmp_path / "out")
-    for to, told in (("out/packed", "lies in the folder"), ("out", "exists already"), ("a.7z", "must be a folder or")):
+    for to, told in (("out/packed", "lies in the folder"), ("out", "exists already"), *OTHERS):
         done = call("pack", "--out", ledger.out, "--to", tmp_path / to)
         assert done.returncode == 2 and told in done.stderr, done.stderr
     with ledger.lock():

@@ -293,6 +293,9 @@ def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, call: 
     (newer / "harness.json").write_text(json.dumps({"format": 2}))
     refused(call(*common, newer), str(newer), "format 2")
     refused(call(*common, "/proc/nowhere"), "/proc/nowhere")
+    latin = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    refused(call(*common, latin), "--out", "not in UTF-8")
+    assert not os.path.exists(latin)
 
 
 def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
