@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness.errors import UserError
 from harness.executors import environment, temporary
 from harness.executors.worker import DEATHS, Asking, serve
 from harness.files import remove
@@ -27,6 +28,7 @@ from harness.runs.messages import Died, Failed, Message, Wants
 # Every run is forked from a server that has imported torch and transformers once and done nothing with them.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 KEPT = 1 << 19  # bytes of a run's prints that are kept, of their beginning and of their end
+SOCKET = 103 if sys.platform == "darwin" else 107  # bytes of the path of one, at most
 PATIENCE = 10.0  # seconds that a log may take to be written once the run has ended
 
 
@@ -115,10 +117,16 @@ def prepare() -> None:
 
 @functools.cache
 def _prepare() -> None:
-    """What comes before the first fork. The server's socket is in multiprocessing's folder, which a kill leaves."""
+    """What comes before the first fork. The server's socket is in multiprocessing's folder, which a kill leaves.
+
+    Raises UserError where that folder's path is too long for it.
+    """
     environment.prepare()
     if multiprocessing.parent_process() is None:  # otherwise it is the parent's, which lives on
-        temporary.hold(Path(util.get_temp_dir()))  # never given back: it ends with the process
+        folder = Path(util.get_temp_dir())
+        if len(os.fsencode(folder / "listener-12345678")) > SOCKET:  # so multiprocessing calls it
+            raise UserError(f"TMPDIR must name a folder with a shorter path: processes cannot talk in {folder.parent}")
+        temporary.hold(folder)  # never given back: it ends with the process
     CONTEXT.set_forkserver_preload(["harness.executors.preload"])
 
 

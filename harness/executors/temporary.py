@@ -16,9 +16,17 @@ PREFIX = "distill-harness-"
 REMNANT = f"{PREFIX}remnant-"  # of a folder that is being removed
 
 
+def place() -> Path:
+    """The system's temporary folder. Raises UserError where there is none that can be written."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise UserError(f"TMPDIR must name a folder that can be written: {error.strerror}") from error
+
+
 def new(name: str) -> Path:
     """A path in the temporary folder that `sweep` looks after. Short: Ray makes sockets far below it."""
-    return Path(tempfile.gettempdir()) / f"{PREFIX}{name}"
+    return place() / f"{PREFIX}{name}"
 
 
 def hold(folder: Path) -> int:
@@ -50,9 +58,9 @@ def sweep() -> None:
 
     A folder that merely has such a name, of results perhaps, is nobody's to remove.
     """
-    place = Path(tempfile.gettempdir())
-    held = [path.parent for name in (PREFIX, "pymp-") for path in place.glob(f"{name}*/.held")]
-    for folder in {*held, *place.glob(f"{REMNANT}*")}:  # a remnant may have lost what held it
+    within = place()
+    held = [path.parent for name in (PREFIX, "pymp-") for path in within.glob(f"{name}*/.held")]
+    for folder in {*held, *within.glob(f"{REMNANT}*")}:  # a remnant may have lost what held it
         with suppress(OSError):  # another user's, or another worker removes it
             handle = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:

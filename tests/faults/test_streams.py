@@ -1,4 +1,4 @@
-"""Where what is printed goes to: a full disk, nowhere, a reader that went away, a file in an encoding of its own."""
+"""Where what is printed and what is temporary goes: a full disk, nowhere, a reader that went away, other encodings."""
 
 from __future__ import annotations
 
@@ -41,3 +41,18 @@ def test_a_current_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     (gone := tmp_path / "gone").mkdir()
     done = through(f"rmdir ../gone && {sys.executable} -m harness status --study objectives_vs_init", gone)
     assert done.returncode == 2 and done.stderr.startswith(b"harness: ") and done.stderr.count(b"\n") == 1
+
+
+NOWHERE = "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: ['/nowhere']; import harness.cli; "
+NOWHERE += "sys.exit(harness.cli.main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("start", [("-c", NOWHERE), ("-m", "harness")], ids=["none", "too long"])
+def test_a_temporary_folder_that_cannot_be_used_is_told(start: tuple[str, ...], tmp_path: Path) -> None:
+    deep = tmp_path.with_name("deep" * 25)
+    deep.mkdir(exist_ok=True)
+    study = ("run", "--study", "objectives_vs_init", "--tasks", "sentiment", "--workers", "1", "--out", tmp_path)
+    command, variables = [sys.executable, *start, *study], {**environment(), "TMPDIR": str(deep)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("harness: TMPDIR must name a folder ")
