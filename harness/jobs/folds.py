@@ -81,7 +81,8 @@ def _by_folds(model: nn.Module, examples: Examples, by: Training) -> History:
 
     def once(data: Encoded, made: list[Stage], part: int, chosen_on: Encoded, index: Tensor) -> History:
         model.load_state_dict(beginning)
-        checkpoint = _Part(regime.checkpoint.path, regime.checkpoint.code, part, curves)
+        own = regime.checkpoint
+        checkpoint = _Part(own.path, own.code, part, curves, device=own.device)
         select = by.select(replace(examples, selection=chosen_on))
         return train(model, made, data, _of_these(by.teacher, index), select, replace(regime, checkpoint=checkpoint))
 

@@ -10,7 +10,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ from harness.files import atomic_file, digest
 from harness.ledger import CHECKPOINT
 from harness.runs import Run
 from harness.runs.told import Entry, State
+from harness.training import machine
 from harness.training.workspace import Workspace
 
 ASIDE = "checkpoint.damaged.pt"
@@ -49,16 +50,17 @@ class _Summed:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run's state is written while it trains, and a digest of the code that trains it."""
+    """Where a run's state is written while it trains, a digest of the code that trains it, and on what: cpu or cuda."""
 
     path: Path
     code: str
+    device: str = field(default="cpu", kw_only=True)
 
     def write(self, state: State) -> None:
         """Put this one in the place of the one before. Raises UserError if the disk is full or cannot be written."""
         with atomic_file(self.path) as file:
             summed = _Summed(file)
-            whose = {"run": self.path.parent.name, "code": self.code}
+            whose = {"run": self.path.parent.name, "code": self.code, "device": self.device}
             try:
                 torch.save({**state, **whose}, summed)  # type: ignore[arg-type]
             except RuntimeError as error:  # torch's own text says only at which byte it was
@@ -68,8 +70,8 @@ class Checkpoint:
     def read(self, tell: Callable[[Entry], None]) -> State | None:
         """What `write` was given, on the CPU, or None where there is none. Loaded as data only.
 
-        A file that is damaged, another run's, or written by other code is set aside; `tell` gets a note of it, and the
-        run starts over.
+        A file that is damaged, another run's, or written by other code or on another kind of device, whose random
+        states are none here, is set aside; `tell` gets a note of it, and the run starts over.
         """
         try:
             raw = self.path.read_bytes()
@@ -83,6 +85,8 @@ class Checkpoint:
             try:
                 state: State = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
                 why = "" if state["code"] == self.code else "was written by another version of the code"
+                there = state.get("device", self.device)
+                why = why or ("" if there == self.device else f"was written on another kind of device ({there})")
                 why = why if state["run"] == run else "is another run's"
             except (RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError):
                 why = "cannot be read"  # whole, but no checkpoint
@@ -95,7 +99,7 @@ class Checkpoint:
 
 def checkpoint_of(run: Run, workspace: Workspace) -> Checkpoint:
     """The checkpoint of a run, which whoever trains it reads and writes."""
-    return Checkpoint(workspace.run / CHECKPOINT, digest(of_run(run)))
+    return Checkpoint(workspace.run / CHECKPOINT, digest(of_run(run)), device=machine.device().type)
 
 
 class Timer:

@@ -14,7 +14,10 @@ import torch
 
 from harness.errors import UserError
 from harness.ledger import CHECKPOINT
-from harness.training.checkpoints import ASIDE, Checkpoint
+from harness.runs import StudentRun
+from harness.training import machine
+from harness.training.checkpoints import ASIDE, Checkpoint, checkpoint_of
+from tests.training.builders import a_run, workspace_of
 
 STATE = {"epoch": 3, "model": {"weight": torch.arange(3000.0).reshape(30, 100)}, "random": torch.get_rng_state()}
 CODE = "of today"
@@ -74,6 +77,22 @@ def test_neither_another_runs_nor_one_of_other_code_is(written: Path, tmp_path: 
     torch.save({"format": 2, **STATE}, old)  # as it was written before checkpoints had a checksum
     assert "another version" in refused(old)
     assert "another version" in refused(written, "of tomorrow")
+
+
+@pytest.mark.parametrize(("wrote", "reads"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_none_of_another_kind_of_device_is(
+    wrote: str, reads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its random states are none here, and the record would tell one device for what two have computed."""
+    found = {}
+    for kind in (wrote, reads):
+        monkeypatch.setattr(machine, "device", lambda kind=kind: torch.device(kind))
+        found[kind] = checkpoint_of(a_run(StudentRun), workspace_of(path_in(tmp_path).parent))
+    found[wrote].write(STATE)
+    assert found[wrote].read(pytest.fail)
+    told: list[dict[str, Any]] = []
+    assert found[reads].read(told.append) is None
+    assert f"was written on another kind of device ({wrote}): it is set aside" in told[0]["note"]
 
 
 def test_one_that_would_run_code_is_not_opened(tmp_path: Path) -> None:
