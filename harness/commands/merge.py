@@ -255,7 +255,8 @@ def _check_target(to: Path, out: Path) -> None:
 @contextmanager
 def _beside(to: Path) -> Iterator[Path]:
     """A folder beside `to`, which is gone in the end unless it has taken that name."""
-    folder = to.with_name(f".{to.name}.{os.getpid()}.tmp")
+    folder = to.with_name(f".{to.name}.tmp")
+    remove(folder)  # left by a process that was killed
     try:
         yield folder
     except OSError as error:

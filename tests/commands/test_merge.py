@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from harness.ledger import Ledger
 from harness.planning import filed
 from tests.commands import results
 from tests.conftest import Harness
+from tests.launching import begun
 from tests.results import done, refused
 
 STUDY = ("--study", "objectives_vs_init")
@@ -217,6 +219,21 @@ def test_a_merge_brings_plugins_of_the_folder_and_tells_where_others_are(call: H
     found = filed.read(tmp_path / "b" / "results" / results.PLAN, tmp_path / "b" / "results")
     assert found.plugins == [str(tmp_path / "b" / "results" / "plugins" / "in.py"), str(beside)]
     assert Path(found.plugins[0]).read_text() == inside.read_text()
+
+
+def test_what_a_killed_pack_left_is_gone_once_it_is_given_again(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    words = ("pack", "--out", str(ledger.out), "--to", str(tmp_path / "there" / "packed"))
+    killed = begun(*words, folder=tmp_path / "said")
+    while not list(tmp_path.glob("there/.packed*.tmp/ledger")):
+        assert killed.is_alive()
+        time.sleep(0.001)
+    killed.kill()
+    killed.join()
+    assert os.listdir(tmp_path / "there") and not (tmp_path / "there" / "packed").exists()
+    assert call(*words).returncode == 0
+    assert os.listdir(tmp_path / "there") == ["packed"]
+    assert results.content(tmp_path / "there" / "packed") == results.content(ledger.out)
 
 
 OTHERS = (("a.7z", "must be a folder or"), (os.fsdecode(b"caf\xe9.zip"), "not in UTF-8"))
