@@ -82,6 +82,8 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             needs = "needs two packages: pip install sentencepiece protobuf"
             raise UserError(f"to read the tokenizer in {folder} from its {piece} {needs}") from error
         raise UserError(f"the tokenizer in {folder} cannot be read: {line(error)}") from error
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # which the library makes of files of another kind
+        raise UserError(f"the tokenizer in {folder} has no vocabulary: its files are not those of its kind")
     config = read_config(folder)
     size = config.vocab_size
     if len(tokenizer) > size:

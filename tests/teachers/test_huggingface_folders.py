@@ -266,7 +266,7 @@ class TestMistakes:
     def test_a_tokenizer_of_a_file_that_only_sentencepiece_reads(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As DeBERTa's third version is on the hub. The file is part of what the teacher is; beside another it is not."""
+        """As DeBERTa's third version is on the hub. The file is part of what a teacher is, beside another it is not."""
         folder = checkpoint(tmp_path, "bert", tokenizer=False)
         teacher = HuggingFaceTeacher(str(folder))
         found = []
@@ -274,9 +274,13 @@ class TestMistakes:
             (folder / "spm.model").write_text(content)
             found.append(content_of(folder))
         assert found[0] != found[1]
+        with pytest.raises(UserError, match="has no vocabulary: its files are not those of its kind"):
+            teacher.tokenizer()  # BERT has another file
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"model_type": "deberta-v2"}))
+        monkeypatch.setattr(loading, "find_spec", lambda name: None)
         with pytest.raises(UserError, match="spm.model needs two packages: pip install sentencepiece protobuf"):
-            monkeypatch.setattr(loading, "find_spec", lambda name: None)
-            teacher.tokenizer()
+            HuggingFaceTeacher(str(folder)).tokenizer()
         (folder / "tokenizer.json").write_text("{}")
         beside = content_of(folder)
         (folder / "spm.model").unlink()
