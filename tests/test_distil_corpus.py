@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from filelock import FileLock
 from safetensors.torch import load_file
 from transformers import BertModel
 
-from tests.conftest import Harness
+from tests.conftest import Harness, environment
 from tests.launching import launched, together
 from tests.results import done, records, refused, written
 
@@ -27,6 +29,8 @@ SETTINGS = (
 PLUGIN = '''
 import json
 import os
+import subprocess
+import sys
 
 import torch.nn.functional as F
 
@@ -284,3 +288,22 @@ def test_a_launch_of_harness_run_is_refused(call: Harness, tmp_path: Path, monke
         "give harness distil-corpus to torchrun",
     )
     assert not (tmp_path / "out").exists()
+
+
+RANK = """
+import time
+from harness.commands.distil_corpus import end_with_launcher
+end_with_launcher()
+print("begun", flush=True)
+time.sleep(60)
+"""
+LAUNCHER = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]).wait()"
+
+
+def test_a_process_ends_with_its_launcher() -> None:
+    """Which a kill leaves no time to end it; the same command would find its folder in use."""
+    command = [sys.executable, "-c", LAUNCHER, RANK]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None and launcher.stdout.readline() == "begun\n"
+        launcher.kill()
+        assert launcher.stdout.read() == ""  # until the last that could write to it is gone

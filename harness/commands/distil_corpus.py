@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import time
 import traceback
 from argparse import Namespace
 from collections.abc import Callable
@@ -32,7 +35,8 @@ def distil_corpus(options: Namespace) -> int:
     One process by itself; under torchrun or `accelerate launch` all of them share out every batch. The leading one
     plans, records and tells; --out is a folder that all see. Returns the exit status.
     """
-    environment.launched()  # refuses what cannot be a launch
+    if environment.launched() > 1:  # refuses what cannot be a launch
+        end_with_launcher()
     environment.prepare()
 
     request, out = Request.of(options), Path(options.out)
@@ -43,6 +47,18 @@ def distil_corpus(options: Namespace) -> int:
         ledger = Ledger(out)  # in every process
         failed = [run for run in wanted(plan) if not _made(run, plan, ledger)]
     return 1 if failed else 0
+
+
+def end_with_launcher() -> None:
+    """End as soon as the process that began this one is gone: it was killed, and its command may be given again."""
+    launcher = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def wanted(plan: Plan) -> list[str]:
