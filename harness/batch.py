@@ -139,6 +139,7 @@ def onto(tensor: Tensor, device: Any) -> Tensor:
     """
     if device is None or device == tensor.device:
         return tensor
-    if device.type != "cuda":
+    if device.type not in ("cuda", "meta"):  # meta, which has no values, copies nothing
         return tensor.to(device)
-    return (tensor.pin_memory() if tensor.device.type == "cpu" else tensor).to(device, non_blocking=True)
+    pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+    return pinned.to(device, non_blocking=True)
