@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 
 from harness import code_versions
@@ -254,15 +255,28 @@ def _check_target(to: Path, out: Path) -> None:
 
 @contextmanager
 def _beside(to: Path) -> Iterator[Path]:
-    """A folder beside `to`, which is gone in the end unless it has taken that name."""
-    folder = to.with_name(f".{to.name}.tmp")
-    remove(folder)  # left by a process that was killed
+    """A folder beside `to`, which is gone in the end unless it has taken that name. What killed ones left goes, too."""
+    folder = to.with_name(f".{to.name}.{os.getpid()}.tmp")
+    for left in to.parent.glob(f".{escape(to.name)}.*.tmp"):
+        if _ended(left.name.split(".")[-2]):
+            remove(left)
     try:
         yield folder
     except OSError as error:
         raise cannot_write(to, error, "--to") from error
     finally:
         remove(folder)
+
+
+def _ended(process: str) -> bool:
+    """Whether there is no such process any more."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):  # no number of ours; another user's
+        return False
+    return False
 
 
 def _archived(folder: Path, to: Path, form: str) -> Path:
