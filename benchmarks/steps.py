@@ -27,6 +27,7 @@ from harness.training.optimisation import Optimisation
 ROWS, LENGTH = 32, 32
 STEPS, WARM = 50 if torch.cuda.is_available() else 5, 5
 SECONDS, MOST = 5.0, 8  # for which processes that share the device make steps, and how many of them
+PATIENCE = 300.0  # seconds until one that has died is no longer waited for
 TRANSFORMER = "transformer, 3 layers"
 MINILM: dict[str, Any] = {
     "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536
@@ -114,11 +115,11 @@ def _together(graphed: bool, ready: Any, made: Any) -> None:
 def together(number: int, graphed: bool) -> float:
     """Steps a second of so many processes that share the device."""
     context = multiprocessing.get_context("spawn")
-    ready, made = context.Barrier(number), context.SimpleQueue()
+    ready, made = context.Barrier(number, timeout=PATIENCE), context.Queue()
     processes = [context.Process(target=_together, args=(graphed, ready, made)) for _ in range(number)]
     for process in processes:
         process.start()
-    found = [made.get() for _ in processes]
+    found = [made.get(timeout=PATIENCE) for _ in processes]
     for process in processes:
         process.join()
     return sum(found) / SECONDS

@@ -32,6 +32,12 @@ class Encoding(dict[str, "Tensor"]):
     def lengths(self) -> Tensor:
         return self["attention_mask"].sum(1).cpu() if self.known_lengths is None else self.known_lengths
 
+    @property
+    def unpadded(self) -> bool:
+        """Whether the host knows that no sequence is padded; False where it would have to look."""
+        known = self.known_lengths
+        return known is not None and int(known.min()) == self["attention_mask"].shape[1]
+
 
 @dataclass
 class Batch:
@@ -76,13 +82,14 @@ class Batch:
         """(B, L, ...) -> (T, ...): what belongs to the real tokens of the first sequence, row by row."""
         self._check(states, 2)
         states = states.flatten(0, 1)
-        return self._copy(states) if self._unpadded else states[self._tokens]
+        # To choose all by their places would sort these for the gradient.
+        return self._copy(states) if self.encodings[0].unpadded else states[self._tokens]
 
     def real_pairs(self, scores: Tensor) -> Tensor:
         """(B, L, L) -> (P,): what belongs to two real tokens of the first sequence, row by row."""
         self._check(scores, 3)
         scores = scores.flatten()
-        return self._copy(scores) if self._unpadded else scores[self._pairs]
+        return self._copy(scores) if self.encodings[0].unpadded else scores[self._pairs]
 
     def _check(self, tensor: Tensor, dimensions: int) -> None:
         size, length = self.mask.shape
@@ -97,12 +104,6 @@ class Batch:
         import torch
 
         return tensor.clone(memory_format=torch.contiguous_format)
-
-    @property
-    def _unpadded(self) -> bool:
-        """Whether the host knows that no text is padded: to choose all would sort for their gradient."""
-        lengths = self.encodings[0].known_lengths
-        return lengths is not None and int(lengths.min()) == self.mask.size(1)
 
     @cached_property
     def _tokens(self) -> Tensor:

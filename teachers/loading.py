@@ -77,8 +77,8 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own
-        piece = next((name for name in SENTENCEPIECE if (folder / name).is_file()), "")
-        if piece and find_spec("sentencepiece") is None:  # of which the library says nothing
+        piece = next((name for name in (WHOLE, *SENTENCEPIECE) if (folder / name).is_file()), WHOLE)
+        if piece != WHOLE and find_spec("sentencepiece") is None:  # of which the library says nothing
             needs = "needs two packages: pip install sentencepiece protobuf"
             raise UserError(f"to read the tokenizer in {folder} from its {piece} {needs}") from error
         raise UserError(f"the tokenizer in {folder} cannot be read: {line(error)}") from error

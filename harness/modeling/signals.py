@@ -302,8 +302,7 @@ def emit(
 
 @contextmanager
 def _padding_known(encoding: dict[str, Tensor]) -> Iterator[None]:
-    lengths = getattr(encoding, "known_lengths", None)
-    before = UNPADDED.set(lengths is not None and int(lengths.min()) == encoding["input_ids"].shape[1])
+    before = UNPADDED.set(getattr(encoding, "unpadded", False))  # of a dictionary alone it is not known
     try:
         yield
     finally:
