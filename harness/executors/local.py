@@ -21,6 +21,8 @@ class LocalExecutor:
     """At most `workers` runs at a time, each in a process of its own. One whose process dies is begun again.
 
     Where there are several GPUs, each run is given the one that the fewest others are on; several runs may share one.
+    A run for which others leave too little memory on a GPU is begun again once one of them has ended, and from then on
+    fewer go on together.
     limit: seconds after which an attempt at a run is given up. shares: on GPUs, start with a run on each and find out
     how many, up to `workers`, get most done. mps: start CUDA's Multi-Process Service for them; raises UserError where
     that cannot be.
@@ -90,9 +92,20 @@ class LocalExecutor:
                     f"its worker died {DEATHS} times (exit code {message.code}; -9 is a kill, often for want of memory)"
                 )
                 self._told.append(Failed(run, why, why))
+        elif isinstance(message, Failed) and message.crowded and self._going:
+            self._queue.appendleft(job)
+            self._have_fewer(run)
         else:
             self._told.append(message)
         self._begin_waiting()
+
+    def _have_fewer(self, run: str) -> None:
+        """Let no more runs go on together than do now, of which none lacked memory."""
+        self._workers = len(self._going)
+        if self._sharing is not None:
+            self._sharing.limit(self._workers)
+        runs = "1 run goes" if self._workers == 1 else f"{self._workers} runs go"
+        self._told.append(Noted(run, f"{runs} on at a time from here: one more lacked memory on a GPU"))
 
     def _watch(self, message: Message) -> None:
         """Find out how many runs are to share the GPUs."""

@@ -35,6 +35,10 @@ class Sharing:
         """A run computes so many tokens a second."""
         self._speeds.setdefault(run, []).append(speed)
 
+    def limit(self, workers: int) -> None:
+        """No more than these find room."""
+        self.workers, self.settled = workers, True
+
     def look(self, going: Collection[str]) -> str:
         """Decide, if it is time. going: the runs that go on. Returns a sentence once it is settled, otherwise ""."""
         if self.settled:

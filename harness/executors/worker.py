@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -60,7 +61,12 @@ def attempt(run: RunId, work: Callable[[], Message]) -> Message:
     except UserError as error:
         return Refused(run, str(error))
     except Exception as error:  # one failing run never stops the rest; its traceback is kept
-        return Failed(run, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return Failed(run, f"{type(error).__name__}: {error}", traceback.format_exc(), crowded=_wants_memory(error))
+
+
+def _wants_memory(error: Exception) -> bool:
+    """True if a GPU had too little: torch says so in one way of tensors, in others of contexts and of libraries."""
+    return isinstance(error, RuntimeError) and bool(re.search(r"CUDA.*out of memory|_ALLOC_FAILED", str(error)))
 
 
 def _trained(run: str, specification: Any, workspace: Any, tell: Any) -> Message:

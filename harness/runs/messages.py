@@ -56,11 +56,15 @@ class Finished(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """The run alone went wrong; traceback: or the same sentence. diverged: it computed what is not finite."""
+    """The run alone went wrong; traceback: or the same sentence.
+
+    diverged: it computed what is not finite. crowded: a GPU had too little memory left for it.
+    """
 
     error: str
     traceback: str
     diverged: bool = False
+    crowded: bool = False
 
 
 @dataclass(frozen=True)

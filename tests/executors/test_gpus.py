@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from harness.executors import gpus, local
-from harness.runs.messages import Finished
+from harness.executors.worker import attempt
+from harness.runs.messages import Began, Failed, Finished, Noted
 
 
 @pytest.fixture
@@ -45,6 +47,48 @@ def test_runs_are_spread_and_the_next_takes_the_gpu_that_is_free(
         begun[1].says = Finished("1", {}, {})
         assert any(isinstance(executor.next(), Finished) for _ in range(6))  # after what was told before it
         assert given(begun[4:]) == ["2"]
+
+
+def test_a_run_without_memory_waits_for_others_and_fails_alone(
+    begun: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(gpus.VISIBLE, "0")
+    with closing(local.LocalExecutor(3)) as executor:
+        for number in range(4):
+            executor.submit(str(number), None, None)
+        told = [executor.next() for _ in range(3)]
+        begun[1].says = Failed("1", "no memory", "", crowded=True)
+        assert executor.next() == Noted("1", "2 runs go on at a time from here: one more lacked memory on a GPU")
+        assert [one.run for one in begun] == ["0", "1", "2"] and told == [Began("0"), Began("1"), Began("2")]
+        begun[0].says = Finished("0", {}, {})
+        assert [executor.next() for _ in range(2)] == [begun[0].says, Began("1")]
+        begun[3].says = Failed("1", "no memory", "", crowded=True)
+        assert isinstance(executor.next(), Noted)
+        for done in (begun[2], begun[3]):
+            done.says = Finished(done.run, {}, {})
+        assert executor.next() == begun[2].says
+        assert executor.next() == Began("1")
+        begun[4].says = Failed("1", "no memory", "", crowded=True)
+        assert executor.next() == begun[4].says
+        assert executor.next() == Began("3")
+
+
+@pytest.mark.parametrize(
+    ("error", "crowded"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("CUDA out of memory"), False),
+    ],
+)
+def test_what_a_gpu_says_without_memory(error: Exception, crowded: bool) -> None:
+    def work() -> Any:
+        raise error
+
+    told = attempt("run", work)
+    assert isinstance(told, Failed) and told.crowded == crowded and str(error) in told.error
 
 
 @pytest.mark.parametrize("value", ["", "-1"])

@@ -88,3 +88,12 @@ def test_nothing_is_concluded_from_fewer_runs_than_could_go_on() -> None:
         assert machine.sharing.look(["teacher"]) == ""
     assert machine.sharing.workers == 2 and not machine.sharing.settled
     assert machine.watch() and machine.sharing.workers == 4
+
+
+def test_no_more_than_find_room() -> None:
+    machine = Machine({2**n: 2.0**n for n in range(8)})
+    machine.sharing.limit(3)
+    for _ in range(100):
+        machine.now += 1
+        assert machine.sharing.look(["0", "1", "2"]) == ""
+    assert machine.sharing.workers == 3
