@@ -13,6 +13,7 @@ from harness import reports
 from harness.commands.figures import figure_of
 from harness.commands.telling import say
 from harness.errors import UserError, unknown
+from harness.files import digest
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
 from harness.planning.planned import Plan
@@ -183,5 +184,6 @@ class Best:
 
         result.best().load().predict(["a lovely film"])
         """
-        folder = self.out / "students" / self.run
+        made = digest(Ledger(self.out).read(self.run))[:8]  # `--refresh` makes a run anew, with other weights
+        folder = self.out / "students" / f"{self.run}-{made}"
         return harness.load(folder if folder.is_dir() else self.export(folder))

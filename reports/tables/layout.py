@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -199,6 +200,7 @@ def notes(
         )
     if table.untested:
         sentences.append(f"Not tested, for want of comparable per-example predictions: {', '.join(table.untested)}.")
+    sentences += _computed(table)
     unfinished = {e.cell for e in entries if e.status in ("waiting", "partial")}
     if unfinished:
         sentences.append(f"Unfinished cells, shown with their progress: {len(unfinished)}.")
@@ -216,6 +218,20 @@ def _over(table: Table) -> str:
     drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
     teachers = {0: "", 1: ", for this teacher alone"}.get(table.provenance.teachers, ", each seed with its own teacher")
     return drawn + (teachers if several else teachers.replace("each seed with its own teacher", "for these teachers"))
+
+
+def _computed(table: Table) -> list[str]:
+    """What the devices that the runs were computed on leave in doubt, in sentences, if anything."""
+    records = {run.run: run.record for entry in table.entries() for run in entry.runs}.values()
+    devices = Counter(record["device"] for record in records if "device" in record)
+    said = []
+    if len(devices) > 1:
+        counts = ", ".join(f"{device} {count} run{'s' * (count > 1)}" for device, count in sorted(devices.items()))
+        said = [f"Computed on several kinds of devices, whose numbers differ a little for the same seed: {counts}."]
+    if doubtful := sum("unrepeatable" in record for record in records):
+        runs = "1 run uses" if doubtful == 1 else f"{doubtful} runs use"
+        said.append(f"{runs} what a GPU does not compute twice the same; the record's unrepeatable names it.")
+    return said
 
 
 def _sight(table: Table) -> list[str]:

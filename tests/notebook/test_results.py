@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import harness
+from harness.ledger import Ledger
 from harness.notebook.results import Results
 from tests.conftest import Harness, environment
 from tests.results import table_folder
@@ -153,6 +155,20 @@ def test_what_is_loaded_is_of_the_run_that_is_best_now(found: Results, out: Path
     replace(best, run=other).load()  # as where a further seed has become the best of the cell
     told = [json.loads(path.read_text())["made"]["run"] for path in out.glob("students/*/harness_student.json")]
     assert sorted(told) == sorted(runs)
+
+
+def test_a_run_that_was_made_anew_is_exported_anew(found: Results, out: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(out, tmp_path / "copied")
+    best = replace(found.best("acceptability"), out=copied)
+    best.load()
+    ledger = Ledger(copied)
+    record = ledger.read(best.run)
+    assert record is not None
+    predictions = ledger.predictions(best.run)
+    ledger.write(best.run, {**record, "seconds": 0.5}, predictions)  # as `--refresh` does
+    best.load()
+    best.load()
+    assert len(list(copied.glob(f"students/{best.run}*/harness_student.json"))) == 2
 
 
 def test_rows_that_are_equally_good_are_told(found: Results, capsys: pytest.CaptureFixture[str]) -> None:

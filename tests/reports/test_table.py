@@ -217,6 +217,20 @@ def test_a_metric_that_a_run_did_not_record_is_told():
     assert made.reasons == ("no f1 is recorded by its runs",) and entries(made)["att_kl+val_kl"][1].best
 
 
+@pytest.mark.parametrize("format", [f for f in FORMATS if f not in ("csv", "json")])
+def test_what_devices_leave_in_doubt_is_told(format):
+    def on(device, right, **more):
+        runs = tuple(run(k, seed, device=device, **more) for seed, k in enumerate(right))
+        return cell(ATT, "sst2", (), seeds=runs, trials=runs[:1])
+
+    one = on("cuda", (80, 81))
+    other = replace(on("cpu", (70, 71), unrepeatable="put_"), cell="other", row=VAL)
+    alike, mixed_kinds = ("".join(render(table(cells), format).split()) for cells in ([one], [one, other]))
+    assert "severalkindsofdevices" not in alike and "twicethesame" not in alike
+    assert "numbersdifferalittleforthesameseed:cpu2runs,cuda2runs." in mixed_kinds
+    assert "2runsusewhataGPUdoesnotcomputetwicethesame" in mixed_kinds
+
+
 def test_one_task_has_no_average():
     assert [c.label for c in table([cell(ATT, "sst2", (60, 60))]).columns] == ["SST-2"]
 
