@@ -156,7 +156,7 @@ def labels(column: Column) -> set[str]:
     """What the column's task may be called in print; MNLI's two dev sets are told apart by their ending."""
     if not column.task:
         return AVERAGES if column.average else set()
-    name = column.label
+    name = column.label.removesuffix(f" ({column.task})")  # of tasks that share one
     return {f"{name}-mm"} if column.metric.startswith(MISMATCHED) else {name, f"{name}-m"}
 
 

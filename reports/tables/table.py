@@ -6,6 +6,7 @@ Evidence rules: every value carries its n; an unfinished cell is never best; an 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -88,8 +89,15 @@ def build(
 
 def _columns(study: Study, tasks: Sequence[Task], average: bool) -> list[Column]:
     """Of every metric of each task, of their average where there is one, and of sizes."""
+    shared = Counter(task.label for task in tasks)  # two forms of one data set, or of yours
     columns = [
-        Column(task.name, task.label, metric, i == 0, len(study.shown(task)) == 1)
+        Column(
+            task.name,
+            task.label + f" ({task.name})" * (shared[task.label] > 1),
+            metric,
+            i == 0,
+            len(study.shown(task)) == 1,
+        )
         for task in tasks
         for i, metric in enumerate(study.shown(task))
     ]

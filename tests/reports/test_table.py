@@ -11,9 +11,9 @@ import pytest
 
 from harness.contracts import CheckpointRow, Profile, Row, RunResult, TeacherRow
 from harness.errors import UserError
-from harness.reports import FORMATS, render, with_published
+from harness.reports import FORMATS, build, render, with_published
 from harness.reports.tables.layout import entry_text, heading
-from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
+from tests.reports.synthetic import PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, run, score, table
 
 VANILLA, HID, ATT, VAL = ROWS
 
@@ -229,6 +229,16 @@ def test_what_devices_leave_in_doubt_is_told(format):
     assert "severalkindsofdevices" not in alike and "twicethesame" not in alike
     assert "numbersdifferalittleforthesameseed:cpu2runs,cuda2runs." in mixed_kinds
     assert "2runsusewhataGPUdoesnotcomputetwicethesame" in mixed_kinds
+
+
+def test_tasks_that_share_a_label_are_told_apart_and_find_what_is_printed():
+    tasks = {**TASKS, "mine": replace(TASKS["sst2"], name="mine")}
+    cells = [cell(ATT, "sst2", (80, 81)), cell(ATT, "rte", (60, 61)), cell(ATT, "mine", (70, 71))]
+    made = build(STUDY, "quick", cells, tasks, PROVENANCE, score)
+    assert [column.label for column in made.columns] == ["SST-2 (sst2)", "RTE", "SST-2 (mine)", "Average"]
+    comparison = with_published(made, STUDY).comparison
+    (pairs,) = (line.pairs for block in comparison.blocks for line in block.lines if line.line)
+    assert pairs[0].printed == pairs[2].printed != pairs[1].printed
 
 
 def test_one_task_has_no_average():
