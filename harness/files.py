@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -167,6 +168,34 @@ def _make_way(path: Path) -> None:
     """Set aside a folder that stands where a file of ours belongs: some other program put it there."""
     if path.is_dir() and not path.is_symlink():
         os.rename(path, path.with_name(f"{path.name}.{os.getpid()}.aside"))
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A place beside `path` for what is to take its name, and gone in the end if it has not.
+
+    What killed processes left there goes, too; what others are writing at the same time stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+        if _ended(left.name.split(".")[-2]):
+            remove(left)
+    remove(temporary)  # of one that had our number
+    try:
+        yield temporary
+    finally:
+        remove(temporary)
+
+
+def _ended(process: str) -> bool:
+    """Whether there is no such process any more."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):  # no number of ours; another user's
+        return False
+    return False
 
 
 def atomic_write(path: Path, content: bytes) -> None:

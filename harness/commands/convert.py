@@ -31,7 +31,7 @@ def convert(options: Namespace) -> int:
     from harness.training.weights import whole_folder
 
     transformers.logging.disable_progress_bar()
-    with whole_folder(folder) as temporary:
+    with whole_folder(folder, new=True) as temporary:
         source.convert(temporary)
     kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     print(f"{options.teacher} is now a {kind} in {options.to}: --teacher {options.to} takes it")

@@ -7,17 +7,14 @@ import os
 import shutil
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from glob import escape
 from pathlib import Path
 
 from harness import code_versions
 from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.evaluation import server_scores
-from harness.files import atomic_file, atomic_write, cannot_write, check_name, check_writable, remove, sync_folder
+from harness.files import atomic_file, atomic_write, beside, cannot_write, check_name, check_writable, sync_folder
 from harness.folders import holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
@@ -201,24 +198,33 @@ def pack(options: Namespace) -> int:
     ledger, to = Ledger(Path(options.out)), Path(options.to)
     form = _form(to)
     _check_target(to, ledger.out)
-    with ledger.lock(), _beside(to) as folder:
-        union = Union(Ledger(folder, create=True), packs=True)
-        union.add(ledger)
-        for path in filed.paths(ledger.out):
-            for beside in path.parent.glob("table.*"):
-                _copy(beside, folder / beside.relative_to(ledger.out))
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        if form:
-            made = _archived(folder, to, form)
-            _sync(made)
-            os.replace(made, to)
-        else:
-            os.replace(folder, to)
-        sync_folder(to.parent)
+    try:
+        with ledger.lock(), beside(to) as folder:
+            union, size = _packed(ledger, to, folder, form)
+    except OSError as error:
+        raise cannot_write(to, error, "--to") from error
     runs, reads = union.counts["brought"], "harness report --study NAME --out FOLDER reads it"
     tell(f"{runs} run{'s' * (runs != 1)}, {size / 1e6:.1f} MB, in {to}; {reads}")
     _tell_what_run_needs(union)
     return 1 if union.left_out else 0
+
+
+def _packed(ledger: Ledger, to: Path, folder: Path, form: str) -> tuple[Union, int]:
+    """Write all into a new folder, and give that or an archive of it the name `to`. Returns its bytes, too."""
+    union = Union(Ledger(folder, create=True), packs=True)
+    union.add(ledger)
+    for path in filed.paths(ledger.out):
+        for table in path.parent.glob("table.*"):
+            _copy(table, folder / table.relative_to(ledger.out))
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if form:
+        made = _archived(folder, to, form)
+        _sync(made)
+        os.replace(made, to)
+    else:
+        os.replace(folder, to)
+    sync_folder(to.parent)
+    return union, size
 
 
 def _tell_what_run_needs(union: Union) -> None:
@@ -251,32 +257,6 @@ def _check_target(to: Path, out: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(to, error, "--to") from error
-
-
-@contextmanager
-def _beside(to: Path) -> Iterator[Path]:
-    """A folder beside `to`, which is gone in the end unless it has taken that name. What killed ones left goes, too."""
-    folder = to.with_name(f".{to.name}.{os.getpid()}.tmp")
-    for left in to.parent.glob(f".{escape(to.name)}.*.tmp"):
-        if _ended(left.name.split(".")[-2]):
-            remove(left)
-    try:
-        yield folder
-    except OSError as error:
-        raise cannot_write(to, error, "--to") from error
-    finally:
-        remove(folder)
-
-
-def _ended(process: str) -> bool:
-    """Whether there is no such process any more."""
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (ValueError, OverflowError, PermissionError):  # no number of ours; another user's
-        return False
-    return False
 
 
 def _archived(folder: Path, to: Path, form: str) -> Path:

@@ -35,7 +35,7 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             f"{type(opened.model).__name__} is computed by another library than transformers, so no folder of "
             "Hugging Face's opens it: harness convert makes one of the checkpoint that it came from"
         )
-    with whole_folder(folder) as temporary:
+    with whole_folder(folder, new=True) as temporary:
         plain = _write_plain(opened, temporary)
         model = plain or opened.model
         if plain is None:

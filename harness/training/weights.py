@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.files import cannot_write, sync_folder
+from harness.files import beside, cannot_write, sync_folder
 
 
 def save(
@@ -36,29 +36,28 @@ def save_reader(reader: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path, durable: bool = True) -> Iterator[Path]:
+def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Iterator[Path]:
     """A folder to write into that takes its name once all of it is written. Raises UserError as `save` does.
 
     durable: it is so even if the machine loses its power. Otherwise its checksums tell, and it can be made again.
+    new: what somebody else has meanwhile put in its place is no older one of ours: UserError is raised, and it stays.
     """
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-    except Exception as error:  # the libraries' own errors say nothing but the system's text
-        shutil.rmtree(temporary, ignore_errors=True)
-        number = re.search(r"os error (\d+)", str(error))
-        if isinstance(error, OSError):
-            raise cannot_write(folder, error) from error
-        if number is None:
-            raise
-        raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
-    for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-    if folder.exists():  # of a run that was killed before its record was written, or that is made anew
-        shutil.rmtree(folder)
-    os.replace(temporary, folder)
-    if durable:
-        sync_folder(folder.parent)
+    with beside(folder) as temporary:
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():
+                with open(path, "rb") as file:
+                    os.fsync(file.fileno())
+            if folder.exists() and not new:  # of a run that was killed before its record was written, or is made anew
+                shutil.rmtree(folder)
+            os.replace(temporary, folder)
+            if durable:
+                sync_folder(folder.parent)
+        except Exception as error:  # the libraries' own errors say nothing but the system's text
+            number = re.search(r"os error (\d+)", str(error))
+            if isinstance(error, OSError):
+                raise cannot_write(folder, error) from error
+            if number is None:
+                raise
+            raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
