@@ -117,7 +117,9 @@ def _unneeded(ledger: Ledger) -> list[Part]:
                 [ledger.folder(r) for r in begun],
             )
         )
-    if torn := [*ledger.out.glob(".*.tmp"), *ledger.out.glob("ledger/.*.tmp"), *ledger.out.glob("ledger/*/.*.tmp")]:
+    if again := sorted((ledger.out / "cache").glob("again-*")):
+        parts.append(Part(f"what {_many(again, 'export')} left, killed while making a run again", again))
+    if torn := _torn(ledger, [path for part in parts for path in part.paths]):
         parts.append(Part(f"{_many(torn, 'file')} half written by a process that was killed", torn))
     if unread:
         for error in unread:
@@ -138,6 +140,13 @@ def _unneeded(ledger: Ledger) -> list[Part]:
     ]:
         parts.append(Part(f"cache of runs in no plan ({_many(stores, 'folder')})", stores))
     return parts
+
+
+def _torn(ledger: Ledger, going: Sequence[Path]) -> list[Path]:
+    """What is half written, but for that inside of something that goes anyway."""
+    found = sorted(ledger.out.rglob(".*.tmp"))
+    gone = {*going, *found}
+    return [path for path in found if gone.isdisjoint(path.parents)]
 
 
 def _needed(runs: dict[RunId, Record | None], holdings: Sequence[Holdings]) -> set[RunId]:

@@ -65,6 +65,19 @@ def test_what_goes_is_told_and_goes(call: Harness, full: Ledger) -> None:
     assert "Vanilla KD" in call("report", "--study", "objectives_vs_init", "--out", full.out).stdout
 
 
+def test_what_was_killed_while_it_wrote_goes_wherever_it_lies(call: Harness, full: Ledger) -> None:
+    again = full.out / "cache" / f"again-{results.TEACHER_RUN}"  # an export, while it made a run again
+    begun, moved = full.folder("a" * 16), full.out / "ledger" / f".{'c' * 16}.1.tmp"
+    plan = (full.out / results.PLAN).parent
+    for folder in (again, begun, moved, plan, full.folder(results.TEACHER_RUN)):
+        folder.mkdir(exist_ok=True)
+        (folder / ".checkpoint.pt.1.tmp").write_bytes(b"x")
+    done = call("clean", "--out", full.out, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "what 1 export left" in done.stdout and "4 files half written" in done.stdout
+    assert not list(full.out.rglob(".*.tmp")) and not again.exists() and not begun.exists()
+
+
 def test_it_asks_and_takes_no_for_an_answer(call: Harness, full: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     before = left(full)
     refused = call("clean", "--out", full.out)
