@@ -52,12 +52,19 @@ class Store:
     def held(self, *names: str) -> Iterator[bool]:
         """Hold the store: of all who ask, one makes it. Gives True if the index vouches for the files `names`."""
         with self._once(self.folder):
-            for part in self.folder.glob(".*.tmp"):  # of a process that was killed while it wrote
-                part.unlink(missing_ok=True)
+            self._sweep()  # of a process that was killed while it wrote
             self.told = read_sealed(self.folder / INDEX)
             if not self.told and (self.folder / INDEX).exists():
                 self._tell(f"are damaged ({INDEX})")
-            yield bool(self.told) and all(map(self.vouches, names))
+            try:
+                yield bool(self.told) and all(map(self.vouches, names))
+            finally:
+                self._sweep()  # where the disk is full it is wanted for other things
+
+    def _sweep(self) -> None:
+        """Remove what is half written."""
+        for part in self.folder.glob(".*.tmp"):
+            part.unlink(missing_ok=True)
 
     def vouches(self, name: str) -> bool:
         """True if a file is there as the index has it. If it was, and is not any more, that is told."""

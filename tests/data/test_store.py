@@ -69,7 +69,9 @@ def test_what_fails_while_it_is_made_is_vouched_for_by_nothing(tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt), store.held("a") as whole:
         assert not whole
         (store.folder / "a").write_text("half")
+        (store.folder / ".b.tmp").write_text("half")
         raise KeyboardInterrupt
+    assert not list(store.folder.glob(".*.tmp"))
     assert made(tmp_path)[1]
 
 
