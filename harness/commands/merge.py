@@ -14,7 +14,16 @@ from harness import code_versions
 from harness.commands.telling import say, tell
 from harness.errors import UserError
 from harness.evaluation import server_scores
-from harness.files import atomic_file, atomic_write, beside, cannot_write, check_name, check_writable, sync_folder
+from harness.files import (
+    atomic_file,
+    atomic_write,
+    beside,
+    cannot_write,
+    check_name,
+    check_writable,
+    remove,
+    sync_folder,
+)
 from harness.folders import holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
@@ -108,8 +117,9 @@ class Union:
         if self.target.whole(run) is None:  # it was being written there, or one of the disks fails
             say(f"run {run} of {source.out} changed while it was copied: it is left out, give the command again")
             return False
-        for checkpoint in self.target.folder(run).glob("checkpoint*.pt"):
-            checkpoint.unlink()
+        for name in ("checkpoint*.pt", ".*.tmp"):  # of a run that was interrupted here; of a merge that was killed
+            for left in self.target.folder(run).glob(name):
+                remove(left)
         return True
 
     def _bring_weights(self, source: Ledger, run: RunId) -> None:

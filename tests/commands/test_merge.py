@@ -79,9 +79,10 @@ def test_a_finished_run_takes_the_place_of_one_that_failed_or_was_interrupted(ca
     into.write(failed, {"status": "failed", "error": "x", "specification": run.specification()}, None)
     into.folder(begun).mkdir()
     (into.folder(begun) / "checkpoint.pt").write_bytes(b"")
+    (into.folder(begun) / ".record.json.1.tmp").write_bytes(b"")
     shutil.copytree(into.out, tmp_path / "failed")
     assert call("merge", source.out, "--into", into.out).returncode == 0
-    assert results.content(into.out) == results.content(source.out)
+    assert results.content(into.out) == results.content(source.out) and not list(into.out.rglob("*.tmp"))
     back = call("merge", tmp_path / "failed", "--into", into.out)
     assert back.returncode == 0 and "1 there before" in back.stdout
     assert results.content(into.out) == results.content(source.out)
