@@ -117,6 +117,10 @@ def _unneeded(ledger: Ledger) -> list[Part]:
                 [ledger.folder(r) for r in begun],
             )
         )
+    finished = [run for run, record in runs.items() if record and record["status"] == "finished"]
+    # A driver was killed between the record and this.
+    if ended := [path for run in finished for path in ledger.folder(run).glob("checkpoint*.pt")]:
+        parts.append(Part(f"{_many(ended, 'checkpoint')} of finished runs", ended))
     if again := sorted((ledger.out / "cache").glob("again-*")):
         parts.append(Part(f"what {_many(again, 'export')} left, killed while making a run again", again))
     if torn := _torn(ledger, [path for part in parts for path in part.paths]):
