@@ -66,6 +66,10 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
     notes = []
     if {"parameters", "megabytes"} & {*asked} and len(plan.tasks) > 1:
         notes.append(f"Size: of the models on {task.label}")
+    if "parameters" in asked and any(
+        model.made.leaves_model and not _weights(ledger, model) for model in found.values()
+    ):
+        notes.append("Parameters: those that are trained, where no weights are kept; of other models all")
     if "megabytes" in asked:
         notes.append("Megabytes: of the file of weights, 1 MB being a million bytes")
     metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
@@ -93,8 +97,9 @@ def _sizes(ledger: Ledger, model: Model) -> dict[str, reports.Entry]:
     """What the record and the files of weights say."""
     weights = _weights(ledger, model)
     parameters = {**model.record, **model.record.get("metrics", {})}.get("parameters")
-    if parameters is None:  # as of a teacher of one task
-        parameters = sum(map(_numbers, weights))
+    if parameters is None or not isinstance(model.made, JointRun):  # whose file has the heads of other tasks, too
+        # A record has those that are trained alone, and frozen vectors are as large.
+        parameters = sum(map(_numbers, weights)) or parameters
     size = sum(file.stat().st_size for file in weights) / 1e6
     missing = reports.Entry("unrecorded", reason=NOT_KEPT if model.made.leaves_model else "")
     return {

@@ -65,6 +65,20 @@ def test_sizes_are_those_of_records_and_files(out: Path, call: Harness) -> None:
     assert {e["value"] for e in found if not e["objective"] and e["row"] != "teacher"} == {None}  # the references
 
 
+def test_frozen_vectors_are_parameters_too(tmp_path: Path, call: Harness) -> None:
+    asked = (
+        "--study", "static_embeddings", "--objectives", "frozen", "trained", "--tasks", "acceptability", "--seeds", "1",
+        "--trials", "1", "--set", "epochs=1", "train_examples=32", "--out", tmp_path,
+    )  # fmt: skip
+    done(call("run", *asked))
+    said = done(call("report", *asked, "--format", "json", "--columns", "parameters"))
+    frozen, trained = (
+        e["value"] for e in json.loads(said.stdout)["entries"] if e["task"] == "size" and e["row"] != "teacher"
+    )
+    assert frozen == trained == max(r["parameters"] for r in records(tmp_path, "student").values())
+    assert "where no weights are kept" not in said.stdout
+
+
 def test_a_shape_is_timed_once_and_never_again(out: Path, call: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     found = report(call, out, "speed")
     rates = {e["row"]: e["value"] for e in found if e["metric"] == "sentences_per_second_from_ids"}
@@ -96,6 +110,7 @@ def test_without_weights_speed_is_refused_and_parameters_still_told(out: Path, c
     assert said.returncode == 2 and said.stderr.count("\n") == 1
     text = done(call("report", *STUDY, "--baselines", "--out", out, "--columns", "parameters", "megabytes")).stdout
     assert "83,458" in text and columns.NOT_KEPT in text
+    assert "Parameters: those that are trained, where no weights are kept" in text
 
 
 def test_damaged_weights_are_not_timed(out: Path, call: Harness) -> None:
