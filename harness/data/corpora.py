@@ -252,7 +252,7 @@ def tokenised(
     """The store of a corpus, whose content is given, built below `folder` unless it is there already.
 
     Every document is cut into pieces of at most max_length tokens, a long one also every 100,000 characters. The first
-    token of a piece is [CLS] and the last [SEP], or what the tokenizer has for them; pieces of fewer than three
+    token of a piece is [CLS] and the last [SEP], or what the tokenizer puts there; pieces of fewer than three
     ordinary tokens are left out. Of many processes that ask, one builds and the others wait: see `Store`.
 
     packed: documents, which may be single sentences, are whole parts of pieces, as many in each as fit, in their order
@@ -267,8 +267,21 @@ def tokenised(
     if max_length < SHORTEST + 2:
         raise UserError(f"max_length must be at least {SHORTEST + 2} for a corpus, not {max_length}")
     key = [FORMAT, content, tokenizer_fingerprint(tokenizer), max_length, *(["packed"] if packed else [])]
+    if (around := _around(tokenizer)) != [tokenizer.cls_token_id, tokenizer.sep_token_id]:
+        key.append(around)  # not what earlier versions stored
     pieces = _as_planned(source, content, _pieces(source, tokenizer, max_length, packed))
     return stored_pieces(Store(folder, key, once), content, tokenizer, pieces)
+
+
+def _around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """What a tokenizer puts before and after a text: of XLM and FlauBERT, "<s>" in place of [CLS].
+
+    [CLS] and [SEP] where it puts no token at each end.
+    """
+    text, whole = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
+    if len(whole) == len(text) + 2 and whole[1:-1] == text:
+        return [whole[0], whole[-1]]
+    return [tokenizer.cls_token_id, tokenizer.sep_token_id]
 
 
 def _as_planned(source: str, planned: str, pieces: Iterable[list[np.ndarray]]) -> Iterator[list[np.ndarray]]:
@@ -283,7 +296,7 @@ def _pieces(
     """The token ids of every piece, (L,) each, some at a time."""
     ordinary = np.ones(len(tokenizer), bool)
     ordinary[tokenizer.all_special_ids] = False
-    first, last = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
+    first, last = ([token] for token in _around(tokenizer))
     parts = _cut(source, tokenizer, max_length - 2)
     found = _packed(parts, max_length - 2) if packed else parts
     whole = (np.concatenate([first, part, last]) for part in found if ordinary[part].sum() >= SHORTEST)

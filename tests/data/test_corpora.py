@@ -227,6 +227,16 @@ def test_pieces_by_hand(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> N
     assert corpus.piece(0).dtype == np.uint16 and not corpus.piece(0).flags.writeable
 
 
+def test_a_piece_begins_as_the_tokenizer_begins_a_text(tmp_path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """XLM's and FlauBERT's begin it with "<s>", which is not their [CLS]."""
+    source = write(tmp_path / "a.txt", "a b c\n")
+    before = tokenised(source, content(source), tokenizer, 7, tmp_path / "store")
+    assert pieces(before) == [[CLS, A, B, C, SEP]]
+    tokenizer.cls_token = "[SEP]"
+    after = tokenised(source, content(source), tokenizer, 7, tmp_path / "store")
+    assert pieces(after) == [[CLS, A, B, C, SEP]] == [tokenizer("a b c")["input_ids"]]
+
+
 def test_sentences_are_packed_into_pieces_whole_and_in_order(
     tmp_path: Path, tokenizer: PreTrainedTokenizerBase, monkeypatch: Any
 ) -> None:
