@@ -18,6 +18,7 @@ from transformers import (
 )
 
 from harness.contracts import ModelInfo, Task
+from harness.data import own
 from harness.data.encoding import tokenizer_fingerprint
 from harness.errors import UserError
 from harness.modeling.bases import Teacher
@@ -95,16 +96,18 @@ class HuggingFaceTeacher(Teacher):
 
         That is: `finetuning_task` naming the task ("rte" or "glue:rte") and
         as many labels. Label names prove nothing (RTE and QNLI share theirs), but where one is the task's in another
-        place the head is not used. Without such a record the teacher is fine-tuned with a fresh head; but where the
-        task has no labels to do that with, any head of as many outputs answers that is not recorded as another task's.
+        place the head is not used, nor where a user's data have other classes than those of this name had that it was
+        trained for. Without such a record the teacher is fine-tuned with a fresh head; but where the task has no labels
+        to do that with, any head of as many outputs answers that is not recorded as another task's.
         Raises UserError for one that was trained for the task with fewer classes.
         """
         recorded = str(getattr(self.config, "finetuning_task", None) or "").lower().rsplit(":")[-1]
-        of_this = recorded == task.name or not (task.labelled or recorded in TASKS.names())
+        trained_for = recorded == task.name.lower()
+        of_this = trained_for or not (task.labelled or recorded in TASKS.names())
         if not of_this or not self._holds(AutoModelForSequenceClassification, "ForSequenceClassification"):
             return False
         classes = self.config.num_labels or 0
-        if recorded == task.name and 1 < classes < len(task.labels):
+        if trained_for and 1 < classes < len(task.labels):
             raise UserError(
                 f"teacher {self.argument} was trained for {task.name} with {classes} classes, but its "
                 f"data have {len(task.labels)}: {', '.join(task.labels)}"
@@ -113,6 +116,9 @@ class HuggingFaceTeacher(Teacher):
             return False
         names = tuple(str(name).lower() for _, name in sorted(dict(self.config.id2label or {}).items()))
         expected = tuple(label.lower() for label in task.labels)
+        unnamed = not expected or names == tuple(f"label_{number}" for number in range(classes))
+        if task.name in own.KNOWN and task.labelled and not (unnamed or names == expected):
+            return False
         return all(name == here or name not in expected for name, here in zip(names, expected, strict=False))
 
     def recipe(self, task: Task) -> Mapping[str, Any]:

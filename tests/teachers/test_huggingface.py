@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, MPNetConfig
 
 from harness.contracts import Signal, Want
+from harness.data import own
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
@@ -106,6 +107,22 @@ class TestAnswers:
     def test_only_a_recorded_task_counts(self, changes: dict, answered: bool, tmp_path: Path) -> None:
         teacher = HuggingFaceTeacher(str(checkpoint(tmp_path, "bert", CLASSIFIER, **changes)))
         assert teacher.answers(TWO) is answered
+
+    @pytest.mark.parametrize(
+        ("name", "classes", "answered"),
+        [
+            ("Mine", {0: "no", 1: "yes"}, True),  # the configuration records a name as it is written
+            ("mine", {0: "LABEL_0", 1: "LABEL_1"}, True),
+            ("mine", {0: "bad", 1: "good"}, False),
+        ],
+    )
+    def test_other_data_of_the_same_name_have_other_classes(
+        self, name: str, classes: dict, answered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = replace(TWO, name=name)
+        monkeypatch.setitem(own.KNOWN, task.name, own.Known(own.Declaration(task.name, "mine.csv"), task, ""))
+        folder = checkpoint(tmp_path, "bert", CLASSIFIER, finetuning_task=name, id2label=classes)
+        assert HuggingFaceTeacher(str(folder)).answers(task) is answered
 
     def test_more_classes_than_it_was_trained_for_are_refused(self, tmp_path: Path) -> None:
         folder = checkpoint(tmp_path, "bert", CLASSIFIER, finetuning_task="three", num_labels=2)
