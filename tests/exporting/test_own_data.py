@@ -58,13 +58,14 @@ def test_names_of_classes_and_scores_are_kept_and_logits_are_the_students(
 
 def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(forked: Harness, tmp_path: Path) -> None:
     file, out = tmp_path / "hotel.csv", tmp_path / "out"
-    rows = [f"{n},the {who} was {word},{stars}" for n, who in enumerate(("desk", "room", "bed", "view") * 3)
+    rows = [f"{n};the {who} was {word};{stars}" for n, who in enumerate(("desk", "room", "bed", "view") * 3)
             for word, stars in (("great", "five"), ("awful", "one"))]  # fmt: skip
-    file.write_text("\n".join(["Guest ID,Review,Stars", *rows]))
+    file.write_text("\n".join(["Guest ID;Review;Stars", *rows]))
     done(forked(
         "run", "--study", "objectives_vs_init", "--out", out, "--trials", 1, "--seeds", 1, "--objectives",
         "labels_only", "vanilla_kd", "--inits", "every", "random", "--tasks", f"hotel={file}", "--workers", 1, "--set",
-        "hotel.text=Review", "hotel.label=Stars", "epochs=1", "teacher.epochs=1", "student.layers=1",
+        "hotel.text=Review", "hotel.label=Stars", "hotel.delimiter=semicolon", "epochs=1", "teacher.epochs=1",
+        "student.layers=1",
     ))  # fmt: skip
     cards = {}
     for cell in json.loads((table_folder(out) / "plan.json").read_bytes())["cells"]:
@@ -82,8 +83,9 @@ def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(fo
 
     student = tmp_path / "labels_only_every"
     said = [done(forked("predict", *what, "--input", file)).stdout for what in ([student], [cell["id"], "--out", out])]
-    assert [len(answers.splitlines()) for answers in said] == [len(rows)] * 2
-    (tmp_path / "other.csv").write_text("Guest ID,Stars\n1,five\n")
+    wanted = [row.split(";")[1] for row in rows]
+    assert [[json.loads(line)["text"] for line in answers.splitlines()] for answers in said] == [wanted] * 2
+    (tmp_path / "other.csv").write_text("Guest ID;Stars\n1;five\n")
     refused(
         forked("predict", student, "--input", tmp_path / "other.csv"),
         "there is no column Review or text or sentence, which predict reads; it has Guest ID, Stars: rename one",

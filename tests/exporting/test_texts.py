@@ -16,7 +16,7 @@ from harness.exporting.writing import write
 from harness.testing.student_cases import PAIR, SINGLE, Case
 from tests.conftest import Harness
 from tests.exporting.builders import ABOUT, opened
-from tests.results import done, refused, table_folder
+from tests.results import done, refused
 
 TEXTS = ("word1 word2", '"word3', 'word4" word5', "word6, word7", '"word8 word9" word1')
 PAIRS = tuple(zip(TEXTS, reversed(TEXTS), strict=True))
@@ -145,27 +145,3 @@ def test_how_its_data_were_read_goes_with_a_student(tmp_path: Path) -> None:
     del told["table"]  # as earlier versions wrote it
     (tmp_path / "student" / TOLD).write_text(json.dumps(told))
     assert load(tmp_path / "student").table == {}
-
-
-def test_a_student_answers_each_text_of_the_files_it_was_trained_from(forked: Harness, tmp_path: Path) -> None:
-    rows = [(f'the "{who} was {word} {n}', label) for n, who in enumerate(("desk", "room", "bed", "view") * 3)
-            for word, label in (("great", "five"), ("awful", "one"))]  # fmt: skip
-    for name, between, header in (("tabs.txt", "\t", "text\tlabel\n"), ("bare.csv", ";", "")):
-        lines = "".join(f"{text}{between}{label}\n" for text, label in rows)
-        (tmp_path / name).write_text(header + lines)
-    out = tmp_path / "out"
-    done(forked(
-        "run", "--study", "objectives_vs_init", "--out", out, "--trials", 1, "--seeds", 1, "--objectives",
-        "vanilla_kd", "--inits", "every", "--tasks", f"tabs={tmp_path / 'tabs.txt'}", f"bare={tmp_path / 'bare.csv'}",
-        "--workers", 1, "--set", "bare.delimiter=semicolon", "bare.columns=body,verdict", "bare.text=body",
-        "bare.label=verdict", "epochs=1", "teacher.epochs=1", "student.layers=1",
-    ))  # fmt: skip
-    files = {"tabs": tmp_path / "tabs.txt", "bare": tmp_path / "bare.csv"}
-    for cell in json.loads((table_folder(out) / "plan.json").read_bytes())["cells"]:
-        folder = tmp_path / cell["task"]
-        done(forked("export", cell["id"], "--to", folder, "--out", out))
-        texts = [text for text, _ in rows]
-        wanted = beside(texts, load(folder).predict(texts))
-        for what in ([folder], [cell["id"], "--out", out]):
-            found = done(forked("predict", *what, "--input", files[cell["task"]])).stdout.splitlines()
-            assert [json.loads(line) for line in found] == wanted
