@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.data import metric_names
 from harness.data.tasks import get_task
@@ -25,10 +23,6 @@ def test_classes_by_hand():
     )
     matthews = (3 * 4 - 1 * 2) / math.sqrt((3 + 1) * (3 + 2) * (4 + 1) * (4 + 2))
     assert score(get_task("cola"), predictions, labels) == pytest.approx({"matthews": matthews, "accuracy": 0.7})
-
-
-def test_three_classes_by_hand():
-    assert score(get_task("mnli"), [0, 1, 2, 2], [0, 1, 2, 1]) == {"accuracy": 0.75}
 
 
 def test_several_classes_by_hand():
@@ -103,16 +97,6 @@ def test_constant_predictions_are_never_nan(name, size):
     assert score(get_task("mrpc"), [0, 0], [0, 0])["f1"] == 0.0
 
 
-@settings(deadline=None)  # the first call imports scikit-learn
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=30))
-def test_bounds_and_perfection(pairs):
-    predictions, labels = zip(*pairs, strict=True)
-    for name in ("cola", "mrpc"):
-        found = score(get_task(name), predictions, labels)
-        assert all(-1 <= value <= 1 for value in found.values())
-        assert score(get_task(name), labels, labels)["accuracy"] == 1.0
-
-
 @pytest.mark.parametrize(("predictions", "labels"), [([1, 0], [1]), ([], []), ([[1], [0]], [1, 0])])
 def test_wrong_shapes_are_refused(predictions, labels):
     with pytest.raises(ValueError, match="one prediction a label"):
@@ -157,14 +141,6 @@ def test_evaluate_loads_the_file_without_a_network(tmp_path, monkeypatch):
         {"accuracy": 2 / 3, "f1": 0.8, "accuracy_f1_mean": (2 / 3 + 0.8) / 2}
     )
     shutil.rmtree(tmp_path)
-
-
-def test_evaluate_module_refuses_an_unknown_task():
-    from harness.errors import UserError
-    from harness.evaluation.glue_metric import GlueMetric
-
-    with pytest.raises(UserError, match="unknown task 'mrcp': did you mean mrpc"):
-        GlueMetric(config_name="mrcp", keep_in_memory=True)
 
 
 def test_what_predictions_rest_on_is_kept_in_single_precision():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,14 +21,6 @@ from harness.teachers.architectures import KNOWN
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import THREE, small_config
 
-PUBLISHED = Path(__file__).parents[2] / "reports" / "papers" / "published" / "galke2022_table05_speed.csv"
-ROWS = {
-    "BERT-base": "bert-base-uncased",
-    "DistilBERT-base": "distilbert-base-uncased",
-    "TinyBERT (4 layer)": "huawei-noah/TinyBERT_General_4L_312D",
-    "MobileBERT": "google/mobilebert-uncased",
-}
-
 
 def on_meta(name: str, head: Any = AutoModel) -> torch.nn.Module:
     with torch.device("meta"):
@@ -38,12 +28,6 @@ def on_meta(name: str, head: Any = AutoModel) -> torch.nn.Module:
 
 
 class TestPublished:
-    @pytest.mark.parametrize("row", ROWS)
-    def test_millions_as_printed(self, row: str) -> None:
-        with PUBLISHED.open(encoding="utf-8") as file:
-            printed = {line["row"]: line["parameters_millions"] for line in csv.DictReader(file)}
-        assert round(count(on_meta(ROWS[row]))["parameters"] / 1e6) == int(printed[row])
-
     @pytest.mark.parametrize(
         ("name", "parameters"),
         [
@@ -55,6 +39,7 @@ class TestPublished:
             ("nreimers/MiniLM-L6-H384-uncased", 22_713_216),
             ("distilbert-base-uncased", 66_362_880),  # no pooler, no segments
             ("roberta-base", 124_645_632),
+            ("google/mobilebert-uncased", 24_581_888),
         ],
     )
     def test_exactly(self, name: str, parameters: int) -> None:

@@ -135,14 +135,6 @@ def test_over_goes_round() -> None:
 
 
 class TestMeasure:
-    def test_a_smaller_model_is_faster(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(speed, "TURN_SECONDS", 0.05)
-        source = small_config("bert", width=64).to_dict()
-        one, eight = (build_student("transformer", {"layers": n}, source, 2) for n in (1, 8))
-        found = speed.measure(one, eight, vocabulary=40, batch=4, length=8, rounds=3)
-        assert set(found) == {"sentences_per_second", "speed_ratio"}
-        assert found["speed_ratio"] > 1.5 and found["sentences_per_second"] > 0
-
     def test_the_numbers(self, machine: Machine) -> None:
         """Of a model of 2 s beside one of 6 s."""
 

@@ -254,8 +254,3 @@ def test_the_package_gives_load_and_stays_light() -> None:
         harness.load("nowhere")
     code = "import sys, harness; assert 'load' in dir(harness); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_rows_of_a_probe_differ_in_length() -> None:
-    batch = opened(Case("bilstm", PAIR)).probe()
-    assert [part["attention_mask"].sum(1).tolist() for part in batch.encodings] == [[8, 7, 6]] * 2

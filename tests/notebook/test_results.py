@@ -119,18 +119,6 @@ def test_rows_are_compared_by_the_noise_of_the_table(found: Results) -> None:
     back = found.compare("vanilla_kd", "att_kl")
     assert pairs.difference.tolist() == (-back.difference).tolist()
     assert pairs.p.tolist() == pytest.approx(back.p.tolist())
-    table = harness.load_results(found.ledger.out, against="vanilla_kd").whole
-    planned = {
-        (column.task, line.init): entry.to_reference
-        for block in table.blocks
-        for line in block.lines
-        for column, entry in zip(table.columns, line.entries, strict=True)
-        if line.row.name == "att_kl" and column.task
-    }
-    for pair in pairs.itertuples():
-        of_table = planned[pair.task, pair.init]
-        assert pair.p == pytest.approx(of_table.p) and pair.difference == pytest.approx(of_table.value)
-        assert of_table.low < pair.low and pair.high < of_table.high  # those of a column hold together
     with pytest.raises(harness.UserError, match="did you mean att_kl"):
         found.compare("att_k", "vanilla_kd")
 

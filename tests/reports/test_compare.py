@@ -174,10 +174,3 @@ def wang(**changes):
 def test_a_wrong_declaration_is_one_sentence(study, message):
     with pytest.raises(UserError, match=message):
         with_published(table([], study), study)
-
-
-def test_two_different_numbers_for_one_entry_are_refused():
-    row = Row("hid", "hid_seq", "Hid", {"marker": ""})  # of many rows
-    study = replace(STUDY, rows=(row,))
-    with pytest.raises(UserError, match="several numbers for Hid on SST-2"):
-        with_published(table([cell(row, "sst2", (60, 60))], study), study)

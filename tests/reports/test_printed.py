@@ -236,22 +236,6 @@ def test_counts_are_compared_exactly_and_every_other_one_is_named_with_its_reaso
     assert "\n".join(squeezed) + "\n" == COUNTED
 
 
-def test_a_speed_is_compared_whatever_was_encoded(monkeypatch):
-    rows = tuple(Row(n, "labels_only", n, published=n, student=n, init="random") for n in ("BERT-base", "MobileBERT"))
-    published = Published(("galke2022_table05_speed.csv",), "Galke et al. (2022), Table V")
-    monkeypatch.setitem(TASKS, "speed", replace(TASKS["sst2"], name="speed", label="Encoding"))
-    metrics = {"speed": ("sentences_per_second", "parameters")}
-    study = replace(STUDY, rows=rows, students=(), procedure="speed", published=published, metrics=metrics)
-    run = RunResult("r", 0, {}, {"sentences_per_second": 860.4, "parameters": 5}, 0.0, {})
-    cells = [
-        cell(r, "speed", (), "random", student=r.student, seeds=(run,), trials=(run,), wanted_seeds=1) for r in rows
-    ]
-    made = with_published(table(cells, study, protocol=""), study)
-    assert [line.pairs[0].printed for line in made.comparison.blocks[0].lines] == ["4600", "5500"]
-    assert "No published column: Encoding parameters." in made.comparison.remarks
-    assert [line.label for line in made.comparison.others][0] == "ELMo"
-
-
 @pytest.mark.parametrize("name", STUDIES.names())
 def test_every_study_finds_its_rows_in_its_published_tables(name):
     study = STUDIES.get(name)

@@ -35,7 +35,6 @@ def labels(monkeypatch):
     for name, label in (
         ("mnli", "MNLI"),
         ("qqp", "QQP"),
-        ("mrpc", "MRPC"),
         ("speed", "Encoding"),
         ("speed_pairs", "Encoding of pairs"),
     ):
@@ -98,22 +97,6 @@ def test_rows_of_one_label_are_told_apart_by_another_column():
     published = Published(("liu2020_table4_3_training_task_ablation.csv",), "Liu, Table 4.3")
     made = compared([measured(row, accuracy=0.9) for row in rows], rows, published)
     assert printed(made) == {group: [number] for group, number in groups.items()}
-
-
-def test_each_glue_metric_and_both_dev_sets_of_mnli_find_their_line():
-    rows = [Row("mkd", "", "Ours", {"row": "MKD-LSTM", "section": "PI Tasks"}, **FIXED)]
-    published = Published(("liu2020_table4_3_training_task_ablation.csv",), "Liu, Table 4.3")
-    scores = {"accuracy": 0.9, "f1": 0.8, "mismatched_accuracy": 0.7, "accuracy_f1_mean": 0.85}
-    shown = {"mrpc": ("accuracy_f1_mean", "f1", "accuracy"), "mnli": ("accuracy", "mismatched_accuracy")}
-    cells = [measured(rows[0], task, **scores) for task in shown]
-    made = compared(cells, rows, published, metrics=shown)
-    assert [c.name for c in made.comparison.columns] == [
-        "MNLI accuracy",
-        "MNLI mismatched accuracy",
-        "MRPC f1",
-        "MRPC accuracy",
-    ]
-    assert printed(made) == {"Ours": ["73.2", "73.9", "85.2", "77.2"]}
 
 
 def test_a_quotient_is_computed_from_the_print_and_compared():

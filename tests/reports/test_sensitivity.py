@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.reports import FIGURES, FORMATS, render, with_additions
+from harness.reports import FIGURES
 from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import svg
 from harness.reports.statistics.importance import FEWEST, importance
@@ -81,11 +81,6 @@ def test_a_trial_that_was_stopped_early_is_not_the_chosen_one() -> None:
 def test_of_one_setting_there_is_no_importance() -> None:
     (grid,) = sensitivity.grids(searched({("hid_seq", "sst2"): [(0.1, 0.2)] * 30}))
     assert ("", "No importance: one setting alone is searched, and all depends on it.") in grid.notes
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_format_has_it(format: str) -> None:
-    assert "Hid-Seq" in render(with_additions(table(8), ["sensitivity"]), format)
 
 
 def test_without_two_trials_it_is_refused_and_not_drawn() -> None:

@@ -14,7 +14,7 @@ from harness.contracts import TeacherRow
 from harness.reports import render, with_published
 from harness.reports.figures import verdicts as figure
 from harness.reports.papers.beside import verdict
-from harness.reports.statistics.verdicts import counts, ordered, tau_interval, verdicts
+from harness.reports.statistics.verdicts import ordered, tau_interval, verdicts
 from tests.reports.synthetic import ROWS, STUDY, cell, compared, table
 
 
@@ -160,7 +160,3 @@ def test_a_bootstrap_of_tau_would_leave_out_the_true_one_where_rows_are_close():
     """The reason why `tau_interval` is none: print and truth agree wholly, and noise alone hides it."""
     found = simulate(Scenario(0.2, 0.001, rows=8), 30, draws=200)
     assert found.bootstrap < 0.2 and found.tau > 0.9
-
-
-def test_counts():
-    assert counts(["supported", "undecided", "supported"]) == (2, 0, 1)

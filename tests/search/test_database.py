@@ -326,17 +326,6 @@ def test_a_locked_file_stops_nothing_and_is_rebuilt_afterwards(
         assert runs(f"sqlite:///{out}/optuna.db") == searched(calm)
 
 
-def test_where_nothing_changed_optuna_is_not_loaded(
-    calm: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = Path(shutil.copytree(calm, tmp_path / "out"))
-    monkeypatch.setitem(sys.modules, "optuna", None)  # importing it fails
-    process = study(call, glue, checkpoint, out)
-    assert process.returncode == 0 and SENTENCE not in process.stderr
-    (out / "optuna.db").unlink()
-    assert "optuna" in study(call, glue, checkpoint, out).stderr  # it would have been noticed
-
-
 def test_a_missing_driver_is_named_before_anything_is_trained(
     glue: Path, checkpoint: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
