@@ -71,13 +71,7 @@ def _accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float((predictions == labels).mean())
 
 
-def _f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(labels, predictions, pos_label=1, zero_division=0))
-
-
-def _averaged(function: str, **keywords: Any) -> Callable[[np.ndarray, np.ndarray], float]:
+def _of_sklearn(function: str, **keywords: Any) -> Callable[[np.ndarray, np.ndarray], float]:
     """A metric of scikit-learn's, 0 where it is undefined."""
 
     def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -91,56 +85,37 @@ def _averaged(function: str, **keywords: Any) -> Callable[[np.ndarray, np.ndarra
     return metric
 
 
-def _matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
-    from sklearn.metrics import matthews_corrcoef
-
-    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
-        return 0.0
-    return float(matthews_corrcoef(labels, predictions))
-
-
-def _pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
-    from scipy.stats import pearsonr
-
-    return _correlation(pearsonr, predictions, labels)
-
-
-def _spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
-    from scipy.stats import spearmanr
-
-    return _correlation(spearmanr, predictions, labels)
-
-
-def _kendall(predictions: np.ndarray, labels: np.ndarray) -> float:
-    from scipy.stats import kendalltau
-
-    return _correlation(kendalltau, predictions, labels)
-
-
 def _r2(predictions: np.ndarray, labels: np.ndarray) -> float:
     from sklearn.metrics import r2_score
 
     return 0.0 if np.ptp(labels) == 0 else float(r2_score(labels, predictions))
 
 
-def _correlation(function: Any, predictions: np.ndarray, labels: np.ndarray) -> float:
-    predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
-    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
-        return 0.0
-    return float(function(predictions, labels).statistic)
+def _correlation(function: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    """A correlation of SciPy's, 0 where one side is constant."""
+
+    def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
+        import scipy.stats
+
+        predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
+        if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+            return 0.0
+        return float(getattr(scipy.stats, function)(predictions, labels).statistic)
+
+    return metric
 
 
 METRICS = {
     "accuracy": _accuracy,
-    "f1": _f1,
-    "macro_f1": _averaged("f1_score", average="macro", zero_division=0),
-    "weighted_f1": _averaged("f1_score", average="weighted", zero_division=0),
-    "macro_precision": _averaged("precision_score", average="macro", zero_division=0),
-    "balanced_accuracy": _averaged("balanced_accuracy_score"),
-    "matthews": _matthews,
-    "kappa": _averaged("cohen_kappa_score"),
-    "pearson": _pearson,
-    "spearman": _spearman,
-    "kendall": _kendall,
+    "f1": _of_sklearn("f1_score", pos_label=1, zero_division=0),
+    "macro_f1": _of_sklearn("f1_score", average="macro", zero_division=0),
+    "weighted_f1": _of_sklearn("f1_score", average="weighted", zero_division=0),
+    "macro_precision": _of_sklearn("precision_score", average="macro", zero_division=0),
+    "balanced_accuracy": _of_sklearn("balanced_accuracy_score"),
+    "matthews": _of_sklearn("matthews_corrcoef"),
+    "kappa": _of_sklearn("cohen_kappa_score"),
+    "pearson": _correlation("pearsonr"),
+    "spearman": _correlation("spearmanr"),
+    "kendall": _correlation("kendalltau"),
     "r2": _r2,
 }
