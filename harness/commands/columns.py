@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,14 @@ from harness import registry, reports
 from harness.contracts import Task
 from harness.data.tasks import get_task
 from harness.errors import UserError, sentence, unknown
+from harness.executors.made_on import processor
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.runs import JointRun, Run, RunId
-from harness.runs.told import Record
+from harness.runs import JointRun
 from harness.search.driver import workspace_of
 from harness.search.kept import best_run
+from harness.search.progress import Finished
 from harness.search.results import replayed
 
 Say = Callable[[str], None]
@@ -34,15 +33,6 @@ SPEEDS = (
 )
 COLUMNS = {"parameters": ("parameters",), "megabytes": ("megabytes",), "speed": SPEEDS}
 NOT_KEPT = "the weights of its best run are not kept, so that they are neither weighed nor timed"
-
-
-@dataclass(frozen=True)
-class Model:
-    """A finished run whose model stands in a table."""
-
-    run: RunId
-    made: Run
-    record: Record
 
 
 def check(asked: Sequence[str]) -> None:
@@ -80,20 +70,20 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
     return reports.with_columns(table, metrics, told, notes)
 
 
-def _models(plan: Plan, ledger: Ledger, task: Task) -> dict[str, Model]:
+def _models(plan: Plan, ledger: Ledger, task: Task) -> dict[str, Finished]:
     """Cell, or reports.TEACHER -> the best run of it that is finished."""
     found = {}
     for cell, progress in zip(plan.cells, replayed(plan, ledger), strict=True):
         if cell.task == task.name and (best := best_run(progress)):
-            found[cell.id] = Model(best.run, best.made, best.record)
+            found[cell.id] = best
     teacher = plan.teachers.get(task.name)
     record = ledger.read(teacher) if teacher else None
     if teacher and record and record["status"] == "finished":
-        found[reports.TEACHER] = Model(teacher, plan.first[teacher].run, record)
+        found[reports.TEACHER] = Finished(teacher, plan.first[teacher].run, {}, record)
     return found
 
 
-def _sizes(ledger: Ledger, model: Model) -> dict[str, reports.Entry]:
+def _sizes(ledger: Ledger, model: Finished) -> dict[str, reports.Entry]:
     """What the record and the files of weights say."""
     weights = _weights(ledger, model)
     parameters = {**model.record, **model.record.get("metrics", {})}.get("parameters")
@@ -108,7 +98,7 @@ def _sizes(ledger: Ledger, model: Model) -> dict[str, reports.Entry]:
     }
 
 
-def _weights(ledger: Ledger, model: Model) -> list[Path]:
+def _weights(ledger: Ledger, model: Finished) -> list[Path]:
     return sorted((ledger.folder(model.run) / "weights").glob("*.safetensors")) if model.made.leaves_model else []
 
 
@@ -126,7 +116,7 @@ def _numbers(file: Path) -> int:
 
 
 def _speeds(
-    plan: Plan, ledger: Ledger, found: Mapping[str, Model], task: Task, say: Say
+    plan: Plan, ledger: Ledger, found: Mapping[str, Finished], task: Task, say: Say
 ) -> dict[str, dict[str, reports.Entry]]:
     """Cell -> metric -> what was measured, of the models whose weights are kept."""
     timed: dict[str, dict[str, reports.Entry]] = {}
@@ -156,7 +146,7 @@ def _speeds(
     return timed
 
 
-def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
+def _shape(plan: Plan, ledger: Ledger, model: Finished, task: Task) -> str:
     """A hash of all that a model's speed depends on: its shape, the texts, the machine. Weights do not count."""
     folder = ledger.folder(model.run) / "weights"
     part: Any = model.made.part(task.name) if isinstance(model.made, JointRun) else model.made
@@ -170,14 +160,14 @@ def _shape(plan: Plan, ledger: Ledger, model: Model, task: Task) -> str:
             "tokenizer": checksum(tokenizer) if tokenizer.is_file() else [plan.source_of(part)[0], plan.label],
             "max_length": part.settings["max_length"],
             "data": dict(part.data_of),
-            "machine": _processor(),
+            "machine": processor(),
             "measured": SPEEDS,
             "torch": version("torch"),
         }
     )[:16]
 
 
-def _measured(plan: Plan, ledger: Ledger, model: Model, task: Task) -> dict[str, tuple[float, float]]:
+def _measured(plan: Plan, ledger: Ledger, model: Finished, task: Task) -> dict[str, tuple[float, float]]:
     """Raises UserError for weights and data that are not as they were."""
     from harness.data import sources
     from harness.exporting.opened import of_run
@@ -196,15 +186,7 @@ def _how(task: Task) -> str:
     what = "pairs of sentences" if task.pair else "texts"
     return (
         f"Speed: {what} of {task.label}'s dev split a second, in batches of 64, by one thread of this processor "
-        f"({_processor()}): the median of {ROUNDS} rounds ± their standard deviation. From text the "
+        f"({processor()}): the median of {ROUNDS} rounds ± their standard deviation. From text the "
         "tokenizer counts, whose own speed stands beside it, and its share of the time. Models of one shape are "
         "measured once"
     )
-
-
-def _processor() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

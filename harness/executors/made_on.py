@@ -10,8 +10,7 @@ import subprocess
 from pathlib import Path
 
 import harness
-
-ROOT = Path(__file__).parent.parent.parent
+from harness.code_versions import ROOT
 
 
 def made_on() -> dict[str, str]:
@@ -22,13 +21,17 @@ def made_on() -> dict[str, str]:
 def _machine() -> str:
     import torch
 
+    own = f"{processor()}, {os.cpu_count()} cores, {platform.system()}"
+    return f"{torch.cuda.get_device_name()}; {own}" if torch.cuda.is_available() else own
+
+
+def processor() -> str:
+    """What this machine's processor is called."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
     except OSError:  # not Linux
         found = None
-    name = found[1].strip() if found else platform.processor() or platform.machine()
-    processor = f"{name}, {os.cpu_count()} cores, {platform.system()}"
-    return f"{torch.cuda.get_device_name()}; {processor}" if torch.cuda.is_available() else processor
+    return found[1].strip() if found else platform.processor() or platform.machine()
 
 
 @functools.cache
