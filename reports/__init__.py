@@ -19,7 +19,14 @@ from harness.reports.tables.columns import TEACHER, with_columns
 from harness.reports.tables.shapes import Entry, Provenance, Table
 from harness.reports.tables.table import LAYOUTS, build
 
-FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")
+FORMATS = {
+    "terminal": writers.terminal,
+    "markdown": writers.markdown,
+    "latex": latex.latex,
+    "csv": writers.csv,
+    "json": writers.json,
+    "html": page.html,
+}
 
 __all__ = [
     "ADDITIONS",
@@ -49,14 +56,6 @@ def render(table: Table, format: str) -> str:
 
     Raises UserError for an unknown format, and where an addition has nothing to tell.
     """
-    formats = {
-        "terminal": writers.terminal,
-        "markdown": writers.markdown,
-        "csv": writers.csv,
-        "json": writers.json,
-        "latex": latex.latex,
-        "html": page.html,
-    }
-    if format not in formats:
-        raise unknown("report format", format, formats)
-    return formats[format](table)
+    if format not in FORMATS:
+        raise unknown("report format", format, FORMATS)
+    return FORMATS[format](table)

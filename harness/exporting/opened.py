@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -149,8 +149,7 @@ def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
     quiet()
     model: PreTrainedModel
     if not part.student_name:
-        load: Callable[..., PreTrainedModel] = load_joint_teacher if isinstance(run, JointRun) else _tuned
-        model = load(source, task, folder)
+        model = load_joint_teacher(source, task, folder) if isinstance(run, JointRun) else source.model(task, folder)
     elif isinstance(run, JointRun):
         model = _joint_student(part.student_name, task, folder)
     else:
@@ -161,10 +160,6 @@ def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
     columns = tuple(said[name] for name in ("text", "text2") if name in said)
     table = {name: said[name] for name in ("columns", "delimiter") if name in said}
     return Opened(model.eval(), reader, task, encoding_of(part), part.settings["max_length"], columns, table)
-
-
-def _tuned(source: Any, task: Task, folder: Path) -> PreTrainedModel:
-    return cast(PreTrainedModel, source.model(task, folder))
 
 
 def _joint_student(name: str, task: Task, folder: Path) -> Student:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UserError
@@ -13,28 +12,12 @@ from harness.reports.tables.quantities import difference, scaled
 from harness.reports.tables.shapes import Table
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A search of several trials: the dev score of the one chosen, and of the one that dev would have chosen.
+def gaps(table: Table) -> list[dict[str, Any]]:
+    """A row for each cell whose search finished two trials or more that have a score, from the table's frame of runs.
 
-    Both are fractions, of the cell's first seed.
-    """
-
-    row: str
-    task: str
-    metric: str
-    student: str
-    init: str
-    cell: str
-    trials: int
-    chosen: float
-    dev: float
-
-
-def gaps(table: Table) -> list[Gap]:
-    """That of each cell whose search finished two trials or more that have a score, from the table's frame of runs.
-
-    Raises UserError where its trials were chosen on dev, or no cell tried two settings.
+    dev_of_chosen: the dev score of the trial that was chosen; dev_of_best_on_dev: that of the one that dev would have
+    chosen. Both are fractions, of the cell's first seed. Raises UserError where its trials were chosen on dev, or no
+    cell tried two settings.
     """
     if table.provenance.protocol == "published":
         raise UserError(
@@ -52,8 +35,9 @@ def gaps(table: Table) -> list[Gap]:
             if len(of_cell) > 1:
                 chosen = scores[max(range(len(scores)), key=chosen_by.__getitem__)]
                 first = of_cell.iloc[0]
-                where = (first.row, first.task, first.metric, first.student, first.init, str(cell))
-                made.append(Gap(*where, len(of_cell), chosen, max(scores)))
+                gap = {name: first[name] for name in ("row", "task", "metric", "student", "init")}
+                gap |= {"cell": cell, "trials": len(of_cell), "dev_of_chosen": chosen}
+                made.append(gap | {"dev_of_best_on_dev": max(scores)})
     if not made:
         raise UserError(
             "--with selection compares the trials of a search, and no cell of this table has tried two settings"
@@ -65,11 +49,11 @@ def grids(table: Table) -> list[Grid]:
     """A line a row of the study, a column a task, and all rows at the end. Raises UserError as `gaps` does."""
     found = gaps(table)
     labels = {x.row.name: x.row.label for block in table.blocks for x in block.lines}
-    names = [name for name in table.order if any(gap.row == name for gap in found)]
-    tasks = [column for column in table.columns if column.selects and any(gap.task == column.task for gap in found)]
+    names = [name for name in table.order if any(gap["row"] == name for gap in found)]
+    tasks = [column for column in table.columns if column.selects and any(gap["task"] == column.task for gap in found)]
     lines = []
     for label, rows in [*((labels.get(name, name), [name]) for name in names), ("All rows", names)]:
-        own = [[gap for gap in found if gap.row in rows and gap.task == column.task] for column in tasks]
+        own = [[gap for gap in found if gap["row"] in rows and gap["task"] == column.task] for column in tasks]
         lines.append((Cell(label), *map(_cell, own)))
     notes = (
         "Gap: the dev score of the trial that dev would have chosen, minus that of the trial that "
@@ -83,28 +67,18 @@ def grids(table: Table) -> list[Grid]:
     return [Grid("Selection on dev", caption, header, (Group("", tuple(lines)),), tuple(("", note) for note in notes))]
 
 
-def _cell(some: Sequence[Gap]) -> Cell:
+def _cell(some: Sequence[dict[str, Any]]) -> Cell:
     if not some:
         return Cell("")
-    mean = sum(gap.dev - gap.chosen for gap in some) / len(some)
-    text = difference(some[0].metric, scaled(some[0].metric, mean))
-    return Cell(f"{text} ({sum(gap.dev == gap.chosen for gap in some)}/{len(some)})")
+    added = [gap["dev_of_best_on_dev"] - gap["dev_of_chosen"] for gap in some]
+    text = difference(some[0]["metric"], scaled(some[0]["metric"], sum(added) / len(some)))
+    return Cell(f"{text} ({added.count(0)}/{len(some)})")
 
 
 def records(table: Table) -> dict[str, Any]:
-    """A row for each cell; scores in points."""
-    rows = [
-        {
-            "row": gap.row,
-            "task": gap.task,
-            "metric": gap.metric,
-            "student": gap.student,
-            "init": gap.init,
-            "cell": gap.cell,
-            "trials": gap.trials,
-            "dev_of_chosen": round(scaled(gap.metric, gap.chosen), 6),
-            "dev_of_best_on_dev": round(scaled(gap.metric, gap.dev), 6),
-        }
-        for gap in gaps(table)
-    ]
+    """The gaps; scores in points."""
+    rows = gaps(table)
+    for row in rows:
+        for name in ("dev_of_chosen", "dev_of_best_on_dev"):
+            row[name] = round(scaled(row["metric"], row[name]), 6)
     return {"rows": rows}

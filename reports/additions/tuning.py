@@ -150,12 +150,11 @@ def _curve(row: Sequence[Search]) -> Curve:
     import numpy as np
 
     results = np.array([[[getattr(t, what) for t in one.trials] for one in row] for what in ("selection", "score")])
-    lines = [tuning.expected(*task) for task in results.transpose(1, 0, 2)]
     bands = [tuning.band(values, LEVEL / len(row)) for values in results[0]]
     return Curve(
         row[0].label,
         row[0].line.row.competes,
-        [float(value) for value in np.mean(lines, axis=0)],
+        tuning.expected(*results).mean(axis=0).tolist(),
         [_mean(bounds) for bounds in zip(*bands, strict=True)],
         results,
     )

@@ -218,10 +218,7 @@ def note_of(line: Printed, value: str, column: Column, tested: bool, entry: Entr
 
 def lost(lines: Iterable[Printed], published: Published, told: Container[Place]) -> list[str]:
     """A sentence that names the numbers of tasks and metrics for which the table has no column; none where it has."""
-    left = (x for x in lines if x["value"] and x["column"] not in ("", *_unread(published)) and place_of(x) not in told)
+    unread = ["", *(name for name, _ in published.omitted if isinstance(name, str))]
+    left = (x for x in lines if x["value"] and x["column"] not in unread and place_of(x) not in told)
     names = dict.fromkeys(" ".join(filter(None, (x["task"], x["metric"]))) for x in left)
     return [f"Printed too, where this table has no column: {'; '.join(names)}."] if names else []
-
-
-def _unread(published: Published) -> list[str]:
-    return [name for name, _ in published.omitted if isinstance(name, str)]

@@ -24,19 +24,11 @@ SAMPLES = 50_000  # of uniform order statistics, by which a band is calibrated
 SWAPS = 10_000  # of rows within trials; all of them where there are no more than this
 
 
-def expected(selection: Sequence[float], score: Sequence[float]) -> list[float]:
-    """The mean score of the trial that is chosen among k of the n, for k = 1 to n.
+def expected(selection: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """(B, n) the mean score of the trial that is chosen among k of the n, for k = 1 to n, of each of B searches.
 
-    Chosen is the greatest selection score, of equals the earliest, as a search does.
+    selection, score: (B, n). Chosen is the greatest selection score, of equals the earliest, as a search does.
     """
-    import numpy as np
-
-    found: np.ndarray = _expected(np.array([selection]), np.array([score]))[0]
-    return [float(value) for value in found]
-
-
-def _expected(selection: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """(B, n) of (B, n): `expected` of each of B searches."""
     import numpy as np
 
     order = np.argsort(-selection, axis=1, kind="stable")[:, ::-1]  # the chosen last, of equals the earliest
@@ -100,7 +92,7 @@ def p_values(one: np.ndarray, other: np.ndarray) -> list[float]:
     gaps: Any = 0.0  # (S, n), summed over tasks
     for a, b in zip(one.transpose(1, 0, 2), other.transpose(1, 0, 2), strict=True):  # (2, n) each
         first, second = np.where(swapped, b, a), np.where(swapped, a, b)  # (S, 2, n)
-        gaps = gaps + _expected(first[:, 0], first[:, 1]) - _expected(second[:, 0], second[:, 1])
+        gaps = gaps + expected(first[:, 0], first[:, 1]) - expected(second[:, 0], second[:, 1])
     found = np.abs(gaps) >= np.abs(gaps[0]) - 1e-9  # the first is as it was, and counts
     return [float(share) for share in found.mean(axis=0)]
 

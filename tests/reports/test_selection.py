@@ -27,6 +27,7 @@ def of_trials(*trials, protocol="held_out"):
     return replace(made, runs=pandas.DataFrame(rows, dtype=object))
 
 
+NAMES = ("row", "trials", "dev_of_chosen", "dev_of_best_on_dev")
 TRIALS = (
     ("vanilla_kd", 0.80, 0.70, {}),
     ("vanilla_kd", 0.78, 0.75, {}),  # dev would have chosen it: 5 points more
@@ -41,7 +42,7 @@ TRIALS = (
 
 def test_the_gap_is_that_between_the_trial_chosen_and_the_best_on_dev():
     made = with_additions(of_trials(*TRIALS), ["selection"])
-    assert [(gap.row, gap.trials, gap.chosen, gap.dev) for gap in gaps(made)] == [
+    assert [tuple(gap[name] for name in NAMES) for gap in gaps(made)] == [
         ("vanilla_kd", 2, 0.70, 0.75), ("hid_seq", 2, 0.85, 0.85),
     ]  # fmt: skip
     text = render(made, "markdown")
