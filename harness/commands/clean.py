@@ -8,7 +8,6 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +29,23 @@ from harness.search.results import replayed
 OF_CODE = re.compile("[0-9a-f]{12}")  # a folder of the cache, named after the code that made what it holds
 
 
-@dataclass(frozen=True)
-class Part:
-    """Something that can go. paths: files and folders."""
-
-    what: str
-    paths: Sequence[Path]
-
-
 def clean(options: Namespace) -> int:
     """Tell what can go, and remove it once that is agreed to."""
     ledger = Ledger(Path(options.out))
     with ledger.lock():
         parts = _unneeded(ledger)
-        sizes = [sum(map(_size, part.paths)) for part in parts]
-        for part, size in zip(parts, sizes, strict=True):
-            tell(f"{size / 1e6:10.1f} MB  {part.what}")
+        sizes = {what: sum(map(_size, paths)) for what, paths in parts.items()}
+        for what, size in sizes.items():
+            tell(f"{size / 1e6:10.1f} MB  {what}")
         if not parts:
             tell(f"there is nothing in {ledger.out} that could go")
             return 0
-        tell(f"{sum(sizes) / 1e6:10.1f} MB  in all")
+        tell(f"{sum(sizes.values()) / 1e6:10.1f} MB  in all")
         if options.dry_run or not _agreed("remove them?", options.yes):
             return 0
-        for part in parts:
-            for path in part.paths:
-                _take_away(path)
-    tell(f"{sum(sizes) / 1e6:.1f} MB freed; records, predictions and tables are as they were")
+        for path in (path for paths in parts.values() for path in paths):
+            _take_away(path)
+    tell(f"{sum(sizes.values()) / 1e6:.1f} MB freed; records, predictions and tables are as they were")
     return 0
 
 
@@ -100,31 +90,25 @@ class Holdings:
 # ---------------------------------------------------------------- clean
 
 
-def _unneeded(ledger: Ledger) -> list[Part]:
-    """All that can go of a folder of results."""
+def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
+    """What can go of a folder of results -> its files and folders."""
     plans, unread = filed.every(ledger.out)
     runs = {run: ledger.read(run) for run in ledger.runs()}
     begun = [run for run, record in runs.items() if record is None and run not in ledger.damaged]
-    parts = (
-        [Part(f"cache of other versions of the code ({_many(old, 'folder')})", old)]
-        if (old := _old(ledger, plans))
-        else []
-    )
+    parts: dict[str, Sequence[Path]] = {}
+    if old := _old(ledger, plans):
+        parts[f"cache of other versions of the code ({_many(old, 'folder')})"] = old
     if begun:
-        parts.append(
-            Part(
-                f"what {_many(begun, 'interrupted run')} left, which would go on from there",
-                [ledger.folder(r) for r in begun],
-            )
-        )
+        what = f"what {_many(begun, 'interrupted run')} left, which would go on from there"
+        parts[what] = [ledger.folder(run) for run in begun]
     finished = [run for run, record in runs.items() if record and record["status"] == "finished"]
     # A driver was killed between the record and this.
     if ended := [path for run in finished for path in ledger.folder(run).glob("checkpoint*.pt")]:
-        parts.append(Part(f"{_many(ended, 'checkpoint')} of finished runs", ended))
+        parts[f"{_many(ended, 'checkpoint')} of finished runs"] = ended
     if again := sorted((ledger.out / "cache").glob("again-*")):
-        parts.append(Part(f"what {_many(again, 'export')} left, killed while making a run again", again))
-    if torn := _torn(ledger, [path for part in parts for path in part.paths]):
-        parts.append(Part(f"{_many(torn, 'file')} half written by a process that was killed", torn))
+        parts[f"what {_many(again, 'export')} left, killed while making a run again"] = again
+    if torn := _torn(ledger, [path for paths in parts.values() for path in paths]):
+        parts[f"{_many(torn, 'file')} half written by a process that was killed"] = torn
     if unread:
         for error in unread:
             say(str(error))
@@ -133,7 +117,7 @@ def _unneeded(ledger: Ledger) -> list[Part]:
     needed = _needed(runs, [Holdings(plan, ledger) for plan in plans])
     free = [run for run in runs if run not in needed and run not in begun]
     if weights := [folder for run in free if (folder := ledger.folder(run) / "weights").is_dir()]:
-        parts.append(Part(f"weights of {_many(weights, 'run')} in no plan", weights))
+        parts[f"weights of {_many(weights, 'run')} in no plan"] = weights
     names = _names(runs[run] for run in free) - _names(runs[run] for run in needed)
     current = [folder for folder in _of_code(ledger) if folder not in old]
     if stores := [
@@ -142,7 +126,7 @@ def _unneeded(ledger: Ledger) -> list[Part]:
         for store in _stores(folder)
         if names & _strings(read_sealed(store / INDEX).get("key"))
     ]:
-        parts.append(Part(f"cache of runs in no plan ({_many(stores, 'folder')})", stores))
+        parts[f"cache of runs in no plan ({_many(stores, 'folder')})"] = stores
     return parts
 
 

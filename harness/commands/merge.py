@@ -67,9 +67,7 @@ class Union:
     packs: bool = False  # for another machine: plugin files from elsewhere go along, other places stay as they are told
     counts: Counter[str] = field(default_factory=Counter)
     plugins: dict[Path, str] = field(default_factory=dict)  # plugin file -> how the target's plans tell it
-    elsewhere: dict[str, str] = field(
-        default_factory=dict
-    )  # place of data and models -> the field of plans that has it
+    elsewhere: set[str] = field(default_factory=set)  # places of data and models
 
     @property
     def left_out(self) -> int:
@@ -156,7 +154,7 @@ class Union:
             if field in ("plugins", "origins") and Path(place) in self.plugins:
                 return self.plugins[Path(place)]
             if field not in ("plugins", "origins") and os.path.isabs(place):
-                self.elsewhere[place] = field
+                self.elsewhere.add(place)
             return text if text == place or self.packs else filed.told_from(place, self.target.out)
 
         return filed.moved(content, change)

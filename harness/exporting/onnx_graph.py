@@ -64,7 +64,7 @@ def write(opened: Opened, path: Path) -> None:
         inputs = flat(*SHAPES[0])
         model(*inputs)  # what a model finds out when it is first used is no part of the graph
         try:
-            (_trace_whole if whole else _trace)(model, inputs, names, path)
+            _trace(model, inputs, names, path, whole)
         except Exception as error:  # the exporters raise anything
             raise UserError(f"--onnx: no graph can be made of this student: {str(error).strip()[:300]}") from error
     _compare(model, names, flat, path)
@@ -85,32 +85,15 @@ def _inputs(opened: Opened) -> tuple[list[list[str]], Any]:
     return [list(part) for part in read(2, 2)], flat
 
 
-def _trace_whole(model: nn.Module, inputs: tuple[Tensor, ...], names: list[str], path: Path) -> None:
-    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+def _trace(model: nn.Module, inputs: tuple[Tensor, ...], names: list[str], path: Path, whole: bool) -> None:
+    axes = {name: {0: "batch", 1: "length"} for name in names}
+    how: dict[str, Any] = {"dynamic_axes": {**axes, "logits": {0: "batch"}}}
+    if whole:
+        sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+        how = {"dynamic_shapes": ((sizes,) * len(inputs),), "external_data": False, "verbose": False}
+    outputs = ["logits"]
     torch.onnx.export(
-        model,
-        inputs,
-        str(path),
-        dynamo=True,
-        input_names=names,
-        output_names=["logits"],
-        dynamic_shapes=((sizes,) * len(inputs),),
-        opset_version=OPSET,
-        external_data=False,
-        verbose=False,
-    )
-
-
-def _trace(model: nn.Module, inputs: tuple[Tensor, ...], names: list[str], path: Path) -> None:
-    torch.onnx.export(
-        model,
-        inputs,
-        str(path),
-        dynamo=False,
-        input_names=names,
-        output_names=["logits"],
-        dynamic_axes={**{name: {0: "batch", 1: "length"} for name in names}, "logits": {0: "batch"}},
-        opset_version=OPSET,
+        model, inputs, str(path), dynamo=whole, input_names=names, output_names=outputs, opset_version=OPSET, **how
     )
 
 

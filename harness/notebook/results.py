@@ -101,7 +101,7 @@ class Results:
             raise UserError(
                 f"no cell of {row} and {other} with the same student and initialisation is finished in both"
             )
-        return pandas.DataFrame([vars(each) for each in found])
+        return pandas.DataFrame(found)
 
     def best(self, task: str | None = None) -> Best:
         """The cell with the best score of a task; task may be left out where there is only one.

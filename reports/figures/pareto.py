@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, title
 from harness.reports.tables.quantities import is_score
-from harness.reports.tables.shapes import Entry, Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,20 +24,6 @@ MARKERS = "osD^vP<>"
 LABELLED = 12  # points that all have their label; among more, those that are undominated
 
 
-@dataclass(frozen=True)
-class Point:
-    """student: "" of the teacher, which is drawn but not joined. The score is x 100; what has no spread has nan."""
-
-    label: str
-    student: str
-    x: float
-    x_spread: float
-    score: float
-    spread: float
-    collapsed: bool = False
-    competes: bool = True
-
-
 def rows(table: Table) -> list[dict[str, Any]]:
     """The average (of a single task its first metric) x 100 against each of AXES that the table has a column of.
 
@@ -50,23 +35,10 @@ def rows(table: Table) -> list[dict[str, Any]]:
     for j, c in enumerate(table.columns):
         if c.task or c.metric not in AXES or not scores:
             continue
-        found = points(table, scores[-1], j)
-        front = undominated([p for p in found if p.student and p.competes and not p.collapsed], AXES[c.metric][1])
-        made += [
-            {
-                "measured": c.metric,
-                "column": table.columns[scores[-1]].label,
-                "model": point.label,
-                "student": point.student,
-                "x": point.x,
-                "x_std": _number(point.x_spread),
-                "score": round(point.score, 6),
-                "std": _number(point.spread),
-                "collapsed": point.collapsed,
-                "joined": point in front,
-            }
-            for point in found
-        ]
+        found = _points(table, scores[-1], j)
+        front = undominated([point for point, competes in found if competes], AXES[c.metric][1])
+        about = {"measured": c.metric, "column": table.columns[scores[-1]].label}
+        made += [{**about, **point, "joined": competes and point in front} for point, competes in found]
     return made
 
 
@@ -116,43 +88,46 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _number(spread: float) -> float | None:
-    return None if math.isnan(spread) else round(spread, 6)
+def _points(table: Table, score: int, column: int) -> list[tuple[dict[str, Any], bool]]:
+    """What is drawn of each line that has a complete score and a value in the other column, then of the teacher.
 
-
-def points(table: Table, score: int, column: int) -> list[Point]:
-    """A point for each line that has a complete score and a value in the other column, and one for the teacher."""
+    With each, whether it may be joined. student: "" of the teacher.
+    """
     lines = [(b, line) for b in table.blocks if not b.improvement for line in b.lines]
     several = len({b.init_of(line) for b, line in lines} - {""}) > 1
-    found = []
+    drawn = []
     for block, line in lines:
         init = block.init_of(line) if several else ""
         label = line.row.label + (f" ({init})" if init else "")
-        found += _point(label, line.student, line.entries[score], line.entries[column], line.row.competes)
-    teacher = _point("Teacher", "", table.teacher[score], table.teacher[column]) if table.teacher else []
-    return found + teacher
+        drawn.append((label, line.student, line.entries, line.row.competes))
+    if table.teacher:
+        drawn.append(("Teacher", "", table.teacher, False))
+    found = []
+    for label, student, entries, competes in drawn:
+        own, at = entries[score], entries[column]
+        if own.status != "complete" or own.value is None or not at.value:
+            continue
+        point = {
+            "model": label,
+            "student": student,
+            "x": at.value,
+            "x_std": None if at.std is None else round(at.std, 6),
+            "score": round(100 * own.value, 6),
+            "std": None if own.std is None else round(100 * own.std, 6),
+            "collapsed": bool(own.collapsed),
+        }
+        found.append((point, bool(student and competes and not own.collapsed)))
+    return found
 
 
-def _point(label: str, student: str, score: Entry, at: Entry, competes: bool = False) -> list[Point]:
-    if score.status != "complete" or score.value is None or not at.value:
-        return []
-    spread = math.nan if score.std is None else 100 * score.std
-    x_spread = math.nan if at.std is None else at.std
-    return [Point(label, student, at.value, x_spread, 100 * score.value, spread, bool(score.collapsed), competes)]
+def undominated(found: Sequence[Mapping[str, Any]], more: bool) -> list[Mapping[str, Any]]:
+    """The points that no other equals or surpasses both ways. more: more of x is better. Of equal points all stay."""
 
+    def surpasses(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        ahead = one["x"] >= other["x"] if more else one["x"] <= other["x"]
+        return ahead and one["score"] >= other["score"] and (one["x"], one["score"]) != (other["x"], other["score"])
 
-def undominated(found: Sequence[Point], more: bool) -> list[Point]:
-    """The points that no other equals or surpasses both ways, by x. more: more of x is better.
-
-    Of equal points all stay.
-    """
-
-    def surpasses(one: Point, other: Point) -> bool:
-        ahead = one.x >= other.x if more else one.x <= other.x
-        return ahead and one.score >= other.score and (one.x, one.score) != (other.x, other.score)
-
-    front = [p for p in found if not any(surpasses(other, p) for other in found)]
-    return sorted(front, key=lambda p: (p.x, p.score))
+    return [p for p in found if not any(surpasses(other, p) for other in found)]
 
 
 def _logarithmic(panel: Any, found: Sequence[float]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from harness.errors import unknown
 from harness.reports.tables.quantities import is_score
@@ -10,30 +10,12 @@ from harness.reports.tables.ranking import key_of
 from harness.reports.tables.shapes import Interval, Line, Table
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One row minus another, where both are finished: fractions, as the runs recorded them.
-
-    low, high: the 95% interval of the difference alone; p: two-sided, of no difference, as if the two rows were named
-    before their scores were seen. None where predictions are not comparable. n, other_n: seeds.
-    """
-
-    task: str
-    metric: str
-    student: str
-    init: str
-    value: float
-    other: float
-    difference: float
-    low: float | None
-    high: float | None
-    p: float | None
-    n: int
-    other_n: int
-
-
-def differences(table: Table, row: str, other: str) -> list[Difference]:
+def differences(table: Table, row: str, other: str) -> list[dict[str, Any]]:
     """The first row minus the second for every score, student and initialisation that both are finished for.
+
+    value, other, difference: fractions, as the runs recorded them. low, high: the 95% interval of the difference alone;
+    p: two-sided, of no difference, as if the two rows were named before their scores were seen. None where predictions
+    are not comparable. n, other_n: seeds.
 
     A row that fixes its student or its initialisation stands beside those of all. The noise is that of the table's
     column, learned from all of its rows. Raises UserError, with near names, for a row that the table has not.
@@ -55,19 +37,20 @@ def differences(table: Table, row: str, other: str) -> list[Difference]:
     ]
 
 
-def _of_lines(table: Table, ours: Line, theirs: Line) -> list[Difference]:
+def _of_lines(table: Table, ours: Line, theirs: Line) -> list[dict[str, Any]]:
     found = []
     for j, (column, a, b) in enumerate(zip(table.columns, ours.entries, theirs.entries, strict=True)):
         if not column.task or not is_score(column.metric) or a.value is None or b.value is None:
             continue
         if a.status != "complete" or b.status != "complete":
             continue
-        low = high = p = None
+        sure: dict[str, float | None] = dict.fromkeys(("low", "high", "p"))
         tested = table.tested.get(j)
         first, second = (tested.place(key_of(line)) if tested else None for line in (ours, theirs))
         if tested and first is not None and second is not None:
             (one,) = Interval.each(tested.noise.compare([first], [second]))
-            low, high, p = one.low, one.high, one.p
-        values = (a.value, b.value, a.value - b.value, low, high, p, a.n, b.n)
-        found.append(Difference(column.task, column.metric, ours.student, ours.init, *values))
+            sure = {"low": one.low, "high": one.high, "p": one.p}
+        where = {"task": column.task, "metric": column.metric, "student": ours.student, "init": ours.init}
+        values = {"value": a.value, "other": b.value, "difference": a.value - b.value}
+        found.append({**where, **values, **sure, "n": a.n, "other_n": b.n})
     return found

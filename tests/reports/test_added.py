@@ -1,14 +1,13 @@
 """Columns on request, and the figure of scores against them."""
 
 import json
-import math
 from dataclasses import replace
 
 import pytest
 
 from harness.reports import FIGURES, TEACHER, Entry, render, with_columns
 from harness.reports.figures.drawing import svg
-from harness.reports.figures.pareto import Point, undominated
+from harness.reports.figures.pareto import undominated
 from tests.reports.synthetic import ROWS, STUDY, cell, run, table
 from tests.reports.test_figures import texts
 
@@ -75,8 +74,8 @@ def test_without_columns_or_complete_scores_there_is_no_pareto_figure():
 @pytest.mark.parametrize(("more", "expected"), [(False, "abd"), (True, "cd")])
 def test_what_no_other_surpasses_both_ways_is_joined(more, expected):
     places = {"a": (1, 50), "b": (2, 60), "c": (9, 60), "d": (4, 70), "e": (4, 55)}
-    found = [Point(name, "s", x, math.nan, score, math.nan) for name, (x, score) in places.items()]
-    assert sorted(p.label for p in undominated(found, more)) == sorted(expected)
+    found = [{"model": name, "x": x, "score": score} for name, (x, score) in places.items()]
+    assert [point["model"] for point in undominated(found, more)] == [*expected]
 
 
 def test_many_points_are_named_only_where_they_are_joined():

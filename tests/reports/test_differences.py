@@ -100,13 +100,14 @@ def test_notes_say_what_is_drawn_by_chance():
 
 def test_pairs_have_the_tables_noise():
     made = against("vanilla_kd")
-    (one,) = [d for d in differences(made, "att_kl", "Vanilla KD") if d.task == "sst2"]
+    (one,) = [d for d in differences(made, "att_kl", "Vanilla KD") if d["task"] == "sst2"]
     own = lines(made)
     keys = [key_of(own["every", name]) for name in ("att_kl", "vanilla_kd")]
     tested = made.tested[0]
     a, b = (np.array([tested.keys.index(key)]) for key in keys)
-    assert one.p == pytest.approx(tested.noise.p_value(a, b)[0]) and one.difference == pytest.approx(0.26)
-    assert one.low < 0.26 < one.high and one.high - one.low < own["every", "att_kl"].entries[0].to_reference.high * 2
+    assert one["p"] == pytest.approx(tested.noise.p_value(a, b)[0]) and one["difference"] == pytest.approx(0.26)
+    planned = own["every", "att_kl"].entries[0].to_reference  # those of a column hold together, so they are wider
+    assert planned.low < one["low"] < 0.26 < one["high"] < planned.high
 
 
 def test_a_teacher_for_each_seed_is_no_hindrance_to_testing_agreement():
