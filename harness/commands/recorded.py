@@ -11,7 +11,7 @@ from typing import Any
 from harness import registry, reports
 from harness.collecting import uncollected
 from harness.commands.telling import say
-from harness.contracts import CellResult, Study, Task
+from harness.contracts import Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
 from harness.errors import UserError, near, unknown
@@ -83,8 +83,9 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     replays = results.replayed(plan, ledger)
     runs = frame.runs(plan, ledger, replays)
     cells = frame.cells(plan, runs)
-    shown = results.shown(study, tasks_of(plan), cells)
-    tasks = shown_of(plan, cells)
+    known = tasks_of(plan)
+    shown = results.shown(study, known, cells)
+    tasks = {name: replace(task, metric=shown[name][0]) for name, task in known.items()}
     inits, profile = tuple(plan.inits), study.profile(plan.profile)
     study = replace(
         study,
@@ -124,12 +125,6 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     submitted = server_scores.of_cells(plan, ledger, replays)
     before = {run: record for run in plan.first if (record := ledger.read(run))}
     return replace(table, submitted=submitted, runs=runs, before=before, kind=filed.kind_of(plan))
-
-
-def shown_of(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Task]:
-    """The tasks of a plan, by name, each with the metric that its study shows first."""
-    shown = results.shown(registry.STUDIES.get(plan.study), tasks_of(plan), cells)
-    return {name: replace(task, metric=shown[name][0]) for name, task in tasks_of(plan).items()}
 
 
 def score_of(task: Task, predictions: Any, labels: Any) -> float:

@@ -42,11 +42,6 @@ class LocalExecutor:
         if mps:
             self._given = self._undo.enter_context(service(self._gpus))
 
-    @property
-    def most(self) -> int:
-        """Runs at a time."""
-        return self._sharing.workers if self._sharing else self._workers
-
     def prepare(self) -> None:
         """Load what runs need, beside whatever goes on here meanwhile."""
         prepare()
@@ -118,7 +113,8 @@ class LocalExecutor:
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        while self._queue and len(self._going) < self.most:
+        most = self._sharing.workers if self._sharing else self._workers
+        while self._queue and len(self._going) < most:
             job = self._queue.popleft()
             used = [attempt.environment.get(gpus.VISIBLE, "") for attempt, _ in self._going]
             environment = gpus.least_used(self._gpus, used) | self._given

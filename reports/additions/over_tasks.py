@@ -58,8 +58,12 @@ def over_tasks(table: Table) -> OverTasks:
 
     places = [j for j, c in enumerate(table.columns) if c.task and c.selects and is_score(c.metric)]
     tasks = [table.columns[j].label for j in places]
-    if why := statistics.too_few_tasks(tasks):
-        raise UserError(why)
+    if len(tasks) < statistics.FEWEST_TASKS:
+        named = f": {', '.join(tasks)}" if tasks else ""
+        raise UserError(
+            f"statistics over tasks need {statistics.FEWEST_TASKS} tasks or more, of which fewer are no sample, and "
+            f"this table has {len(tasks)}{named}"
+        )
     lines = [(b, x) for b in table.blocks if not b.improvement for x in b.lines if x.row.competes]
     names = [(x.row.label, heading(b.student, b.init_of(x))) for b, x in lines]
     labels = told_apart(names)

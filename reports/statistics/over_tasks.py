@@ -6,7 +6,6 @@ Pure functions of arrays: K rows, T tasks, S seeds.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.reports.statistics.noise import LEVEL, holm
@@ -114,17 +113,6 @@ def interquartile(seeds: np.ndarray) -> tuple[float, float, float]:
     resampled = np.take_along_axis(seeds[None], drawn, axis=2).reshape(DRAWS, -1)
     low, high = np.quantile(trim_mean(resampled, 0.25, axis=1), [LEVEL / 2, 1 - LEVEL / 2])
     return float(trim_mean(seeds, 0.25, axis=None)), float(low), float(high)
-
-
-def too_few_tasks(tasks: Sequence[str]) -> str:
-    """Why there is nothing to be said over these tasks, or ""."""
-    if len(tasks) >= FEWEST_TASKS:
-        return ""
-    named = f": {', '.join(tasks)}" if tasks else ""
-    return (
-        f"statistics over tasks need {FEWEST_TASKS} tasks or more, of which fewer are no sample, and this table has "
-        f"{len(tasks)}{named}"
-    )
 
 
 def reach(tasks: int, pairs: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.contracts import AGREEMENT, RunResult, Task
+from harness.contracts import AGREEMENT, RunResult, TableRow, Task
 from harness.reports.statistics import noise as noises
 from harness.reports.statistics.influence import Score, influence
 from harness.reports.statistics.noise import LEVEL, Noise
@@ -36,9 +36,13 @@ class Tested:
 
 def key_of(line: Line) -> Key:
     """The key of a line of a block, whichever block it stands in."""
-    row = line.row
+    return *left_free(line.row, line.student, line.init), line.row.name
+
+
+def left_free(row: TableRow, student: str, init: str) -> Place:
+    """What of student and initialisation the row leaves free: nothing where it is no student of ours."""
     whole = row.checkpoint or row.teacher or row.baseline
-    return "" if row.student or whole else line.student, "" if row.init or whole else line.init, row.name
+    return "" if row.student or whole else student, "" if row.init or whole else init
 
 
 def tests(

@@ -18,7 +18,7 @@ from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.improvement import STATUSES, by_seed, improvements
 from harness.reports.tables.layout import BEST
 from harness.reports.tables.quantities import RELATIVE, is_score
-from harness.reports.tables.ranking import Key, Tested, collapsed, standings, tests, to_reference
+from harness.reports.tables.ranking import Key, Tested, collapsed, left_free, standings, tests, to_reference
 from harness.reports.tables.shapes import Block, Column, Entry, Line, Place, Provenance, Table
 
 SYMBOLS = "†‡§¶‖"
@@ -47,7 +47,7 @@ def build(
         raise unknown("layout", study.layout, LAYOUTS)
     profile, rows = study.profile(profile_name), {row.name: row for row in (*(c.row for c in cells), *study.rows)}
     reference = _reference(against, study, rows)
-    index = {(*_place(c, rows), c.row.name, c.task): c for c in cells}
+    index = {(*left_free(rows[c.row.name], c.student, c.init), c.row.name, c.task): c for c in cells}
     if len(index) < len(cells):
         raise ValueError(f"study {study.name}: two cells share student, initialisation, row and task")
     names = _order(profile.tasks, {c.task for c in cells})
@@ -236,13 +236,6 @@ def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
         values = [(ours.metrics[metric], theirs.metrics[metric]) for ours, theirs in both]
     value, std = mean_std([b / a if inverse else a / b for a, b in values])
     return replace(entry, status=worse.status, value=value, std=std, progress=worse.progress)
-
-
-def _place(cell: CellResult, rows: Mapping[str, TableRow]) -> tuple[str, str]:
-    """What of student and initialisation the cell's row leaves free: nothing where it is no student of ours."""
-    row = rows[cell.row.name]
-    whole = row.checkpoint or row.teacher or row.baseline
-    return "" if row.student or whole else cell.student, "" if row.init or whole else cell.init
 
 
 def _symbol(place: int) -> str:

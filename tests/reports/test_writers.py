@@ -68,6 +68,14 @@ def hostile():
     return with_published(made, study)
 
 
+def compiled(folder, name):
+    """What pdflatex says of a file that it can compile."""
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    return done.stdout
+
+
 def test_markdown_is_this_text():
     assert render(table(mixed(), older_code=("3 cells were made with an older att_kl",)), "markdown") == GOLDEN
 
@@ -271,13 +279,7 @@ def test_latex_compiles(made, inside, tmp_path):
         encoding="utf-8",
     )
     name = "paper" if inside else "table"
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    compiled(tmp_path, name)
     assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
 
 
@@ -294,9 +296,7 @@ def test_two_tables_stand_in_one_paper_whose_text_may_begin_with_their_numbers(t
         "\n\\end{document}",
         encoding="utf-8",
     )
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    compiled(tmp_path, "paper")
 
 
 @pdflatex
@@ -307,9 +307,7 @@ def test_a_wide_latex_table_is_made_to_fit(tmp_path, monkeypatch):
     study = replace(STUDY, profiles={"quick": Profile("embedded", tuple(names), ("every",), 1, 2)})
     made = table([cell(row, name, (60, 62)) for row in ROWS for name in names], study)
     (tmp_path / "table.tex").write_text(render(made, "latex"), encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
-    assert b"Overfull" not in done.stdout
+    assert b"Overfull" not in compiled(tmp_path, "table")
 
 
 @pdflatex

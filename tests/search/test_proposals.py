@@ -85,11 +85,6 @@ def test_tpe_learns_from_the_trials_before() -> None:
     assert propose("cell", TPE, 11, 10, [(p, -s) for p, s in before]) != propose("cell", TPE, 11, 10, before)
 
 
-def test_a_failed_trial_is_told_as_failed() -> None:
-    proposed = propose("cell", TPE, 2, 0, [])
-    assert proposed is not None and propose("cell", TPE, 2, 1, [(proposed, None)]) is not None
-
-
 # ---------------------------------------------------------------- progress
 
 
