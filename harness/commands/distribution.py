@@ -7,7 +7,6 @@ import re
 import tempfile
 from pathlib import Path
 
-from harness.errors import UserError
 from harness.files import atomic_write
 
 PYPROJECT = """\
@@ -62,12 +61,7 @@ An objective for [distill-harness](https://pypi.org/project/distill-harness/).
 
 
 def write(folder: Path, name: str, objective: str) -> None:
-    """Write the distribution of the module `name`, whose text is `objective`, into a new folder, whole or not at all.
-
-    Raises UserError rather than write into one that is there.
-    """
-    if folder.exists():
-        raise UserError(f"{folder} exists already; choose another name or remove it")
+    """Write a distribution of the module `name`, whose text is `objective`, into a new folder, whole or not at all."""
     texts = {"pyproject.toml": PYPROJECT, "README.md": README, "tests/test_conformance.py": TESTS}
     words = {"NAME": name, "DASHED": name.replace("_", "-")}
     texts = {file: re.sub("|".join(words), lambda word: words[word[0]], text) for file, text in texts.items()}

@@ -179,7 +179,6 @@ def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path
     ("words", "sentence"),
     [
         (("--address", "auto"), "--address has no effect without --executor ray"),
-        (("--gpus-per-run", "1"), "--gpus-per-run has no effect without --executor ray"),
         (("--shared-out",), "--shared-out has no effect without --executor ray"),
         (("--executor", "ray", "--shared-out"), "--shared-out has no effect without --address: there is one machine"),
         (("--cpus-per-run", "0"), "--cpus-per-run has no effect without --executor ray"),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.statistics import SCENARIOS, chosen, drawn, errors, known, old, power
+from benchmarks.statistics import SCENARIOS, chosen, drawn, errors, known, power
 from harness.reports.statistics.noise import LEVEL, Noise, averaged, of_moments, of_runs
 from harness.reports.statistics.planning import MOST_SEEDS, assumed
 
@@ -157,11 +157,6 @@ def test_equal_rows_that_answer_real_examples_are_told_apart_in_at_most_5_percen
         made = of_runs([r.mean(1) for r in right], [r - r.mean(1, keepdims=True) for r in right])
         counts += (made.p_value(a, b) < LEVEL).mean(), (made.to_best().corrected < LEVEL).mean()
     assert (counts / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)).all()
-
-
-def test_the_old_test_told_equal_rows_apart_and_would_fail_the_simulation():
-    scenario = next(s for s in SCENARIOS if s.name == "sd 2")
-    assert errors(old, scenario, 6, 3, SIZE, 60).pair > 15
 
 
 def test_true_differences_are_found_nearly_as_often_as_with_known_noise():
