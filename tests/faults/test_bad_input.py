@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -122,89 +121,25 @@ def test_refusals_about_plugins(case: str, glue: Path, checkpoint: Path, call: H
 # ---------------------------------------------------------------- teachers
 
 
-def _teacher(checkpoint: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(checkpoint, folder))
-
-
-@pytest.mark.parametrize("fault", ["missing", "without weights", "truncated", "pickle", "without configuration"])
-def test_broken_teacher_folders(fault: str, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
-    folder = tmp_path / "teacher"
-    evidence = tmp_path / "ran"
-    if fault != "missing":
-        weights = _teacher(checkpoint, folder) / "model.safetensors"
-        if fault == "truncated":
-            weights.write_bytes(weights.read_bytes()[:-100])
-        elif fault == "without configuration":
-            (folder / "config.json").unlink()
-        else:
-            weights.unlink()
-        if fault == "pickle":
-            (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Harmful(str(evidence))))
-    out = tmp_path / "out"
-    process = call(*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", folder, "--out", out)
-    refused(process, str(folder))
-    assert not evidence.exists(), "a pickle was executed"
+def test_a_broken_teacher_folder(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
+    folder, out = Path(shutil.copytree(checkpoint, tmp_path / "teacher")), tmp_path / "out"
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    refused(call(*STUDY, "--tasks", "sst2", "--data", glue, "--teacher", folder, "--out", out), str(weights))
     assert not list(out.glob("ledger/*"))
-
-
-class _Harmful:
-    """Creates a file when unpickled."""
-
-    def __init__(self, path: str):
-        self.path = path
-
-    def __reduce__(self) -> object:
-        return (open, (self.path, "w"))
 
 
 # ---------------------------------------------------------------- data
 
 
-def _broken(glue: Path, folder: Path, fault: str) -> Path:
-    shutil.copytree(glue, folder)
+def test_broken_data(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
+    folder, out = Path(shutil.copytree(glue, tmp_path / "glue")), tmp_path / "out"
     train = folder / "SST-2" / "train.tsv"
     lines = train.read_text().splitlines()
-    if fault == "missing folder":
-        shutil.rmtree(folder)
-    elif fault == "missing split":
-        train.unlink()
-    elif fault == "empty file":
-        train.write_text("")
-    elif fault == "broken line":
-        train.write_text("\n".join([*lines[:6], "a line without its label", *lines[6:]]) + "\n")
-    elif fault == "label outside the set":
-        train.write_text("\n".join([*lines[:6], "the dog was great .\t7", *lines[6:]]) + "\n")
-    return folder
-
-
-@pytest.mark.parametrize(
-    "fault, said",
-    [
-        ("missing folder", ()),
-        ("missing split", ("SST-2", "train.tsv")),
-        ("empty file", ("SST-2", "train.tsv", "empty")),
-        ("broken line", ("SST-2", "train.tsv", "7")),
-        ("label outside the set", ("SST-2", "train.tsv", "7")),
-    ],
-)
-def test_broken_data(
-    fault: str, said: tuple[str, ...], glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
-) -> None:
-    folder = _broken(glue, tmp_path / "glue", fault)
-    out = tmp_path / "out"
+    train.write_text("\n".join([*lines[:6], "a line without its label", *lines[6:]]) + "\n")
     process = call(*STUDY, "--tasks", "sst2", "--data", folder, "--teacher", checkpoint, "--out", out)
-    refused(process, str(folder), *said)
+    refused(process, str(train), "line 7")
     assert not list(out.glob("ledger/*"))
-
-
-def test_real_glue_without_a_training_split(checkpoint: Path, call: Harness, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("GLUE_DIR", Path(__file__).parents[2].parent / "shared" / "glue"))
-    if not (folder / "QNLI").is_dir():
-        pytest.skip("needs real GLUE files: set GLUE_DIR")
-    if (folder / "QNLI" / "train.tsv").exists():
-        pytest.skip("this GLUE folder has the training split of QNLI")
-    process = call(*STUDY, "--tasks", "qnli", "--data", folder, "--teacher", checkpoint, "--out", tmp_path / "out")
-    refused(process, "QNLI", "train.tsv")
 
 
 def test_one_missing_task_of_several_stops_before_anything_is_trained(
@@ -325,30 +260,6 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
 
 
 # ---------------------------------------------------------------- plugins
-
-PLUGINS = {
-    "syntax error": ("def broken(:\n", ("syntax error", "line 1")),
-    "wrong signature": (
-        "from harness.contracts import Signal\nfrom harness.registry import objective\n"
-        "@objective('mine', needs={Signal.LOGITS})\ndef mine(student, teacher): return 0\n",
-        ("mine", "(student, teacher)", "(student, teacher, batch)"),
-    ),
-    "taken name": (
-        "from harness.contracts import Signal\nfrom harness.registry import objective\n"
-        "@objective('att_kl', needs={Signal.LOGITS})\ndef att_kl(student, teacher, batch): return 0\n",
-        ("att_kl", "attention.py", "plugin.py"),
-    ),
-    "failing import": ("import a_library_that_is_not_there\n", ("a_library_that_is_not_there",)),
-}
-
-
-@pytest.mark.parametrize("fault", PLUGINS)
-def test_broken_plugin_files(fault: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, said = PLUGINS[fault]
-    (tmp_path / "plugin.py").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    refused(call(*STUDY, "--plugin", "plugin.py"), "plugin.py", *said)
-    refused(call(*STUDY, "--plugin", "absent.py"), "absent.py", "does not exist")
 
 
 def test_a_loss_that_becomes_nan_fails_its_run_alone(
