@@ -8,6 +8,7 @@ from torch import Tensor
 from harness.contracts import LayerMap, Outputs
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import CLASSES, LAYERS, STUDENT, TEACHER, make, make_batch, make_outputs
+from tests.objectives.second import kl, softmax
 
 ONE_LAYER = LayerMap(((1, 3),))
 
@@ -20,16 +21,10 @@ def pair(name: str) -> tuple[Outputs, Outputs]:
     )
 
 
-def divergence(teacher: list[float], student: list[float]) -> float:
-    """KL(softmax(teacher) || softmax(student))."""
-    p, q = ([math.exp(s) / sum(map(math.exp, scores)) for s in scores] for scores in (teacher, student))
-    return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
-
-
 def kl_with_loops(student: Tensor, teacher: Tensor) -> float:
     """Mean over real queries and heads, keys limited to the real ones; student, teacher: (B, H, L, L)."""
     terms = [
-        divergence(*(side[example, head, query, :length].tolist() for side in (teacher, student)))
+        kl(*(softmax(side[example, head, query, :length].tolist()) for side in (teacher, student)))
         for example, length in enumerate(make_batch().mask.sum(-1).tolist())
         for head in range(2)
         for query in range(length)

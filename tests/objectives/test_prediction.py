@@ -9,16 +9,12 @@ from torch import Tensor
 from harness.contracts import Batch, Outputs, Want
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import CLASSES, LAYERS, SCORES, STUDENT, TEACHER, make, make_batch
+from tests.objectives.second import softmax
 
 
 def loss(name: str, student: Tensor, teacher: Tensor, labels: Tensor, **settings: Any) -> Tensor:
     batch = make_batch(labels, lengths=(1,) * len(labels))
     return make(name, **settings)(Outputs(logits=student), Outputs(logits=teacher), batch)
-
-
-def softmax(row: list[float]) -> list[float]:
-    exponentials = [math.exp(z) for z in row]
-    return [e / sum(exponentials) for e in exponentials]
 
 
 OURS = [[0.5, -1.0, 2.0], [1.5, 0.25, -0.5]]

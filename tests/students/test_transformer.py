@@ -15,13 +15,6 @@ from harness.testing.small_models import FAMILIES, SCORE, THREE, own_inputs, sma
 
 TOKENIZER: Any = None  # a transformer takes nothing from it
 TEACHER = ModelInfo("t", 4, 32, 4, 40, 3, frozenset(Signal), "fingerprint")
-EVERYTHING = Want(
-    logits=True,
-    sentence=True,
-    hidden_states=frozenset({0, 2}),
-    attention_scores=frozenset({1, 2}),
-    values=frozenset({2}),
-)
 
 
 def build(family: str, layers: int = 2, outputs: int = 3, seed: int = 0, **changes: Any) -> Transformer:
@@ -36,20 +29,6 @@ def batch(family: str) -> Batch:
 
 @pytest.mark.parametrize("family", FAMILIES)
 class TestFamilies:
-    def test_it_is_what_it_describes(self, family: str) -> None:
-        described = Transformer.describe({"layers": 2}, TEACHER, THREE)
-        assert described == ModelInfo("transformer", 2, 32, 4, 40, 3, Transformer.emits, "fingerprint", "joint")
-        student = build(family)
-        outputs = student(batch(family), EVERYTHING)
-        assert outputs.logits.shape == (3, described.labels)
-        assert outputs.sentence.shape == (3, described.width)
-        assert outputs.hidden_states[2].shape == (3, 9, described.width)
-        assert outputs.attention_scores[2].shape == (3, described.heads, 9, 9)
-        assert torch.equal(outputs.sentence, outputs.hidden_states[2][:, 0])
-        assert student.model.get_input_embeddings().num_embeddings == described.vocabulary
-        with pytest.raises(UserError, match="layer 3"):
-            student(batch(family), Want(values=frozenset({3})))
-
     def test_a_student_of_all_layers_is_the_teacher(self, family: str) -> None:
         student, teacher = build(family, layers=4), small_model(family, seed=5)
         student.initialise("every", lambda: teacher, TOKENIZER)
@@ -132,6 +111,11 @@ def test_the_teachers_configuration_is_not_changed() -> None:
     teacher = small_model("bert")
     Transformer(StudentConfig("transformer", {"layers": 1}, teacher.config.to_dict(), 3))
     assert teacher.config.num_hidden_layers == 4 and teacher.config.num_labels == 2
+
+
+def test_what_it_describes() -> None:
+    described = Transformer.describe({"layers": 2}, TEACHER, THREE)
+    assert described == ModelInfo("transformer", 2, 32, 4, 40, 3, Transformer.emits, "fingerprint", "joint")
 
 
 def test_default_depth() -> None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from harness.contracts import Encoding, ModelInfo, Signal, Task
 from harness.errors import UserError
 from harness.modeling.bases import StudentConfig
 from harness.modeling.word_tokenizer import word_level
 from harness.registry import STUDENTS
-from harness.students.words import RANGE, WordEmbedding, run
+from harness.students.words import RANGE, WordEmbedding
 from harness.testing.small_models import THREE, TWO
 
 NAMES = ("bilstm", "biattentive_lstm")
@@ -101,17 +100,6 @@ def test_vectors_from_a_file(channels: str, binary: bool, tmp_path: Path) -> Non
 def test_vectors_of_another_width(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="vectors of 3 numbers where 4"):
         embedding(size=4).load(vectors(tmp_path), TOKENIZER)
-
-
-def test_an_lstm_reads_each_sequence_as_if_it_were_alone() -> None:
-    torch.manual_seed(0)
-    lstm = nn.LSTM(3, 2, batch_first=True, bidirectional=True)
-    inputs, lengths = torch.randn(3, 5, 3), torch.tensor([2, 5, 1])
-    states, last = run(lstm, inputs, lengths)
-    for row, length in enumerate(lengths.tolist()):
-        alone = lstm(inputs[row : row + 1, :length])[0][0]  # (length, 4)
-        assert torch.allclose(states[row, :length], alone, atol=1e-6) and not states[row, length:].any()
-        assert torch.allclose(last[row], torch.cat([alone[-1, :2], alone[0, 2:]]), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
