@@ -182,3 +182,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
     BertTokenizerFast(vocab=str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def headless(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The encoder of `checkpoint` alone, with its tokenizer."""
+    from transformers import BertModel
+
+    folder = tmp_path_factory.mktemp("headless")
+    BertModel.from_pretrained(checkpoint).save_pretrained(folder)
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((checkpoint / name).read_bytes())
+    return folder

@@ -14,7 +14,6 @@ import pytest
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
-from transformers import BertModel
 
 from tests.conftest import Harness, environment
 from tests.launching import launched, together
@@ -193,14 +192,10 @@ def test_every_piece_is_read_once_by_one_process(alone: Path, shared: Path) -> N
 
 
 def test_the_head_of_a_teacher_without_one_is_shared_out_too(
-    call: Harness, words: Words, checkpoint: Path, tmp_path: Path
+    call: Harness, words: Words, headless: Path, tmp_path: Path
 ) -> None:
-    BertModel.from_pretrained(checkpoint).save_pretrained(tmp_path / "headless")
-    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / "headless" / name).write_bytes((checkpoint / name).read_bytes())
-
     def of(out: str) -> list[object]:
-        return ["pretrain", *words(tmp_path / out, "mlm_kd", teacher=tmp_path / "headless")]
+        return ["pretrain", *words(tmp_path / out, "mlm_kd", teacher=headless)]
 
     assert call(*of("one")).returncode == 0
     statuses, said = together(*of("two"), folder=tmp_path / "said")

@@ -94,18 +94,6 @@ def test_one_worker_and_more_trials_later_give_the_same_table(finished: Path, ru
     same_tables(out, finished)
 
 
-def test_a_damaged_record_is_named_and_made_again(finished: Path, out: Path, call: Harness, run: Run) -> None:
-    victim = next(iter(records(out, "student")))
-    path = out / "ledger" / victim / "record.json"
-    path.write_bytes(path.read_bytes()[:100])
-    for command in ("report", "status"):
-        process = call(command, "--study", "objectives_vs_init", "--out", out)
-        assert process.returncode == 0 and victim in process.stdout + process.stderr
-    process = run(out)
-    assert victim in process.stderr and "1 run trained" in process.stdout
-    same_tables(out, finished)
-
-
 def test_the_teacher_runs_once_whatever_the_objectives(finished: Path) -> None:
     indexes = list(finished.glob("cache/*/*/index.json"))
     assert len(indexes) == 1  # one task, one teacher, one set of examples

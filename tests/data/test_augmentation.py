@@ -1,6 +1,5 @@
 """Augmentation: what may stand for a word, what is replaced how often, and what order and batch do not decide."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -144,20 +143,6 @@ def test_neighbours_of_words(tmp_path: Path) -> None:
     words = ["Dog", "dog", "DOG", ".", "unheard", "Paris", "paris"]
     found = VectorNeighbours(path, words, 2).candidates(words)
     assert found == [["Puppy", "Paris"], ["puppy", "Paris"], ["puppy", "Paris"], [], [], ["Puppy", "Dog"], []]
-
-
-def test_real_size_in_seconds(tmp_path: Path) -> None:
-    """3,668 pairs of 2 x 20 words, 5 copies, 10,000 word vectors."""
-    draw = np.random.default_rng(0)
-    words = ["".join(chr(97 + int(digit)) for digit in f"{i:04d}") for i in range(10_000)]
-    path = vectors(
-        tmp_path / "glove.txt", dict(zip(words, draw.normal(size=(10_000, 10)).round(3).tolist(), strict=True))
-    )
-    sides = [[" ".join(words[i] for i in draw.integers(0, 4000, 20)) for _ in range(3668)] for _ in range(2)]
-    split = Split("train", *sides, draw.integers(0, 2, 3668))
-    began = time.perf_counter()
-    found = augment(split, VectorNeighbours(path, words_of(split)), 5, 0.4, 0)
-    assert len(found.text_a) == 6 * 3668 and time.perf_counter() - began < 60
 
 
 # ---------------------------------------------------------------- proposals of a masked language model

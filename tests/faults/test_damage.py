@@ -90,16 +90,6 @@ def test_stored_signals_are_checked_by_the_run_that_uses_them(
         assert file.read_bytes() == (finished / file.relative_to(out)).read_bytes()
 
 
-def test_a_record_in_another_runs_folder_is_damaged(finished: Path, out: Path, run: Callable[..., Any]) -> None:
-    one, other = (out / "ledger" / name for name in records(out, "student"))
-    for name in ("record.json", "predictions.safetensors"):
-        shutil.copy2(one / name, other / name)
-    process = run(out)
-    assert f"the record of run {other.name} is damaged (it is that of run {one.name})" in process.stderr
-    assert "1 run trained" in process.stdout
-    same_tables(out, finished)
-
-
 def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness) -> None:
     """As where the weights were lost and made again on another machine."""
     ledger, (teacher, record) = Ledger(out), *records(out, "teacher").items()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import BertModel
 
 from harness.errors import UserError
 from harness.planning.plan import resolve
@@ -167,6 +166,10 @@ def test_packed_pieces_are_other_text(planned: Planned, plain: dict[str, str]) -
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
+        ("general.peices=80", "unknown setting 'general.peices': did you mean general.pieces"),
+        ("general.patience=2", "unknown setting 'general.patience'"),
+        ("general.stored_top_k=few", "general.stored_top_k must be a whole number, not 'few'"),
+        ("general.stored_top_k=23", "general.stored_top_k must be at most 22, the teacher's vocabulary, not 23"),
         ("general.steps=-1", "general.steps must be at least 0, not -1"),
         ("general.micro_batch=-8", "general.micro_batch must be at least 0, not -8"),
         ("general.adam_beta2=1", "general.adam_beta2 must be between 0.5 and 0.999999, not 1.0"),
@@ -189,13 +192,8 @@ def test_a_value_that_is_none(setting: str, said: str, planned: Planned) -> None
     [("general.steps=50",), ("general.transferred_layers=last",), ("general.adam_beta2=0.98", "general.batch_size=8")],
 )
 def test_the_head_of_a_teacher_does_not_depend_on_how_students_learn(
-    settings: tuple[str, ...], planned: Planned, checkpoint: Path, tmp_path: Path
+    settings: tuple[str, ...], planned: Planned, headless: Path
 ) -> None:
-    headless = tmp_path / "headless"
-    BertModel.from_pretrained(checkpoint).save_pretrained(headless)
-    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        (headless / name).write_bytes((checkpoint / name).read_bytes())
-
     def plan(*given: str) -> Plan:
         return planned(*given, teacher=str(headless))
 

@@ -15,7 +15,6 @@ import torch
 from harness.contracts import Signal
 from harness.data.tasks import CORPUS, get_task
 from harness.errors import UserError
-from harness.registry import TEACHERS
 from harness.teachers.fairseq import FairseqTeacher
 from harness.testing.small_models import THREE, TWO
 from tests.teachers import fairseq_models as small
@@ -38,9 +37,6 @@ def with_arguments(**changes: Any) -> dict[str, Any]:
 
 
 class TestWhatItIs:
-    def test_it_is_registered(self) -> None:
-        assert TEACHERS.get("fairseq") is FairseqTeacher
-
     def test_info_and_configuration(self, tmp_path: Path) -> None:
         teacher = FairseqTeacher(str(small.save(tmp_path)))
         info = teacher.info(THREE)

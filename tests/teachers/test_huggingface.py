@@ -14,7 +14,6 @@ from harness.data import own
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
-from harness.registry import TEACHERS
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import FAMILIES, SCORE, THREE, TWO, WORDS, checkpoint, small_batch
 
@@ -23,10 +22,6 @@ CLASSIFIER = AutoModelForSequenceClassification
 
 def batch(family: str) -> dict[str, torch.Tensor]:
     return {name: tensor.clamp(max=len(WORDS) - 1) for name, tensor in small_batch(family).items()}
-
-
-def test_it_is_registered() -> None:
-    assert TEACHERS.get("huggingface") is HuggingFaceTeacher
 
 
 @pytest.mark.parametrize("family", FAMILIES)
