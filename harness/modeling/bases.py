@@ -17,6 +17,7 @@ from harness.hyperparameters import Values
 
 Configuration = dict[str, Any]  # of a model of transformers, as its to_dict gives it
 LoadTeacher = Callable[[], PreTrainedModel]  # gives the teacher's model, loaded when it is first asked for
+sha256_of = checksum  # of a file that a teacher is made of, hexadecimal; read once for all runs of a session
 
 
 def in_own_memory(model: nn.Module) -> None:
@@ -228,11 +229,6 @@ class Emitter(PreTrainedModel):
     def converted(self) -> PreTrainedModel:
         """The same encoder as transformers has it, whose layers a student may start from."""
         raise TypeError(f"{type(self).__name__} has no converted")
-
-
-def sha256_of(file: Path) -> str:
-    """SHA-256 of a file that a teacher is made of, hexadecimal; read once for all runs of a session."""
-    return checksum(file)
 
 
 class Teacher(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from harness import combine, pairing, registry
 from harness.answers import Faulty, ask, parts_of
@@ -32,11 +32,8 @@ from harness.runs import (
     JointRun,
     Run,
     RunId,
-    TaskRun,
 )
 from harness.runs.settings import Settings
-
-OfTask = TypeVar("OfTask", bound=TaskRun)
 
 
 def refused_folds(run: Run, start: str) -> str:
@@ -158,10 +155,6 @@ class Cells:
         """The settings that a teacher's row gives."""
         return {name: choice.settings[name] for name in choice.row.settings if name in choice.settings}
 
-    def analysed(self, run: OfTask) -> OfTask:
-        """The run with what the study records beyond scores."""
-        return replace(run, analysis=self.asked.study.analysis or None)
-
     def refused_analysis(self, task: Task) -> str:
         return masked_words.refusal(task) if self.asked.study.analysis else ""
 
@@ -214,7 +207,8 @@ class Cells:
         if run is None:
             return [], refused
         run, more = self.prerequisites.augmented(run)
-        return self.prerequisites.joint(run, [run.teacher, *more], self.asked.seeds), ""
+        after = [run.teacher, *more]
+        return [self.prerequisites.add(replace(run, seed=seed), after) for seed in range(self.asked.seeds)], ""
 
     def teachers_of(self, task: Task, metric: str, settings: Settings) -> list[RunId]:
         """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""

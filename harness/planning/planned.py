@@ -62,7 +62,8 @@ class Cell:
 
     @classmethod
     def from_json(cls, told: JSON) -> Cell:
-        return cls(**{**_without(told, "specification"), "run": Run.read(told["specification"])})
+        rest = {name: value for name, value in told.items() if name != "specification"}
+        return cls(**rest, run=Run.read(told["specification"]))
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     return value
-
-
-def _without(told: JSON, name: str) -> JSON:
-    return {key: value for key, value in told.items() if key != name}

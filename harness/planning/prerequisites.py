@@ -168,10 +168,6 @@ class Prerequisites:
         )
         return run, after
 
-    def joint(self, run: JointStudentRun, after: list[RunId], seeds: int) -> list[RunId]:
-        """The runs, by seed, that distil a student on several tasks together."""
-        return [self.add(replace(run, seed=seed), after) for seed in range(seeds)]
-
     def joint_settings(self, own: Mapping[str, object], shared: Settings) -> Hyperparameters:
         """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
 

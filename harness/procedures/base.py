@@ -6,7 +6,7 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness import combine
@@ -93,7 +93,8 @@ class Procedure(ABC):
         task = as_asked(task, choice.settings)
         refused = choice.refused or cells.refused_analysis(task)
         run, after = cells.prerequisites.teacher_run(task, cells.metric(task), cells.own_of(choice))
-        cells.add_teacher(choice, task, cells.analysed(run), after, refused)
+        run = replace(run, analysis=cells.asked.study.analysis or None)
+        cells.add_teacher(choice, task, run, after, refused)
 
 
 def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
