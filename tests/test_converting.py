@@ -16,16 +16,10 @@ from harness.teachers.fairseq import FairseqTeacher
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import TWO, checkpoint
 from tests.conftest import Harness, environment
+from tests.results import refused
 from tests.teachers import fairseq_models as small
 
 COLA = get_task("cola")
-
-
-def refused(process: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert process.returncode == 2 and process.stdout == "", process.stdout
-    assert len(process.stderr.splitlines()) == 1, process.stderr
-    for word in words:
-        assert word in process.stderr, process.stderr
 
 
 def test_a_masked_language_model(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,16 +108,6 @@ def test_one_task_is_too_few() -> None:
             "multi_task trains one model on several tasks, but only sentiment is selected; name more with --tasks"
         )
     assert not cell(plan, "single_lstm", "sentiment").refused
-
-
-def test_a_task_without_its_data_is_named(glue: Path, checkpoint: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(glue, tmp_path / "glue"))
-    (folder / "MRPC" / "train.tsv").unlink()
-    request = Request("multi_task", data=str(folder), teacher=str(checkpoint), tasks=["sst2", "mrpc"])
-    with pytest.raises(UserError) as error:
-        resolve(request)
-    said = str(error.value)
-    assert str(folder) in said and "MRPC" in said and "train.tsv" in said and "\n" not in said
 
 
 def test_a_row_may_train_on_tasks_of_its_own() -> None:
@@ -229,16 +218,6 @@ def predictions_of(run: str) -> dict[str, np.ndarray]:
 # ---------------------------------------------------------------- shares of the training data
 
 
-@pytest.mark.parametrize("percent", [20, 50, 100])
-def test_a_teacher_of_a_share_is_that_of_its_students(percent: int) -> None:
-    plan = resolve(Request("sra_data_fraction", objectives=[f"{row}_{percent}" for row in ("teacher", "bilstm", "kd")]))
-    own = first_seed(plan, f"teacher_{percent}", "sentiment")
-    for row in ("bilstm", "kd"):
-        found = cell(plan, f"{row}_{percent}", "sentiment").run
-        assert found.settings["train_fraction"] == percent / 100 and found.teacher == own
-    assert made(plan, own).settings["train_fraction"] == percent / 100
-
-
 def test_a_share_given_on_the_command_line_reaches_teacher_and_student() -> None:
     plan = resolve(Request("distilled_bilstm", overrides=["train_fraction=0.5"]))
     for found in (c.run for c in plan.cells):
@@ -257,11 +236,6 @@ def test_a_limit_of_students_is_not_their_teachers_which_has_its_own(study: str)
     assert {made(plan, run).settings["train_examples"] for run in plan.teachers.values()} == {30}
     plain = resolve(Request(study, teacher="embedded:train", overrides=limited[:1]))
     assert {made(plain, run).settings["train_examples"] for run in plain.teachers.values()} == {0}
-
-
-def test_a_share_that_rows_differ_in_is_not_given() -> None:
-    with pytest.raises(UserError, match="train_fraction is what rows of sra_data_fraction differ in"):
-        resolve(Request("sra_data_fraction", overrides=["train_fraction=0.5"]))
 
 
 # ---------------------------------------------------------------- what comes before a corpus distillation
