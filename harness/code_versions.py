@@ -294,7 +294,7 @@ def _models(teacher: str) -> dict[str, str]:
     found = {
         path
         for each in told
-        if (path := Path(file_of(vars(sys.modules[each.__module__])))).is_file()
+        if (path := Path(file_of(each))).is_file()
         and (each.__module__.partition(".")[0] in plugins or not _INSTALLED & {*path.parts})
     }
     return {"registered models": digest(sorted(fingerprint(str(path)) for path in found))[:12]} if found else {}

@@ -248,7 +248,7 @@ def own_file(known: Registry[Any], name: str) -> Path | None:
 
 def study(declared: Study) -> Study:
     """Register a study. Called once at the end of its file."""
-    file = file_of(sys._getframe(1).f_globals)
+    file = _file(sys._getframe(1).f_globals)
     declaring.study(declared, file)
     STUDIES.add(declared.name, declared, file)
     return declared
@@ -277,7 +277,7 @@ def objective(
     def register(plugin: Any) -> Any:
         from harness.modeling.bases import Objective
 
-        who = declaring.name("objective", name, file := _file_of(plugin))
+        who = declaring.name("objective", name, file := file_of(plugin))
         if not name.isidentifier():  # sums and settings are written with it: "0.5*att_kl+hid_seq", "vanilla_kd.alpha"
             raise UserError(f"objective name {name!r} must be letters, digits and underscores, not a digit first")
         if stage not in ("intermediate", "prediction"):
@@ -323,7 +323,7 @@ def student(
     def register(plugin: type[Student]) -> type[Student]:
         from harness.modeling.bases import Student
 
-        who = declaring.name("student", name, file := _file_of(plugin))
+        who = declaring.name("student", name, file := file_of(plugin))
         if not (inspect.isclass(plugin) and issubclass(plugin, Student)):
             raise UserError(f"student {name!r} must be a subclass of Student, not {plugin!r}")
         declaring.takes(who, "__init__", plugin.__init__, ["self", "config"])
@@ -352,7 +352,7 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
     def register(plugin: type[Teacher]) -> type[Teacher]:
         from harness.modeling.bases import Teacher
 
-        who = declaring.name("teacher", name, file := _file_of(plugin))
+        who = declaring.name("teacher", name, file := file_of(plugin))
         if not (inspect.isclass(plugin) and issubclass(plugin, Teacher)):
             raise UserError(f"teacher {name!r} must be a subclass of Teacher, not {plugin!r}")
         declaring.methods(who, plugin, Teacher)
@@ -363,16 +363,16 @@ def teacher(name: str) -> Callable[[type[Teacher]], type[Teacher]]:
     return register
 
 
-def file_of(namespace: Mapping[str, object]) -> str:
+def file_of(plugin: object) -> str:
+    """The file that a function or a class is defined in, or MAIN."""
+    return _file(vars(sys.modules[getattr(plugin, "__module__", __name__)]))
+
+
+def _file(namespace: Mapping[str, object]) -> str:
     """The file that a module's namespace is of, or MAIN."""
     if namespace.get("__name__") == MAIN:
         return MAIN
     return str(namespace.get("__file__", namespace.get("__name__", "?")))
-
-
-def _file_of(plugin: object) -> str:
-    """The file that a plugin is defined in."""
-    return file_of(vars(sys.modules[getattr(plugin, "__module__", __name__)]))
 
 
 def _objective_of(function: Callable[..., Tensor], declared: Mapping[str, Hyperparameter]) -> type[Objective]:

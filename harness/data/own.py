@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -139,7 +138,7 @@ def task(name: str, **settings: object) -> Callable[[Callable[[], Any]], Callabl
     """
 
     def register(function: Callable[[], Any]) -> Callable[[], Any]:
-        origin = file_of(vars(sys.modules[function.__module__]))
+        origin = file_of(function)
         _check_name(name)
         said = _checked(name, {key: _text(value) for key, value in settings.items()})
         doc = (function.__doc__ or "").strip().split("\n")[0]

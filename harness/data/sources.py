@@ -9,7 +9,6 @@ import hashlib
 import inspect
 import math
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -149,7 +148,7 @@ def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSou
             raise UserError(f"task source {name!r} must be a subclass of TaskSource with examples, not {plugin!r}")
         if plugin.given not in ("name", "path", ""):
             raise UserError(f"task source {name!r}: given is 'name', 'path' or '', not {plugin.given!r}")
-        plugin.name, plugin.tasks, origin = name, tasks, file_of(vars(sys.modules[plugin.__module__]))
+        plugin.name, plugin.tasks, origin = name, tasks, file_of(plugin)
         plugin.title = getattr(plugin, "title", name)
         SOURCES.add(name, plugin, origin)
         for task in tasks:

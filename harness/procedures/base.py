@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +103,7 @@ def procedure(name: str) -> Callable[[type[Procedure]], type[Procedure]]:
         if not (inspect.isclass(plugin) and issubclass(plugin, Procedure)):
             raise UserError(f"procedure {name!r} must be a subclass of Procedure, not {plugin!r}")
         plugin.name = name
-        PROCEDURES.add(name, plugin(), file_of(vars(sys.modules[plugin.__module__])))
+        PROCEDURES.add(name, plugin(), file_of(plugin))
         return plugin
 
     return register
