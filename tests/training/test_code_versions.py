@@ -39,14 +39,17 @@ CACHED = (
 )  # fmt: skip
 
 
+def forget() -> None:
+    for cached in CACHED:
+        cached.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
     """Every fingerprint is taken anew, as by another process."""
-    for cached in CACHED:
-        cached.cache_clear()
+    forget()
     yield
-    for cached in CACHED:
-        cached.cache_clear()
+    forget()
 
 
 @pytest.fixture
@@ -77,8 +80,7 @@ def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree:
     for texts, told in edits:
         for file, text in texts.items():
             (tree / file).write_text(text, encoding="utf-8")
-        for cached in CACHED:
-            cached.cache_clear()
+        forget()
         assert older_code(plan([]), {}.get, [found]) == told
         assert (of_stored("embedded") == stored) == (not told), "what was stored for runs is used by other code"
 
@@ -134,8 +136,7 @@ def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: s
     before = fingerprint(str(plugin))
     for text, same in (("# a comment\npart  =  1\n", True), ("part = 2\n", False)):
         written(tmp_path / beside[-1], text)
-        for cached in CACHED:
-            cached.cache_clear()
+        forget()
         assert (fingerprint(str(plugin)) == before) == same
 
 
@@ -150,8 +151,7 @@ def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path) -> None:
     found = set()
     for text in ("[1, 2]", "[1,  2]", "[1, 3]"):
         written(weights, text)
-        for cached in CACHED:
-            cached.cache_clear()
+        forget()
         found.add(fingerprint(str(plugin)))
     assert len(found) == 3
 
@@ -166,8 +166,7 @@ def test_what_a_helper_in_a_folder_imports_from_beside_the_plugin_is_part_of_it(
     assert {plugin, inner, factors} <= files(str(plugin))
     before = fingerprint(str(plugin))
     written(factors, "FACTOR = -3.0\n")
-    for cached in CACHED:
-        cached.cache_clear()
+    forget()
     assert fingerprint(str(plugin)) != before
 
 
@@ -186,8 +185,7 @@ def test_a_users_plugin_is_of_another_version_where_the_shipped_one_that_it_is_b
     before, identity = current({"mine": str(plugin)})["mine"], fingerprint(str(plugin))
     shipped = tmp_path / "ours" / "objectives" / "attention.py"
     shipped.write_text(shipped.read_text() + "\nMORE = 1\n")
-    for cached in CACHED:
-        cached.cache_clear()
+    forget()
     assert current({"mine": str(plugin)})["mine"] != before and fingerprint(str(plugin)) == identity
 
 
@@ -223,8 +221,7 @@ def test_a_plugin_that_is_python_no_more_is_of_another_version(tmp_path: Path) -
     record = {"code": {**engine(), "mine": fingerprint(str(plugin))}, "specification": {}}
     assert changed(record, {}.get, current({"mine": str(plugin)})) == set()
     plugin.write_text("def broken(:\n")
-    for cached in CACHED:
-        cached.cache_clear()
+    forget()
     assert changed(record, {}.get, current({"mine": str(plugin)})) == {"mine"}
     plugin.unlink()  # on another machine: nothing can be told
     assert changed(record, {}.get, current({"mine": str(plugin)})) == set()
