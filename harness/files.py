@@ -178,7 +178,7 @@ def beside(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
-        if _ended(left.name.split(".")[-2]):
+        if ended(left.name.split(".")[-2]):
             remove(left)
     remove(temporary)  # of one that had our number
     try:
@@ -187,8 +187,8 @@ def beside(path: Path) -> Iterator[Path]:
         remove(temporary)
 
 
-def _ended(process: str) -> bool:
-    """Whether there is no such process any more."""
+def ended(process: str) -> bool:
+    """Whether there is no process of this number any more."""
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:

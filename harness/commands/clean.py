@@ -17,7 +17,7 @@ from harness.commands.recorded import find
 from harness.commands.telling import say, tell
 from harness.data.store import INDEX
 from harness.errors import UserError
-from harness.files import read_sealed
+from harness.files import ended, read_sealed
 from harness.files import remove as delete
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -131,8 +131,9 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
 
 
 def _torn(ledger: Ledger, going: Sequence[Path]) -> list[Path]:
-    """What is half written, but for that inside of something that goes anyway."""
-    found = sorted(ledger.out.rglob(".*.tmp"))
+    """What is half written, but for what a report or an export is writing, and what is inside of what goes anyway."""
+    numbers = ((path, path.name.split(".")[-2]) for path in sorted(ledger.out.rglob(".*.tmp")))
+    found = [path for path, number in numbers if not number.isdigit() or ended(number)]
     gone = {*going, *found}
     return [path for path in found if gone.isdisjoint(path.parents)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from harness.data.store import Store
 from harness.ledger import Ledger
 from tests.commands import results
 from tests.conftest import Harness
+
+ENDED = 2**31 - 1  # the number of no process
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def full(tmp_path: Path) -> Ledger:
     torn = ledger.folder("b" * 16)  # damaged: somebody may want to look at it
     torn.mkdir()
     (torn / "record.json").write_bytes(b"{")
-    (ledger.out / ".optuna.db.1.tmp").write_bytes(b"x")
+    (ledger.out / f".optuna.db.{ENDED}.tmp").write_bytes(b"x")
     cache = ledger.out / "cache"
     for code in ("0" * 12, of_stored("embedded")):
         for content in ("d" * 64, "e" * 64):
@@ -67,17 +70,19 @@ def test_what_goes_is_told_and_goes(call: Harness, full: Ledger) -> None:
 
 def test_what_was_killed_while_it_wrote_goes_wherever_it_lies(call: Harness, full: Ledger) -> None:
     again = full.out / "cache" / f"again-{results.TEACHER_RUN}"  # an export, while it made a run again
-    begun, moved = full.folder("a" * 16), full.out / "ledger" / f".{'c' * 16}.1.tmp"
+    begun, moved = full.folder("a" * 16), full.out / "ledger" / f".{'c' * 16}.{ENDED}.tmp"
     plan = (full.out / results.PLAN).parent
     for folder in (again, begun, moved, plan, full.folder(results.TEACHER_RUN)):
         folder.mkdir(exist_ok=True)
-        (folder / ".checkpoint.pt.1.tmp").write_bytes(b"x")
+        (folder / f".checkpoint.pt.{ENDED}.tmp").write_bytes(b"x")
     over = full.folder(results.TEACHER_RUN) / "checkpoint.pt"  # its driver was killed before it took this away
     over.write_bytes(b"x")
+    live = plan / f".table.md.{os.getpid()}.tmp"  # a report that is being written meanwhile
+    live.write_bytes(b"x")
     done = call("clean", "--out", full.out, "--yes")
     assert done.returncode == 0 and not over.exists(), done.stderr
     assert "what 1 export left" in done.stdout and "4 files half written" in done.stdout
-    assert not list(full.out.rglob(".*.tmp")) and not again.exists() and not begun.exists()
+    assert list(full.out.rglob(".*.tmp")) == [live] and not again.exists() and not begun.exists()
 
 
 def test_it_asks_and_takes_no_for_an_answer(call: Harness, full: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
