@@ -103,8 +103,8 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
         parts[what] = [ledger.folder(run) for run in begun]
     finished = [run for run, record in runs.items() if record and record["status"] == "finished"]
     # A driver was killed between the record and this.
-    if ended := [path for run in finished for path in ledger.folder(run).glob("checkpoint*.pt")]:
-        parts[f"{_many(ended, 'checkpoint')} of finished runs"] = ended
+    if over := [path for run in finished for path in ledger.folder(run).glob("checkpoint*.pt")]:
+        parts[f"{_many(over, 'checkpoint')} of finished runs"] = over
     if again := sorted((ledger.out / "cache").glob("again-*")):
         parts[f"what {_many(again, 'export')} left, killed while making a run again"] = again
     if torn := _torn(ledger, [path for paths in parts.values() for path in paths]):
