@@ -102,7 +102,7 @@ class Driver:
         done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for _, p in found)
         if more := sum(left(cell, p) for cell, p in found):  # told before anything begins, which takes its time
             self.listener.started(done, done + more)
-        self._have(self.plan.first, None)
+        self._make_first()
         for cell in cells:
             self._advance(cell)
         self._kept.clear()
@@ -141,7 +141,7 @@ class Driver:
             for cell in self._waiting.pop(run, {}).values():
                 self._advance(cell)
             self._kept.clear()
-            self._have(self.plan.first, None)
+            self._make_first()
             self._index.keep()
         self._index.save()
         return trained
@@ -188,6 +188,12 @@ class Driver:
         if found.missing and self._have(cell.after, cell):
             for run in found.missing:
                 self._submit(run, cell)
+
+    def _make_first(self) -> None:
+        """Submit what others start from and has no record. Weights are looked at where a run is to start from them."""
+        for run, first in self.plan.first.items():
+            if self._lookup(run) is None and self._have(first.after, None):
+                self._submit(first.run, None)
 
     def _have(self, runs: Iterable[str], cell: Cell | None) -> bool:
         """True if all of these runs of plan.first are finished; those that can begin are submitted."""

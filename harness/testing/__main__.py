@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.executors import environment
 from harness.registry import OBJECTIVES, STUDENTS, TASKS, Registry
 from harness.testing import FILES, chosen
 
@@ -22,6 +23,7 @@ TESTS: dict[str, tuple[Registry[Any], ...]] = {
 
 def main(arguments: list[str]) -> int:
     """The status of pytest; 2 for bad input."""
+    environment.prepare()  # as in every process that trains: on a busy machine several threads take many times as long
     files = [word for word in arguments if word.endswith(".py")]
     try:
         if not files:

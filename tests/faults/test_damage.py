@@ -71,6 +71,18 @@ def test_lost_weights_and_predictions_are_made_again(
     assert "0 runs trained" in run(out).stdout
 
 
+def test_weights_that_no_run_is_to_start_from_are_not_made_again(
+    finished: Path, out: Path, run: Callable[..., Any]
+) -> None:
+    """As in results that were packed: their records are whole, and a further row needs its own runs alone."""
+    (teacher,) = records(out, "teacher")
+    shutil.rmtree(out / "ledger" / teacher / "weights")
+    process = run(out)
+    assert "0 runs trained" in process.stdout and "made again" not in process.stderr
+    same_runs(out, finished)
+    same_tables(out, finished)
+
+
 def test_stored_signals_are_checked_by_the_run_that_uses_them(
     finished: Path, out: Path, run: Callable[..., Any]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,12 @@ def test_an_ensemble_of_different_tokenizers_teaches(
     assert set(together["weights"]) >= {"0/model.safetensors", "1/model.safetensors"}
     before = {run: record["seconds"] for run, record in records(out).items()}
     (out / "ledger" / name / "weights" / "1" / "model.safetensors").unlink()
+    assert "0 runs trained" in done(call(*words)).stdout
+    learner = next(iter(records(out, "student")))
+    shutil.rmtree(out / "ledger" / learner)
     done(call(*words))
     again = {run for run, record in records(out).items() if record["seconds"] != before[run]}
-    assert again == {name}, "its weights are made again, and nothing else"
+    assert again == {name, learner}, "the weights that it starts from are made again, and nothing else"
     assert "0 runs trained" in done(call(*words)).stdout
 
 
