@@ -197,6 +197,11 @@ class Ledger:
         """What happened to the weights that a finished run left, or ""; see `trouble_with`."""
         return trouble_with(self.folder(run) / "weights", (self.read(run) or {}).get("weights"))
 
+    def has_weights(self, run: str) -> bool:
+        """Whether the files of weights that a finished run left are there; they are read before they are used."""
+        folder = self.folder(run) / "weights"
+        return all((folder / name).is_file() for name in (self.read(run) or {}).get("weights") or ())
+
     def runs(self) -> Iterator[str]:
         """Every run that has a folder, finished or not, in order of name."""
         try:

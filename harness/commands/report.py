@@ -95,7 +95,7 @@ def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:
     say(f"a harness run is working here, now on {'; '.join(name for _, name in running.values())}")
     replays = results.replayed(plan, ledger)
     if any(found.missing for found in replays):
-        say(estimate(plan, replays, len(running), ledger.read))
+        say(estimate(plan, replays, len(running), ledger))
 
 
 class _Counted:

@@ -36,7 +36,7 @@ from harness.search import tracking
 from harness.search.database import View, database
 from harness.search.display import display
 from harness.search.driver import Driver
-from harness.search.estimate import estimate
+from harness.search.estimate import estimate, to_make
 from harness.search.results import older_code, replayed, started_from
 
 FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
@@ -180,9 +180,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
     lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if before := started_from(worked_out, replays):
-        made = sum((ledger.read(run) or {}).get("status") == "finished" for run in before) if ledger else 0
         what = f"{len(before)} run{'s' * (len(before) != 1)} that these start from (teachers, distillations)"
-        lines.append(f"{what}, {len(before) - made} missing")
+        lines.append(f"{what}, {len(to_make(worked_out, replays, ledger))} missing")
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
         lines += [f"budget: {budget(worked_out)}", f"protocol: {how}", f"recipe: {recipe(worked_out)}"]
@@ -195,7 +194,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         *(f"note: {notice}" for notice in (*worked_out.notices, *worked_out.unseen)),
     ]
     lines += sight(worked_out, replays, ledger)
-    return worked_out, [*lines, estimate(worked_out, replays, workers, ledger.read if ledger else lambda _: None)]
+    return worked_out, [*lines, estimate(worked_out, replays, workers, ledger)]
 
 
 def _explain(plan: Plan) -> list[str]:
@@ -253,7 +252,8 @@ def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
             runs = [name for name in ledger.runs() if _distilled(ledger, name)] if ledger else []
             raise UserError(f"there is no finished run {run} that a student could start from: {near(run, runs)}")
         if trouble := ledger.trouble_with_weights(run):
-            raise UserError(f"the weights of run {run} {trouble}: the command that made it makes it again")
+            again = f"harness remove {run}, and then the command that made it, makes it again"
+            raise UserError(f"the weights of run {run} {trouble}: {again}")
         from harness.jobs.starting import check_pretrained  # loads torch
 
         check_pretrained(cell.run, get_task(cell.task), *plan.source_of(cell.run), ledger.folder(run) / "weights")
@@ -280,7 +280,7 @@ def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
     if any(found.missing for found in replays):
         for said in _slow(plan):
             say(said)
-        say(estimate(plan, replays, workers, ledger.read))
+        say(estimate(plan, replays, workers, ledger))
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Namespace) -> int:

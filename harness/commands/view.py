@@ -62,7 +62,7 @@ def _tell_going(plan: Plan, ledger: Ledger, index: Index, seen: Sequence[Progres
     for run, (since, name) in running.items():
         tell(f"running since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))}: {name} ({run})")
     if running and any(found.missing for found in seen):
-        tell(estimate(plan, results.replayed(plan, ledger), len(running), ledger.read))
+        tell(estimate(plan, results.replayed(plan, ledger), len(running), ledger))
     if working and not running:
         print("a harness run is working here")
     if begun := [run for run in ledger.interrupted(index.read) if run not in running]:

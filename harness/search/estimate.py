@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.data.tasks import get_task
 from harness.files import JSON
+from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
 from harness.runs import Run, RunId, SpeedRun
 from harness.runs.settings import FOLDS
+from harness.runs.told import Record
 from harness.search.progress import Progress, left
 from harness.search.results import started_from
 
@@ -20,12 +22,10 @@ TOKENS = 32  # a typical sentence or pair
 BESIDES = 0.5  # seconds of a run beside its training: its process, its evaluation
 
 
-def estimate(
-    plan: Plan, replays: Sequence[Progress], workers: int, read: Callable[[RunId], JSON | None] = lambda run: None
-) -> str:
+def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledger | None = None) -> str:
     """A sentence on the time that the missing runs would take, those that cells start from apart.
 
-    replays: the progress of every cell; read: the record of a run in the ledger.
+    replays: the progress of every cell.
     """
     left = sum(_weight(cell, plan) * count for cell, count in _missing(plan, replays))
     if not left:
@@ -36,20 +36,34 @@ def estimate(
     per_weight = seconds / sum(_weight(cell, plan) for _, cell in made.values()) if made else 1.0
     how = f"as {_runs(len(made), 'finished ')} took" if made else "from sizes alone: an order of magnitude"
     about, who = words(left * per_weight / workers), f"{workers} worker{'s' * (workers > 1)}"
-    return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, read)}"
+    return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, ledger)}"
 
 
-def _before(plan: Plan, replays: Sequence[Progress], workers: int, read: Callable[[RunId], JSON | None]) -> str:
+def to_make(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> list[RunId]:
+    """The runs that cells start from which have no record, or have lost the weights that a missing run starts from."""
+    found = {run for run in plan.first if not _finished(ledger, run)}
+    waiting = [run for cell, count in _missing(plan, replays) if count for run in cell.after]
+    waiting += [after for run in found for after in plan.first[run].after]
+    while waiting:
+        run = waiting.pop()
+        if run in plan.first and run not in found and ledger is not None and not ledger.has_weights(run):
+            found.add(run)
+            waiting += plan.first[run].after
+    return [run for run in started_from(plan, replays) if run in found]
+
+
+def _finished(ledger: Ledger | None, run: RunId) -> Record | None:
+    record = ledger.read(run) if ledger else None
+    return record if record and record["status"] == "finished" else None
+
+
+def _before(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledger | None) -> str:
     """What is to be said of the missing runs that cells start from: their time, as far as finished ones tell it."""
-    waited = {run for cell, count in _missing(plan, replays) if count for run in cell.after if run in plan.first}
-    needed = plan.needed(waited).keys() & set(started_from(plan, replays))
-    known, missing = defaultdict[tuple[str, bool], list[float]](list), []
+    missing = [plan.first[run].run for run in to_make(plan, replays, ledger)]
+    known = defaultdict[tuple[str, bool], list[float]](list)
     for name, first in plan.first.items():
-        record = read(name) or {}
-        if record.get("status") == "finished":
+        if record := _finished(ledger, name):
             known[_like(first.run)].append(record["seconds"] / _read(first.run, plan))
-        elif name in needed:
-            missing.append(first.run)
     told = [run for run in missing if _like(run) in known]
     parts, count = [], len(missing) - len(told)
     if told:

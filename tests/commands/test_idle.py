@@ -121,7 +121,7 @@ def _flip(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-LEFT = ("record.json", "predictions.safetensors", "weights/model.safetensors")
+LEFT = ("record.json", "predictions.safetensors")
 
 
 @pytest.mark.parametrize("change", [_flip, Path.unlink])
@@ -136,12 +136,18 @@ def test_a_run_that_is_damaged_or_gone_is_made_again(
 
 
 @pytest.mark.parametrize("change", [_flip, Path.unlink])
-@pytest.mark.parametrize("name", LEFT[:2])
+@pytest.mark.parametrize("name", LEFT)
 def test_so_is_a_students(name: str, change: Callable[[Path], object], again: Callable[..., Any], out: Path) -> None:
     student = next(run for run in Ledger(out).runs() if not _is_teacher(out, run))
     change(out / "ledger" / student / name)
     with pytest.raises(Asked):
         again()
+
+
+def test_weights_that_nothing_missing_starts_from_are_not(again: Callable[..., Any], out: Path) -> None:
+    (teacher,) = (run for run in Ledger(out).runs() if _is_teacher(out, run))
+    shutil.rmtree(out / "ledger" / teacher / "weights")
+    assert "\n0 runs trained" in again()[0]
 
 
 def _is_teacher(out: Path, run: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -10,10 +12,18 @@ from harness.planning.plan import resolve
 from harness.planning.planned import First, trials_of
 from harness.planning.request import Request
 from harness.runs import CorpusDistillationRun, TeacherRun
-from harness.search.estimate import Meter, estimate
+from harness.search.estimate import Meter, estimate, to_make
 from harness.search.progress import Finished, Progress
 from tests.search.builders import BASE, cell, plan, student_run
 from tests.training.builders import a_run
+
+
+class Told:
+    """A ledger of these records. lost: the runs whose weights are not there any more."""
+
+    def __init__(self, records: dict[str, Any], lost: Collection[str] = ()):
+        self.read, self.has_weights = records.get, lambda run: run not in lost
+
 
 SIZE = {"layers": 6, "width": 384}
 SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
@@ -75,14 +85,28 @@ def test_what_cells_start_from_is_told_apart_and_as_far_as_finished_ones_tell() 
     made = plan(cells, first=first, examples={"sst2": 2_000, "rte": 1_000, "qnli": 2_000})
     finished = {teachers["rte"].identity({}): {"status": "finished", "seconds": 100.0}}
     nothing = [Progress() for _ in cells]
-    text = estimate(made, nothing, 2, finished.get)
+    text = estimate(made, nothing, 2, Told(finished))
     assert text.endswith(
         ", and about 3.3 minutes for 2 runs that they start from (as finished ones like these took), "
         "and 2 runs that they start from (teachers, distillations), whose time is not known yet"
     )
     assert "and 5 runs" in estimate(made, nothing, 2) and "and about" not in estimate(made, nothing, 2)
     everything = dict.fromkeys(first, {"status": "finished", "seconds": 100.0})
-    assert "start from" not in estimate(made, nothing, 2, everything.get)
+    assert "start from" not in estimate(made, nothing, 2, Told(everything))
+
+
+def test_lost_weights_are_to_be_made_where_something_missing_starts_from_them() -> None:
+    teacher = a_run(TeacherRun, teacher=BASE, data="", task="sst2")
+    own = {"teacher": BASE, "corpus": "", "objective": "cosine", "student": "bilstm", "init": "random"}
+    general = a_run(CorpusDistillationRun, **own)
+    first, second = teacher.identity({}), general.identity({})
+    made = plan([cell(after=[second])], first={first: First(teacher), second: First(general, (first,))})
+    finished = dict.fromkeys(made.first, {"status": "finished", "seconds": 100.0})
+    for lost, expected in (([], []), ([first], []), ([second], [second]), ([first, second], [first, second])):
+        assert to_make(made, [Progress()], Told(finished, lost)) == expected
+    assert to_make(plan([], first=made.first), [], Told(finished, [first, second])) == []
+    assert to_make(made, [Progress()], Told({second: finished[second]}, [second])) == [first, second]
+    assert to_make(made, [Progress()], None) == [first, second]
 
 
 def test_long_tasks_weigh_more_than_short_ones() -> None:
