@@ -32,8 +32,8 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
     quiet()
     if isinstance(opened.model, Emitter):
         raise UserError(
-            f"{type(opened.model).__name__} is computed by another library than transformers, so no folder of "
-            "Hugging Face's opens it: harness convert makes one of the checkpoint that it came from"
+            f"{type(opened.model).__name__} is a teacher whose answers no model of transformers computes by itself, so "
+            "it cannot be exported; its students can, and of a fairseq checkpoint harness convert makes a folder"
         )
     with whole_folder(folder, new=True) as temporary:
         plain = _write_plain(opened, temporary)

@@ -22,7 +22,7 @@ from harness.errors import UserError
 from harness.exporting.card import LABELS
 from harness.exporting.opened import TOLD, Opened, load
 from harness.exporting.writing import write
-from harness.modeling.bases import StudentConfig
+from harness.modeling.bases import Emitter, StudentConfig
 from harness.registry import STUDENTS
 from harness.students.transformer import Transformer
 from harness.teachers.huggingface import HuggingFaceTeacher
@@ -142,6 +142,17 @@ def test_a_folder_that_would_answer_otherwise_is_not_written(tmp_path: Path) -> 
     with pytest.raises(UserError, match="no folder is written: what it holds answers texts otherwise than Otherwise"):
         write(before, tmp_path / "student", ABOUT)
     assert not (tmp_path / "student").exists()
+
+
+def test_a_teacher_that_no_class_of_transformers_is_stays(tmp_path: Path) -> None:
+    class Decoder(Emitter):
+        """As a decoder of one vector a text."""
+
+    before = transformer("bert")
+    before.model = Decoder(before.model.config)
+    with pytest.raises(UserError, match="Decoder is a teacher whose answers no model of transformers computes"):
+        write(before, tmp_path / "teacher", ABOUT)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
