@@ -42,8 +42,8 @@ def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Itera
     durable: it is so even if the machine loses its power. Otherwise its checksums tell, and it can be made again.
     new: what somebody else has meanwhile put in its place is no older one of ours: UserError is raised, and it stays.
     """
-    with beside(folder) as temporary:
-        try:
+    try:
+        with beside(folder) as temporary:
             temporary.mkdir(parents=True)
             yield temporary
             for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():
@@ -54,10 +54,10 @@ def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Itera
             os.replace(temporary, folder)
             if durable:
                 sync_folder(folder.parent)
-        except Exception as error:  # the libraries' own errors say nothing but the system's text
-            number = re.search(r"os error (\d+)", str(error))
-            if isinstance(error, OSError):
-                raise cannot_write(folder, error) from error
-            if number is None:
-                raise
-            raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
+    except Exception as error:  # the libraries' own errors say nothing but the system's text
+        number = re.search(r"os error (\d+)", str(error))
+        if isinstance(error, OSError):
+            raise cannot_write(folder, error) from error
+        if number is None:
+            raise
+        raise cannot_write(folder, OSError(int(number[1]), str(error))) from error
