@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -142,14 +143,19 @@ def corpus_recipe(plan: Plan) -> tuple[str, ...]:
     """Sentences on the distillations, on a corpus or on several tasks, that cells start from."""
     said: dict[str, None] = {}
     alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
-    for run in (first.run for first in plan.first.values()):
+    runs = [first.run for first in plan.first.values()]
+    general_runs = [run for run in runs if isinstance(run, CorpusDistillationRun)]
+    layers = {(run.objective, run.settings["transferred_layers"]) for run in general_runs}
+    both = Counter(objective for objective, _ in layers)  # 2: some transfer the last layer, some all
+    for run in runs:
         found = as_known(plan, run.settings)
         if run.tells:
             silent = saying_nothing(found)
             told = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
             said[f"{run.tells}: {told}."] = None
         elif isinstance(run, CorpusDistillationRun):
-            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in _idle(found))
+            idle = _idle(found) - ({"transferred_layers"} if both[run.objective] > 1 else set())
+            settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in idle)
             alike.setdefault((run.student, run.init, settings), {})[run.objective] = None
     general = (
         f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "

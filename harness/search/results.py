@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from harness.errors import listed
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
+from harness.runs import RunId
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, left, progress
 
@@ -147,12 +149,18 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
 
 
 def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:
-    """Sentences on the cells that started from weights of a run which has other ones now."""
+    """Sentences on the cells that started, directly or not, from weights of a run which has other ones now."""
     changed: Counter[str] = Counter()
     now: dict[str, str] = {}
+
+    @functools.cache
+    def below(run: RunId) -> frozenset[tuple[RunId, str]]:
+        """(run, its weights then) of all that a run started from, directly or not."""
+        direct = (ledger.read(run) or {}).get("started_from", {})
+        return frozenset(direct.items()).union(*map(below, direct))
+
     for found in replays:
-        runs = (*found.trials, *found.seeds)
-        started = {start for run in runs for start in run.record.get("started_from", {}).items()}
+        started = {start for run in (*found.trials, *found.seeds) for start in below(run.run)}
         now |= {run: digest((ledger.read(run) or {}).get("weights"))[:16] for run in dict(started) if run not in now}
         changed.update({run for run, was in started if now[run] != was})
     return tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from harness.ledger import Ledger
 from harness.runs.messages import Failed, Message
 from harness.search import driver
 from harness.search.driver import Driver
+from harness.search.progress import Finished, Progress
+from harness.search.results import other_weights
 from tests.at_once import AtOnce, Silent
+from tests.search.builders import student_run
 from tests.search.test_index import CELLS, PLAN, TEACHER
 
 SOME = replace(PLAN, cells=[CELLS[0], CELLS[5], CELLS[17]])  # grid, TPE, TPE with a pruner
@@ -130,3 +134,19 @@ def test_a_refresh_that_fails_leaves_the_number_that_there_was(tmp_path: Path) -
     before = {run: Ledger(out).read(run) for run in Ledger(out).runs() if run != TEACHER}
     assert driven(out, Failing(), True) > 0
     assert {run: Ledger(out).read(run) for run in before} == before
+
+
+def test_cells_are_told_whose_teachers_teacher_has_other_weights_now() -> None:
+    weights = {"model.safetensors": "0" * 64}
+    records: dict[str, Any] = {
+        "head": {"weights": weights},
+        "distillation": {"weights": weights, "started_from": {"head": digest(weights)[:16]}},
+        "student": {"started_from": {"distillation": digest(weights)[:16]}},
+    }
+    ledger: Any = SimpleNamespace(read=records.get)
+    done = [Progress(seeds=[Finished("student", student_run(), {}, records["student"])])]
+    assert other_weights(done, ledger) == ()
+    records["head"] = {"weights": {"model.safetensors": "1" * 64}}
+    assert [said.partition(" that were")[0] for said in other_weights(done, ledger)] == [
+        "1 cell started from weights of run head"
+    ]

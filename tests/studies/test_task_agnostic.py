@@ -12,6 +12,7 @@ from harness.data.tasks import CORPUS
 from harness.jobs import corpus as jobs
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
+from harness.planning.recipe import corpus_recipe
 from harness.planning.request import Request
 from harness.registry import STUDENTS, STUDIES
 from harness.runs import CheckpointRun, CorpusDistillationRun
@@ -149,6 +150,14 @@ def test_published_students_join_when_they_are_named(checkpoint: Path) -> None:
     for cell in found.values():
         assert isinstance(cell.run, CheckpointRun) and not cell.refused and not cell.after
     assert {cell.row for cell in plan.cells} > set(OBJECTIVES)
+
+
+def test_the_recipe_says_which_layers_where_rows_differ_in_them() -> None:
+    said = [line for line in corpus_recipe(planned(NAME, profile="quick")) if "att_mse" in line]
+    assert ["transferred_layers last" in line for line in said] == [True, False]
+    assert ["transferred_layers mapped" in line for line in said] == [False, True]
+    (alone,) = corpus_recipe(planned(NAME, profile="quick", objectives=["att_mse_all_layers"]))
+    assert "transferred_layers" not in alone, "as everywhere"
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
