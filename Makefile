@@ -10,10 +10,9 @@ FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
 
-# One process has a whole file: what its tests share is made once. conftest.py says which files begin. A third process
-# computes while others wait for servers, clusters and kills; two cores suffice.
+# One process has a whole file: what its tests share is made once. conftest.py says which files begin.
 test: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # All but the files of half a minute and more: what kills, launches or spreads whole studies over processes.
 quick: $(VENV)/installed-for-tests
