@@ -223,7 +223,8 @@ class Profile:
     corpus is the unlabelled text of the procedure `general` and of the initialisation `pretrained`. families: what the
     profile does not say of a student's start, settings and search is as its family declares (`Student.recipe`), and
     the settings of objectives are searched where they declare between which bounds. sampler: grid, random or tpe; "" is
-    grid for lists of values and tpe for ranges. students: in place of the study's.
+    grid for lists of values and tpe for ranges. students: in place of the study's. row_settings: what rows, by name,
+    have in this size beside their own settings.
     """
 
     teacher: str
@@ -238,6 +239,7 @@ class Profile:
     families: bool = False
     sampler: str = ""
     students: tuple[str, ...] = ()
+    row_settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

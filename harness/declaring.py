@@ -178,6 +178,7 @@ def study(declared: Study, file: str) -> None:
             raise UserError(f"{who}: metrics of {task} is empty")
     for called, profile in declared.profiles.items():
         _profile(f"{who}: profile {called}", profile)
+        words(f"{who}: profile {called}", "row_settings", profile.row_settings, among=rows)
 
 
 def _profile(who: str, profile: Profile) -> None:
@@ -189,7 +190,7 @@ def _profile(who: str, profile: Profile) -> None:
         number = getattr(profile, what)
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise UserError(f"{who}: {what} must be a whole number of at least 1, not {number!r}")
-    for what in ("settings", "task_settings", "search"):
+    for what in ("settings", "task_settings", "row_settings", "search"):
         if not isinstance(getattr(profile, what), Mapping):
             raise UserError(f"{who}: {what} maps names of settings to what they are, but is {getattr(profile, what)!r}")
     for setting, space in profile.search.items():

@@ -23,7 +23,7 @@ FROM_CORPUS = "distilled on the corpus, then trained on the labels without the t
 FROM_SRA = "starts from the student that was distilled on the corpus"
 EPOCHS_ARE_OURS = "The text gives no epochs, no batch of fine-tuning and no number of runs; these are ours."
 NOT_BUILT = (
-    "ELMo is no model of transformers, and PKD and DSE are other works' methods; none is built here, and rows that "
+    "ELMo is no model of transformers, and DSE is another work's method; neither is built here, and rows that "
     "others report are theirs: all stand under Published only."
 )
 TEXT_IS_READ = (

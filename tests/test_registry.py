@@ -280,6 +280,7 @@ study(Study(
         ("layout", "analysis='entropy', layout", "analysis is masked_word_entropy or '', not 'entropy'"),
         ("layout", "figure=('units',), layout", "figure is the text of a horizontal axis, not"),
         ("metrics={}", "metrics={'sentiment': ()}", "metrics of sentiment is empty"),
+        ("search", "row_settings={'hid_cl': {}}, search", "row_settings names 'hid_cl', .* did you mean hid_cls"),
     ],
 )
 def test_a_study_declared_wrongly_is_not_registered(
@@ -298,6 +299,7 @@ def test_a_study_declared_wrongly_is_not_registered(
         ("search", "settings={'epoch': 3}, search", "settings names 'epoch', which is no setting: did you mean epochs"),
         ("search={}", "search={'dist.temp': (1, 2)}", "names 'dist.temp', which is no setting: did you mean dist.te"),
         ("search", "task_settings={'sst': {}}, search", "names 'sst', which is no task: did you mean sst2?"),
+        ("search", "row_settings={'hid_cls': {'epoch': 1}}, search", "row_settings of hid_cls names 'epoch', which is no "),
         ("metrics={", "metrics={'mrcp': 'f1'", "metrics names 'mrcp', which is no task: did you mean mrpc?"),
         ("metrics={", "metrics={'sentiment': 'acuracy'", "the first, one of the task's own: did you mean accuracy?"),
         ("metrics={", "metrics={'sentiment': ('accuracy', 'second')", "'second', which is no metric: did you mean s"),

@@ -23,8 +23,9 @@ def check(study: Study, tasks: Iterable[Task]) -> None:
         _look(f"{at} task_settings", profile.task_settings, "task", every)
         for what in ("settings", "search"):
             _look(f"{at} {what}", getattr(profile, what), "setting", known)
-        for name, settings in profile.task_settings.items():
-            _look(f"{at} task_settings of {name}", settings, "setting", known)
+        for what in ("task_settings", "row_settings"):
+            for name, settings in getattr(profile, what).items():
+                _look(f"{at} {what} of {name}", settings, "setting", known)
     procedure = registry.PROCEDURES.get(study.procedure)
     for task in tasks:
         chosen, *others = study.shown(task)

@@ -283,9 +283,11 @@ class ResolvedRequest:
         return [*found, *(row for row in more if row.name not in known)]
 
     def _declared(self, checkpoints: dict[str, str]) -> list[TableRow]:
+        here = self.profile.row_settings
+        given = [(row, {**here.get(row.name, {}), **row.settings}) for row in self.study.rows]
         declared = [
-            replace(row, settings=combine.recorded(row.settings)) if row.settings else row  # type: ignore[type-var]
-            for row in self.study.rows
+            replace(row, settings=combine.recorded(settings)) if settings else row  # type: ignore[type-var]
+            for row, settings in given
         ]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
         known |= {name: CheckpointRow(name, name, model) for name, model in checkpoints.items() if name not in known}

@@ -81,6 +81,17 @@ def test_the_rows_of_sra_share_one_distillation_as_published() -> None:
     assert sst2["sra"].space == {"learning_rate": [2e-4, 3e-4, 5e-4, 1e-3]}
 
 
+def test_patient_kd_has_a_transformers_rate_where_its_teacher_is_a_pretrained_one() -> None:
+    tasks = {"quick": "sentiment", "small": "sst2", "paper": "sst2"}
+    found = {size: cells(planned("sra", profile=size), task)["pkd"] for size, task in tasks.items()}
+    assert {size: cell.space for size, cell in found.items()} == {
+        "quick": {"learning_rate": [2e-3, 1e-3]},
+        "small": {},
+        "paper": {},
+    }
+    assert found["small"].run.settings["learning_rate"] == found["paper"].run.settings["learning_rate"] == 5e-5
+
+
 @pytest.mark.parametrize(("task", "copies", "examples"), [("sst2", 17, 791_539), ("mrpc", 223, 799_172)])
 def test_transfer_sets_of_wu2020_have_800_000_examples(task: str, copies: int, examples: int) -> None:
     """Counted on GLUE, without those that repeat another: so many copies of SST-2's short phrases would be 1.2 M."""
