@@ -224,7 +224,7 @@ class Profile:
     profile does not say of a student's start, settings and search is as its family declares (`Student.recipe`), and
     the settings of objectives are searched where they declare between which bounds. sampler: grid, random or tpe; "" is
     grid for lists of values and tpe for ranges. students: in place of the study's. row_settings: what rows, by name,
-    have in this size beside their own settings.
+    have in this size beside their own settings; it is told under the table.
     """
 
     teacher: str

@@ -178,7 +178,8 @@ def study(declared: Study, file: str) -> None:
             raise UserError(f"{who}: metrics of {task} is empty")
     for called, profile in declared.profiles.items():
         _profile(f"{who}: profile {called}", profile)
-        words(f"{who}: profile {called}", "row_settings", profile.row_settings, among=rows)
+        plain = [row.name for row in declared.rows if not (row.checkpoint or row.improves or row.baseline)]
+        words(f"{who}: profile {called}", "row_settings", profile.row_settings, among=plain)
 
 
 def _profile(who: str, profile: Profile) -> None:

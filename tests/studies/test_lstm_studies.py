@@ -24,7 +24,7 @@ from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, TeacherRun
 from harness.studies.lstm_settings import LOSS_IS_A_MEAN, REPEATS
 from harness.studies.multi_task_tasks import ITS_TEACHER
-from harness.studies.profiles import LAZY_ADAM
+from harness.studies.profiles import FROM_EVEN_LAYERS, LAZY_ADAM
 from tests.conftest import ROOT
 from tests.results import records
 from tests.search.builders import of_kind
@@ -90,6 +90,8 @@ def test_patient_kd_has_a_transformers_rate_where_its_teacher_is_a_pretrained_on
         "paper": {},
     }
     assert found["small"].run.settings["learning_rate"] == found["paper"].run.settings["learning_rate"] == 5e-5
+    marks = {row.name: row.mark for row in planned("sra").rows}
+    assert marks["pkd"] == f"{FROM_EVEN_LAYERS}; learning_rate 5e-05" and not marks["bilstm"]
 
 
 @pytest.mark.parametrize(("task", "copies", "examples"), [("sst2", 17, 791_539), ("mrpc", 223, 799_172)])
