@@ -24,8 +24,7 @@ FORKED = forkserver._forkserver
 REACHED = ("_forkserver_address", "_forkserver_authkey")  # how another process reaches a server; a key since 3.14
 # --cpu would start a single process
 ACCELERATE = (
-    "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
-    "--mixed_precision", "no", "--dynamo_backend", "no",
+    "--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
 )  # fmt: skip
 
 
@@ -33,15 +32,6 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-def launched(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
-    """`harness` with these words, by two processes of accelerate's launcher; more: its environment's."""
-    command = [sys.executable, *ACCELERATE, "--main_process_port", str(free_port()), "-m", "harness", *map(str, words)]
-    given = {**environment(), "CUDA_VISIBLE_DEVICES": "", **more}
-    return subprocess.run(
-        command, env=given, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
-    )  # fmt: skip
 
 
 def _rank(work: Callable[..., Any], words: Sequence[Any], number: int, size: int, port: int, said: Path | None) -> None:
@@ -68,7 +58,8 @@ def _alone(
     given: Mapping[str, str],
 ) -> None:
     if server:
-        vars(FORKED).update(server, ensure_running=lambda: None)
+        vars(FORKED).update(server)
+        FORKED.ensure_running = forkserver.ensure_running = lambda: None  # the second is the first, bound before
     for number, name in ((1, "out"), (2, "error")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.environ.update(given)
@@ -122,6 +113,19 @@ def forked(*words: object, folder: Path, seconds: float = 300, **more: Any) -> s
         raise TimeoutError(f"harness {' '.join(map(str, words))} did not end in {seconds:g} seconds")
     said = ((folder / name).read_text() for name in ("out", "error"))
     return subprocess.CompletedProcess(words, process.exitcode, *said)
+
+
+def _accelerate(*words: str) -> None:
+    from accelerate.commands.launch import main
+
+    sys.argv[1:] = words
+    main()
+
+
+def launched(*words: object, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """`harness` with these words, by two processes of accelerate's launcher; more: its environment's."""
+    launch = (*ACCELERATE, "--main_process_port", free_port(), "-m", "harness", *words)
+    return forked(*launch, folder=folder, work=_accelerate, more={"CUDA_VISIBLE_DEVICES": "", **more})
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from tests.launching import begun
+from tests.launching import FORKED, begun
 
 
 def servers(driver: int) -> list[psutil.Process]:
@@ -31,12 +31,17 @@ def workers(driver: int) -> list[psutil.Process]:
     return found
 
 
+def children_of_server() -> list[psutil.Process]:
+    """What was forked from the server of this process."""
+    return psutil.Process(FORKED._forkserver_pid).children()
+
+
 def run_and_kill(arguments: Sequence[object], out: Path) -> None:
     """Start the command, kill its worker after a checkpoint, and its driver after the next one."""
-    driver = begun(*arguments, folder=out.with_name(f"{out.name}-said"))
+    driver = begun(*arguments, folder=out.with_name(f"{out.name}-said"), shared=True)
     try:
         wait_for_another(out, driver)
-        (worker,) = workers(driver.pid)
+        (worker,) = (process for process in children_of_server() if process.pid != driver.pid)
         os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
         wait_for_another(out, driver)
     finally:

@@ -21,11 +21,11 @@ SETTINGS = ("max_length=16", "teacher.epochs=1", "epochs=1", "train_examples=32"
 MATRIX = ("student.matrix_size=4", "student.vector_size=16", "general.batch_size=1", "general.epochs=2")
 JOINT = (
     "student.hidden_units=4", "student.head_units=4", "student.embedding_size=8", "student.projection_units=4",
-    "max_length=16", "epochs=1", "train_examples=32", "teacher.epochs=1", "multi_task.batch_size=1",
-    "multi_task.epochs=3",
+    "max_length=16", "epochs=1", "train_examples=32", "teacher.epochs=1", "multi_task.batch_size=2",
+    "multi_task.epochs=2",
 )  # fmt: skip
-SHARED_OUT = ("general.batch_size=8", "general.micro_batch=3", "general.steps=200", "transformer.layers=1")
-SENTENCES = 330
+STEPS, SENTENCES = 100, 120
+SHARED_OUT = ("general.batch_size=8", "general.micro_batch=3", f"general.steps={STEPS}", "transformer.layers=1")
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_killed_distillation_goes_on_with_the_same_result(
 def test_killed_processes_of_one_launch_go_on_with_the_same_result(
     glue: Path, checkpoint: Path, corpus: Path, often: Path, tmp_path: Path
 ) -> None:
-    """One of two, the leading one or the other, and then both, at moments that chance decides."""
+    """One of two, the leading one and then the other, at moments that chance decides."""
     calm, killed, draw = tmp_path / "calm", tmp_path / "killed", random.Random()
 
     def arguments(out: Path) -> list[object]:
@@ -91,18 +91,17 @@ def test_killed_processes_of_one_launch_go_on_with_the_same_result(
     statuses, said = together(*arguments(calm), folder=tmp_path / "said")
     assert statuses == [0, 0], said
     steps = []
-    for hit in ((0,), (1,), (0, 1)):
+    for hit in range(2):
         with ranks(*arguments(killed), folder=tmp_path / "said") as both:
             wait_for_another(killed, *both)
             time.sleep(draw.uniform(0, 0.1))
-            for number in hit:
-                os.kill(both[number].pid, signal.SIGKILL)
+            os.kill(both[hit].pid, signal.SIGKILL)
             for process in both:
                 process.join(30)  # one alone notices that the other is gone
                 assert process.exitcode not in (0, None)
         assert not written(killed) and not list(killed.glob("ledger/*/weights"))
         steps.append(saved_step(killed))
-    assert 0 < steps[0] <= steps[1] <= steps[2] < 200
+    assert 0 < steps[0] <= steps[1] < STEPS
     statuses, said = together(*arguments(killed), folder=tmp_path / "said")
     assert statuses == [0, 0], said
     same(killed, calm)
