@@ -26,10 +26,11 @@ from harness.runs import Run
 from harness.runs.messages import Began, Failed, Finished, Told
 from harness.search.driver import workspace_of
 from tests.conftest import Harness, environment
+from tests.faults.killing import children_of_server
 from tests.launching import begun
 from tests.results import done, table_folder
 
-# Each of the first does what its name says to whatever runs after it in the same process.
+# Each that STATE names does what its name says to whatever runs after it in the same process.
 PLUGIN = '''
 import os, subprocess, sys, time, warnings
 import torch
@@ -90,6 +91,10 @@ def register(name, act):
         act()
         return student.logits.sum()
 
+STATE = (
+    "dtype", "gradients", "patch", "kernels", "denormals", "threads", "deterministic", "variables", "folder"
+)
+ACTS["state"] = lambda: [ACTS[name]() for name in STATE]
 for name, act in ACTS.items():
     register(name, act)
 
@@ -101,9 +106,6 @@ def clean(student, teacher, batch):
         raise RuntimeError("not as it was begun")
     return torch.nn.functional.cross_entropy(student.logits, batch.labels)
 '''
-STATE = (
-    "dtype", "gradients", "patch", "kernels", "denormals", "threads", "deterministic", "variables", "folder"
-)  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -156,10 +158,10 @@ def ends(executor: LocalExecutor) -> Iterator[Any]:
 
 def test_no_run_changes_the_next(bench: Bench) -> None:
     with closing(LocalExecutor(1)) as executor:
-        for job in (*map(bench.job, STATE), bench.job("clean", "again")):
+        for job in (bench.job("state"), bench.job("clean", "again")):
             executor.submit(*job)
         found = ends(executor)
-        assert [next(found).run for _ in STATE] == [*STATE]  # each was begun
+        assert next(found).run == "state"
         message = next(found)
     assert isinstance(message, Finished)
     for part in ("metrics", "curve", "best", "initialisation", "teacher_signals"):
@@ -221,7 +223,7 @@ def test_status_names_what_is_running_while_its_driver_lives(
     bench: Bench, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
     words = words_of(glue, checkpoint, bench.out.parent, "hang")
-    driver = begun(*words, folder=tmp_path)
+    driver = begun(*words, folder=tmp_path, shared=True)
 
     def status() -> str:
         return call("status", "--study", "objectives_vs_init", "--out", bench.out).stdout
@@ -234,7 +236,7 @@ def test_status_names_what_is_running_while_its_driver_lives(
         assert "a harness run is working here, now on hang " in said and "time: about " in said
         again = call("run", *words[1:])
         assert again.returncode == 2 and line in status(), "who was refused changed what is said to run"
-        trained = [p for server in psutil.Process(driver.pid).children() for p in server.children(recursive=True)]
+        trained = [process for process in children_of_server() if process.pid != driver.pid]
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.join()
@@ -247,6 +249,7 @@ import sys, time
 from harness.executors import process
 from multiprocessing import forkserver
 process._prepare()
+process.CONTEXT.set_forkserver_preload([])  # nothing is forked from it
 forkserver.ensure_running()
 print("up", flush=True)
 time.sleep(60)
