@@ -1,7 +1,7 @@
 """A Ray cluster of several nodes on this machine's loopback addresses, in a process of its own.
 
 python -m tests.executors.ray_nodes FOLDER NODES CPUS HEAD_CPUS
-prints its address, then obeys "remove", "add" and "quit".
+prints its address, then obeys "remove", "add CPUS" and "quit".
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Nodes:
         """Take the newest node away, as if its machine had stopped."""
         self._say("remove")
 
-    def add(self) -> None:
-        self._say("add")
+    def add(self, cpus: int = 1) -> None:
+        self._say(f"add {cpus}")
 
     def _say(self, word: str) -> None:
         assert self.process.stdin is not None
@@ -78,18 +78,18 @@ def serve(folder: str, count: int, cpus: int, head_cpus: int) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={**first, "include_dashboard": False})
     added = []
 
-    def add() -> None:
+    def add(cpus: int) -> None:
         added.append(cluster.add_node(node_ip_address=f"127.0.0.{3 + len(added)}", num_cpus=cpus))
 
     for _ in range(count - 1):
-        add()
+        add(cpus)
     print("nodes", cluster.address, flush=True)
     for line in sys.stdin:
         word = line.strip()
         if word == "quit":
             break
-        if word == "add":
-            add()
+        if word.startswith("add "):
+            add(int(word.split()[1]))
         else:
             cluster.remove_node(added[-1], allow_graceful=False)
         print("nodes", cluster.address, json.dumps(word), flush=True)

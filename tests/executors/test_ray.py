@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from harness.ledger import Ledger
 from tests.conftest import SMALL_STUDY, Harness
-from tests.executors.ray_nodes import Nodes, nodes, ray_environment
-from tests.results import done, records, refused, without_times, written
+from tests.executors.ray_nodes import RAY, Nodes, nodes, ray_environment
+from tests.launching import begun
+from tests.results import done, records, refused, same_runs, without_times, written
 
 pytest.importorskip("ray")
 
 
-def ray_run(*words: object) -> subprocess.Popen[str]:
-    """harness run with --executor ray as a process of its own group, as a terminal starts it."""
-    command = [sys.executable, "-m", "harness", "run", *map(str, words), "--executor", "ray"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    return subprocess.Popen(command, env=ray_environment(), text=True, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+def driver(*words: object, folder: Path, **more: Any) -> Any:
+    """The process of harness run with these words; what it says is in the folder. more: as `begun` takes it."""
+    return begun("run", *words, "--executor", "ray", folder=folder, **{"more": RAY, **more})
+
+
+def said(process: Any, folder: Path) -> tuple[int, str, str]:
+    """The status of a driver that ends, and its text and errors."""
+    process.join(200)
+    return process.exitcode, (folder / "out").read_text(), (folder / "error").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -55,124 +63,134 @@ def test_data_teacher_and_plugins_travel_to_two_nodes(
     """Each node fetches its own copies, all paths being relative; the records are those of a local run."""
     (tmp_path / "travelled.py").write_text(TRAVELLED)
     (tmp_path / "factor.txt").write_text("0.5")
-    same = ("--study", "objectives_vs_init", "--tasks", "sst2", "rte", "--inits", "every", "--seeds", 1, "--trials", 1,
+    local, out, shared, here = tmp_path / "local", tmp_path / "ray", tmp_path / "shared", Path.cwd()
+    same = ("--study", "objectives_vs_init", "--tasks", "sst2", "--inits", "every", "--seeds", 1, "--trials", 1,
             "--set", "train_examples=64", "teacher.epochs=1", "epochs=2", "--data", os.path.relpath(glue),
             "--teacher", os.path.relpath(checkpoint))  # fmt: skip
-    local, out = tmp_path / "local", tmp_path / "ray"
-    done(call("run", *same, "--objectives", "att_kl", "--out", local, "--workers", 2))
     own = ("--plugin", os.path.relpath(tmp_path / "travelled.py"), "--address", cluster.address)
-    process = ray_run(*same, "--objectives", "att_kl", "travelled", *own, "--out", os.path.relpath(out))
-    text, errors = process.communicate(timeout=200)
-    assert process.returncode == 0 and "Traceback" not in errors, errors
-    assert "travelled" in text and "4 of 4 runs done" in errors and "runs done" not in text
-    here, there = records(local), records(out)
-    assert len(here) == 4 and len(there) == 6  # two teachers each
-    for run, record in here.items():
+    words = (*same, "--objectives", "att_kl", "travelled", *own, "--out", os.path.relpath(out))
+    status, text, errors = said(driver(*words, folder=tmp_path / "first", cwd=here), tmp_path / "first")
+    assert status == 0 and "Traceback" not in errors, errors
+    assert "travelled" in text and "2 of 2 runs done" in errors and "runs done" not in text
+    done(call("run", *same, "--objectives", "att_kl", "--out", local, "--workers", 1))
+    found, there = records(local), records(out)
+    assert len(found) == 2 and len(there) == 3  # a teacher each
+    for run, record in found.items():
         assert without_times(record) == without_times(there[run]), run
     kept = {path.parent.name for path in local.glob("ledger/*/weights")}
-    assert len(kept) == 4, "of two teachers and of each cell's best run"
+    assert len(kept) == 2, "of the teacher and of the cell's best run"
     assert not any(Ledger(out).trouble_with_weights(run) for run in kept)
-    shared = tmp_path / "shared"  # where the nodes see the folder of results, nothing of it travels
-    process = ray_run(*same, "--objectives", "att_kl", *own[2:], "--shared-out", "--out", os.path.relpath(shared))
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 0 and "Traceback" not in errors, errors
-    assert {run: without_times(record) for run, record in records(shared).items()} == {
-        run: without_times(record) for run, record in records(local).items()
-    }
+    # where the nodes see the folder of results, nothing of it travels
+    words = (*same, "--objectives", "att_kl", *own[2:], "--shared-out", "--out", os.path.relpath(shared))
+    status, _, errors = said(driver(*words, folder=tmp_path / "second", cwd=here), tmp_path / "second")
+    assert status == 0 and "Traceback" not in errors, errors
+    same_runs(shared, local)
     assert not any(Ledger(shared).trouble_with_weights(run) for run in kept)
     assert not [*shared.rglob("*.tmp")] and not [*shared.rglob("checkpoint*")]
     stored = [(folder / "cache").glob("[!.]*/[!.]*") for folder in (local, out)]
-    here, there = ({path.name for path in paths if path.parent.name not in HERE} for paths in stored)
-    assert here == there and len(here) > 1, "the cache did not come back"
+    ours, theirs = ({path.name for path in paths if path.parent.name not in HERE} for paths in stored)
+    assert ours == theirs and len(ours) > 1, "the cache did not come back"
+
+
+def _train(processes: list[psutil.Process]) -> bool:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.name().startswith("ray::train"):
+                return True
+    return False
 
 
 def test_sigterm_stops_at_once_and_the_next_start_goes_on(tmp_path: Path, call: Harness) -> None:
     """Ray started on this machine, with our own data and teacher: nothing of it is left, and the study can be finished
     without it."""
     out = tmp_path / "out"
-    study = (word for word in SMALL_STUDY if word not in ("--tasks", "sst2", "att_kl", "teacher.epochs=2"))
-    words = [*study, "epochs=30", "--tasks", "entailment", "--out", out]
-    process = ray_run(*words)
-    deadline = time.monotonic() + 200
-    while len(written(out)) < 3:
+    words = ("--study", "objectives_vs_init", "--tasks", "entailment", "--objectives", "vanilla_kd", "--inits", "every",
+             "--seeds", 1, "--trials", 1, "--set", "train_examples=64", "batch_size=32", "epochs=60",
+             "--out", out)  # fmt: skip
+    command = [sys.executable, "-m", "harness", "run", *map(str, words), "--executor", "ray"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=ray_environment(), text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+    ours, deadline = list[psutil.Process](), time.monotonic() + 200
+    while not written(out) or not _train(ours):  # the teacher is done, and its student has begun
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.05)
-    ours = psutil.Process(process.pid).children(recursive=True)
-    assert any(p.name().startswith("ray::train") for p in ours)
+        ours = psutil.Process(process.pid).children(recursive=True)
     status = call("status", "--study", "objectives_vs_init", "--out", out)
     assert status.returncode == 0 and " left; teacher runs: 1 of 1 done" in status.stdout
     process.terminate()
     text, errors = process.communicate(timeout=60)
     assert process.returncode == 143 and "stopped by SIGTERM; finished runs are kept" in errors, errors
     assert "Traceback" not in errors + text
-    gone, alive = psutil.wait_procs(ours, timeout=60)
-    assert not alive
-    assert len(kept := written(out)) >= 3
-    again = call("run", *words, "--workers", 2)
+    assert not psutil.wait_procs(ours, timeout=60)[1]
+    kept = written(out)
+    again = call("run", *words, "--workers", 1)
     assert again.returncode == 0 and "FAILED" not in again.stderr, again.stderr
-    assert written(out).items() >= kept.items()
+    assert written(out).items() > kept.items() and len(written(out)) == 2
 
 
 def test_more_than_any_node_has_is_refused(cluster: Nodes, tmp_path: Path) -> None:
     study = ("--study", "objectives_vs_init", "--address", cluster.address, "--out", tmp_path / "out")
-    process = ray_run(*study, "--gpus-per-run", 0.5)
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 2 and len(errors.splitlines()) == 1
+    status, _, errors = said(driver(*study, "--gpus-per-run", 0.5, folder=tmp_path / "said"), tmp_path / "said")
+    assert status == 2 and len(errors.splitlines()) == 1
     assert "no node of the Ray cluster has what a run takes, 1 CPUs and 0.5 GPUs: the largest of 2 has" in errors
 
 
-IMPATIENT = """
-import sys
-from harness.executors import ray_cluster
-ray_cluster.PATIENCE, ray_cluster.LOOK = 0.5, 2.0
-{}
-from harness.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-# The head is gone when the first run is handed to Ray, which waits for it then.
-UNFORTUNATE = """
-import contextlib, os, signal
-ray_cluster.END = 4.0
-submit = ray_cluster.RayExecutor.submit
-def without_head(self, *arguments):
-    for process in map(int, input().split()):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    submit(self, *arguments)
-    raise SystemExit("Ray did not wait")
-ray_cluster.RayExecutor.submit = without_head
-"""
+def impatient(*words: str) -> int:
+    from harness.cli import main
+    from harness.executors import ray_cluster
+
+    ray_cluster.PATIENCE, ray_cluster.LOOK = 0.5, 1.0
+    return main(words)
 
 
-def test_a_cluster_that_shrinks_or_goes_is_given_up(glue: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """The only node that is large enough leaves, then the head: a sentence each instead of waiting for ever."""
-    study = ["run", *SMALL_STUDY, "epochs=200", "--data", str(glue), "--teacher", str(checkpoint), "--executor", "ray"]
+def unfortunate(*words: str) -> int:
+    """The head is gone when the first run is handed to Ray, which waits for it then."""
+    from harness.executors import ray_cluster
 
-    def start(out: Path, *words: str, change: str = "") -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", IMPATIENT.format(change), *study, "--out", str(out), *words]
-        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(command, env=ray_environment(), text=True, **pipes)  # type: ignore[call-overload]
+    ray_cluster.END, submit = 2.0, ray_cluster.RayExecutor.submit
+
+    def without_head(self: Any, *arguments: Any) -> None:
+        for process in map(int, os.environ["HEAD"].split()):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        submit(self, *arguments)
+        raise SystemExit("Ray did not wait")
+
+    ray_cluster.RayExecutor.submit = without_head  # type: ignore[method-assign]
+    return impatient(*words)
+
+
+def test_a_cluster_that_shrinks_or_goes_is_given_up(
+    cluster: Nodes, glue: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """The only node that is large enough leaves, then the head: a sentence each instead of waiting for ever.
+
+    The last test of this cluster.
+    """
+    study = (*SMALL_STUDY, "epochs=200", "--data", glue, "--teacher", checkpoint, "--address", cluster.address)
+
+    def start(name: str, *words: object, **more: Any) -> Any:
+        process = driver(*study, "--out", tmp_path / name, *words, folder=tmp_path / f"{name}-said", **more)
         deadline = time.monotonic() + 100
-        while not list(out.glob("*/*/**/plan.json")):
-            assert process.poll() is None and time.monotonic() < deadline
+        while not list((tmp_path / name).glob("*/*/**/plan.json")):
+            assert process.is_alive() and time.monotonic() < deadline
             time.sleep(0.05)
         return process
 
-    with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder), cpus=2, head_cpus=1) as cluster:
-        large = start(tmp_path / "large", "--address", cluster.address, "--cpus-per-run", "2")
-        cluster.remove()
-        _, errors = large.communicate(timeout=100)
-        assert large.returncode == 2, errors
-        assert "no node of the Ray cluster has what a run takes, 2 CPUs" in errors.splitlines()[-1]
-        small = start(tmp_path / "small", "--address", cluster.address)
-        stuck = start(tmp_path / "stuck", "--address", cluster.address, change=UNFORTUNATE)
-        head = psutil.Process(cluster.process.pid).children(recursive=True)
-        deaths = " ".join(str(process.pid) for process in head)
-        for process, line in ((stuck, deaths), (small, "")):
-            _, errors = process.communicate(line + "\n", timeout=100)
-            assert process.returncode == 2, errors
-            assert f"the Ray cluster at {cluster.address} is gone: finished runs are kept" in errors.splitlines()[-1]
-        cluster.process.kill()
+    cluster.add(cpus=2)
+    large = start("large", "--cpus-per-run", 2, work=impatient)
+    cluster.remove()
+    small = start("small", work=impatient)
+    status, _, errors = said(large, tmp_path / "large-said")
+    assert status == 2, errors
+    assert "no node of the Ray cluster has what a run takes, 2 CPUs" in errors.splitlines()[-1]
+    head = " ".join(str(process.pid) for process in psutil.Process(cluster.process.pid).children(recursive=True))
+    stuck = start("stuck", work=unfortunate, more={**RAY, "HEAD": head})
+    for process, name in ((stuck, "stuck"), (small, "small")):
+        status, _, errors = said(process, tmp_path / f"{name}-said")
+        assert status == 2, errors
+        assert f"the Ray cluster at {cluster.address} is gone: finished runs are kept" in errors.splitlines()[-1]
+    cluster.process.kill()
 
 
 @pytest.mark.parametrize(
