@@ -23,17 +23,12 @@ def servers(driver: int) -> list[psutil.Process]:
 
 
 def workers(driver: int) -> list[psutil.Process]:
-    """The processes that train: what the driver's fork server forked."""
+    """The processes that train: what the driver's fork server forked, or that of this process if they share it."""
     found: list[psutil.Process] = []
-    for server in servers(driver):
+    for server in (*servers(driver), psutil.Process(FORKED._forkserver_pid)):
         with suppress(psutil.NoSuchProcess):
             found += server.children()
-    return found
-
-
-def children_of_server() -> list[psutil.Process]:
-    """What was forked from the server of this process."""
-    return psutil.Process(FORKED._forkserver_pid).children()
+    return [process for process in found if process.pid != driver]
 
 
 def run_and_kill(arguments: Sequence[object], out: Path) -> None:
@@ -41,7 +36,7 @@ def run_and_kill(arguments: Sequence[object], out: Path) -> None:
     driver = begun(*arguments, folder=out.with_name(f"{out.name}-said"), shared=True)
     try:
         wait_for_another(out, driver)
-        (worker,) = (process for process in children_of_server() if process.pid != driver.pid)
+        (worker,) = workers(driver.pid)
         os.kill(worker.pid, signal.SIGKILL)  # the driver goes on with another
         wait_for_another(out, driver)
     finally:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -17,16 +15,17 @@ import psutil
 import pytest
 
 from tests.conftest import SMALL_STUDY, Harness
-from tests.executors.ray_nodes import Nodes, nodes, ray_environment
+from tests.executors.ray_nodes import RAY, Nodes, nodes
 from tests.faults.killing import newest, servers, workers
 from tests.launching import begun
 from tests.results import done, same_runs, same_tables, written
 
 # A new driver takes its time to begin; a new worker does not. With KILLS=50 there are more, at other moments.
-VICTIMS = ("driver", "server", "stopped", *("worker",) * 7) * max(1, int(os.environ.get("KILLS", "10")) // 10)
+VICTIMS = ("driver", "server", "stopped", *("worker",) * 4) * max(1, int(os.environ.get("KILLS", "7")) // 7)
 ENDS = (-signal.SIGKILL, 128 + signal.SIGTERM)
 LOSSES = ("worker", "node", "driver")
-LONGER = ("epochs=18", "train_examples=100", "batch_size=16")  # long enough to be hit in the middle
+# Long enough to be hit in the middle, and for as many kills as there are.
+LONGER = (f"epochs={6 * (len(VICTIMS) // 7)}", "train_examples=100", "batch_size=16")
 
 
 def _arguments(glue: Path, checkpoint: Path, often: Path, out: Path) -> list[object]:
@@ -68,11 +67,12 @@ def test_kills_change_nothing(
 ) -> None:
     draw = random.Random(os.environ.get("KILLS", 20))
     out, victims, finished = tmp_path / "killed", draw.sample(VICTIMS, len(VICTIMS)), dict[str, int]()
+    victims.sort(key=lambda victim: victim == "server")  # from the end: after it drivers need no server of their own
     arguments, process = [*_arguments(glue, checkpoint, often, out), "--workers", 2], None
     while victims:
         if process is None or not process.is_alive():
             assert process is None or process.exitcode in ENDS, "the study ended before all kills"
-            process = begun(*arguments, folder=tmp_path / "said")
+            process = begun(*arguments, folder=tmp_path / "said", shared="server" not in victims)
         before, deadline = newest(out, "*"), time.monotonic() + 60
         while newest(out, "*") == before and process.is_alive() and time.monotonic() < deadline:
             time.sleep(0.02)  # until something was written: at least an epoch of progress a kill
@@ -105,23 +105,18 @@ def _training(cluster: Nodes) -> list[psutil.Process]:
     return trains
 
 
-def _on(cluster: Nodes, arguments: list[object]) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "harness", *map(str, arguments), "--executor", "ray", "--address", cluster.address]
-    return subprocess.Popen(words, env=ray_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
 def test_losses_of_a_cluster_change_nothing(
     calm: Path, glue: Path, checkpoint: Path, often: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
-    draw, out, finished = random.Random(6), tmp_path / "lost", dict[str, int]()
-    arguments = _arguments(glue, checkpoint, often, out)
+    draw, out, said, finished = random.Random(6), tmp_path / "lost", tmp_path / "said", dict[str, int]()
     with tempfile.TemporaryDirectory(prefix="ray") as folder, nodes(Path(folder)) as cluster:
-        driver = _on(cluster, arguments)
+        words = [*_arguments(glue, checkpoint, often, out), "--executor", "ray", "--address", cluster.address]
+        driver = begun(*words, folder=said, more=RAY)
         for loss in LOSSES:
             before, deadline = newest(out, "[cr]*"), time.monotonic() + 240
             while newest(out, "[cr]*") == before:
-                assert driver.poll() is None, driver.communicate()[1].decode()
+                assert driver.is_alive(), (said / "error").read_text()
                 assert time.monotonic() < deadline, "nothing was written for four minutes"
                 time.sleep(0.02)
             time.sleep(draw.uniform(0, 0.5))
@@ -134,11 +129,11 @@ def test_losses_of_a_cluster_change_nothing(
                 cluster.remove()
                 cluster.add()
             else:
-                os.kill(driver.pid, signal.SIGKILL)
-                driver.wait()
-                driver = _on(cluster, arguments)
-        text = driver.communicate(timeout=300)[1].decode()
-        assert driver.returncode == 0, text
+                driver.kill()
+                driver.join()
+                driver = begun(*words, folder=said, more=RAY)
+        driver.join(300)
+        assert driver.exitcode == 0, (said / "error").read_text()
     _unharmed(out, finished, calm)
 
 

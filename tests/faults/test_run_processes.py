@@ -26,7 +26,7 @@ from harness.runs import Run
 from harness.runs.messages import Began, Failed, Finished, Told
 from harness.search.driver import workspace_of
 from tests.conftest import Harness, environment
-from tests.faults.killing import children_of_server
+from tests.faults.killing import workers
 from tests.launching import begun
 from tests.results import done, table_folder
 
@@ -236,7 +236,7 @@ def test_status_names_what_is_running_while_its_driver_lives(
         assert "a harness run is working here, now on hang " in said and "time: about " in said
         again = call("run", *words[1:])
         assert again.returncode == 2 and line in status(), "who was refused changed what is said to run"
-        trained = [process for process in children_of_server() if process.pid != driver.pid]
+        trained = workers(driver.pid)
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.join()
