@@ -19,7 +19,8 @@ from tests.conftest import ROOT, environment
 
 # The fork server is the one of the local executor: there is one in a process.
 CONTEXT: Any = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["harness.executors.preload"])
+# With what a command imports before its runs, which import less.
+CONTEXT.set_forkserver_preload(["harness.executors.preload", "harness.commands.run", "optuna", "matplotlib.figure"])
 FORKED = forkserver._forkserver
 REACHED = ("_forkserver_address", "_forkserver_authkey")  # how another process reaches a server; a key since 3.14
 # --cpu would start a single process
