@@ -116,6 +116,23 @@ def call() -> Harness:
 
 
 @pytest.fixture
+def as_before() -> Iterator[None]:
+    """What a test's plugins registered in this process is forgotten after it."""
+    from harness import registry
+
+    for found in registry.ALL.values():
+        found.names()
+    known, loaded = {kind: dict(found._found) for kind, found in registry.ALL.items()}, set(registry._loaded)
+    path = list(sys.path)
+    yield
+    for kind, found in registry.ALL.items():
+        found._found = known[kind]
+    registry._loaded.clear()
+    registry._loaded.update(loaded)
+    sys.path[:] = path
+
+
+@pytest.fixture
 def forked(tmp_path: Path) -> Harness:
     """forked(*words, cwd=...) runs the command line in a process of its own that has its imports done: a fresh one."""
     from tests import launching

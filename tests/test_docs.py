@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -18,7 +17,6 @@ import pytest
 from sybil import Document, Example, Region, Sybil
 
 import harness
-from harness import registry
 from harness.cli import main
 from tests.conftest import ROOT
 
@@ -109,21 +107,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, checkpoint: Path) -> Path:
     STANDS_FOR.update(GLUE_FOLDER=GLUE, TEXT="text.txt", FOLDER="folder")
     STANDS_FOR["tiny:FOLDER"] = "tiny:folder"
     return folder
-
-
-@pytest.fixture
-def as_before() -> Iterator[None]:
-    """What a page's plugins registered is forgotten after it."""
-    for found in registry.ALL.values():
-        found.names()
-    known, loaded = {kind: dict(found._found) for kind, found in registry.ALL.items()}, set(registry._loaded)
-    path = list(sys.path)
-    yield
-    for kind, found in registry.ALL.items():
-        found._found = known[kind]
-    registry._loaded.clear()
-    registry._loaded.update(loaded)
-    sys.path[:] = path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -156,7 +156,7 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Ha
     out = tmp_path / "out"
     small = ("--objectives", "vanilla_kd", "--inits", "every", "--trials", "1", "--seeds", "1")
     words = ("run", *SMALL_STUDY, *small, "--data", glue, "--teacher", checkpoint, "--out", out)
-    first = begun(*words, folder=tmp_path / "said")
+    first = begun(*words, folder=tmp_path / "said", shared=True)
     while not list(out.glob("*/*/**/plan.json")) and first.is_alive():
         time.sleep(0.05)
     refused(call(*words), "another harness run")
