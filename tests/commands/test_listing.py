@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from harness.commands import declared
 from harness.files import read_sealed, write_sealed
 from tests import launching
 from tests.conftest import Harness
+from tests.results import done
 
 PLUGIN = (
     "from harness.contracts import Signal\nfrom harness.registry import objective\n"
@@ -146,15 +145,20 @@ def test_a_shell_is_told_commands_flags_and_names(tmp_path: Path) -> None:
     assert completed("harness run --plugin nothing.py --objectives a", tmp_path) == set()
 
 
+def _print_objectives(*loaded: str) -> None:
+    for plugin in loaded:
+        registry.load_file(plugin)
+    print(*(line.name for line in declared.lines("objectives")))
+
+
 def test_what_one_process_has_loaded_besides_is_kept_for_no_other(tmp_path: Path) -> None:
     """A notebook may load a plugin and ask then; another process, with the same files, has no such plugin."""
     (tmp_path / "mine.py").write_text(PLUGIN)
-    asks = "from harness import registry; from harness.commands import declared; {}"
-    asks += "print(*(line.name for line in declared.lines('objectives')))"
 
-    def names(before: str) -> list[str]:
-        words = [sys.executable, "-c", asks.format(before)]
-        return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True).stdout.split()
+    def names(*loaded: str) -> list[str]:
+        said = launching.forked(*loaded, folder=tmp_path / "said", cwd=tmp_path, work=_print_objectives)
+        return done(said).stdout.split()
 
-    assert "mine" in names("registry.load_file('mine.py'); ")
-    assert "mine" not in names("")
+    assert "mine" in names("mine.py")
+    found = names()
+    assert "mine" not in found and "vanilla_kd" in found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,9 @@ from harness.planning import plan as planning
 from harness.planning import remembered
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.registry import OBJECTIVES
+from tests import launching
+from tests.results import done
 
 OWN = "text,label\n" + "".join(f"word{n} here,{n % 2}\n" for n in range(40))
 
@@ -144,23 +145,19 @@ def nearness(student, teacher, batch):
 """
 
 
+def _resolve() -> None:
+    """A plan of the plugin, and what is known whenever whoever waits is told."""
+    asked = {"objectives": ["nearness"], "inits": ["every"], "plugins": ["nearness.py"], "profile": "quick"}
+    request = Request("objectives_vs_init", **asked)  # type: ignore[arg-type]
+    planning.resolve(request, cache=Path("cache"), anew=lambda: print("nearness" in OBJECTIVES.known()))
+
+
 def test_whoever_waits_for_runs_is_told_before_a_changed_plugin_is_loaded(tmp_path: Path) -> None:
     """Not where the plan is known. Each time in a process of its own, for a plugin is loaded once."""
     (tmp_path / "nearness.py").write_text(PLUGIN)
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from pathlib import Path\n"
-        "from harness import registry\n"
-        "from harness.planning import plan\n"
-        "from harness.planning.request import Request\n"
-        "asked = {'objectives': ['nearness'], 'inits': ['every'], 'plugins': ['nearness.py'], 'profile': 'quick'}\n"
-        "told = lambda: print('nearness' in registry.OBJECTIVES.known())\n"
-        "plan.resolve(Request('objectives_vs_init', **asked), cache=Path('cache'), anew=told)\n"
-    )
 
     def told() -> list[str]:
-        done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout.split()
+        return done(launching.forked(folder=tmp_path / "said", cwd=tmp_path, work=_resolve)).stdout.split()
 
     assert told() == ["False", "True"] and told() == []
     (tmp_path / "nearness.py").write_text(PLUGIN.replace("** 2", "** 4"))
