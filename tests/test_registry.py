@@ -299,7 +299,7 @@ def test_a_study_declared_wrongly_is_not_registered(
         ("search", "settings={'epoch': 3}, search", "settings names 'epoch', which is no setting: did you mean epochs"),
         ("search={}", "search={'dist.temp': (1, 2)}", "names 'dist.temp', which is no setting: did you mean dist.te"),
         ("search", "task_settings={'sst': {}}, search", "names 'sst', which is no task: did you mean sst2?"),
-        ("search", "row_settings={'hid_cls': {'epoch': 1}}, search", "row_settings of hid_cls names 'epoch', which is no "),
+        ("search", "row_settings={'hid_cls': {'epoch': 1}}, search", "of hid_cls names 'epoch', which is no"),
         ("metrics={", "metrics={'mrcp': 'f1'", "metrics names 'mrcp', which is no task: did you mean mrpc?"),
         ("metrics={", "metrics={'sentiment': 'acuracy'", "the first, one of the task's own: did you mean accuracy?"),
         ("metrics={", "metrics={'sentiment': ('accuracy', 'second')", "'second', which is no metric: did you mean s"),
