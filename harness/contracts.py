@@ -320,6 +320,17 @@ class Study:
             raise unknown(f"profile of study {self.name}", name, self.profiles)
         return self.profiles[name]
 
+    def rows_of(self, profile: str) -> tuple[TableRow, ...]:
+        """The rows in the profile called so: with the settings that it gives them, which their marks say."""
+        made = []
+        for row in self.rows:
+            if here := self.profile(profile).row_settings.get(row.name):
+                told = (f"{name} {value}" for name, value in here.items())
+                mark = "; ".join(filter(None, (row.mark, *told)))
+                row = replace(row, mark=mark, settings={**here, **row.settings})  # type: ignore[type-var]
+            made.append(row)
+        return tuple(made)
+
     def shown(self, task: Task) -> tuple[str, ...]:
         """The metrics that the task's columns show; the first is the one that epochs and settings are chosen by."""
         asked = self.metrics.get(task.name, task.metric)

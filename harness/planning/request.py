@@ -283,7 +283,10 @@ class ResolvedRequest:
         return [*found, *(row for row in more if row.name not in known)]
 
     def _declared(self, checkpoints: dict[str, str]) -> list[TableRow]:
-        declared = [self._in_this_size(row) for row in self.study.rows]
+        declared = [
+            replace(row, settings=combine.recorded(row.settings)) if row.settings else row  # type: ignore[type-var]
+            for row in self.study.rows_of(self.request.profile)
+        ]
         known = {row.name: row for row in declared if not row.checkpoint or row.name in checkpoints}
         known |= {name: CheckpointRow(name, name, model) for name, model in checkpoints.items() if name not in known}
         if not self.request.objectives:
@@ -303,16 +306,6 @@ class ResolvedRequest:
                 raise UserError(f"--objectives names {asked_as[which]} twice, the second time as {asked}: give it once")
             rows[row.name] = row
         return list(({name: known[name] for name in checkpoints} | rows).values())
-
-
-    def _in_this_size(self, row: TableRow) -> TableRow:
-        """The row with all its settings as records name them; its mark says those that the profile gives it."""
-        here = self.profile.row_settings.get(row.name, {})
-        if not (here or row.settings):
-            return row
-        told = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in here.items()]
-        mark = "; ".join([*([row.mark] if row.mark else []), *told])
-        return replace(row, mark=mark, settings=combine.recorded({**here, **row.settings}))  # type: ignore[type-var]
 
 
 def _recorded(profile: Profile) -> Profile:

@@ -45,14 +45,14 @@ def build(
     """
     if study.layout not in LAYOUTS:
         raise unknown("layout", study.layout, LAYOUTS)
-    profile, rows = study.profile(profile_name), {row.name: row for row in (*(c.row for c in cells), *study.rows)}
+    rows = {row.name: row for row in (*(c.row for c in cells), *study.rows_of(profile_name))}
     reference = _reference(against, study, rows)
     index = {(*left_free(rows[c.row.name], c.student, c.init), c.row.name, c.task): c for c in cells}
     if len(index) < len(cells):
         raise ValueError(f"study {study.name}: two cells share student, initialisation, row and task")
-    names = _order(profile.tasks, {c.task for c in cells})
+    names = _order(study.profile(profile_name).tasks, {c.task for c in cells})
     columns = _columns(study, [tasks[name] for name in names], average=len(names) > 1 and bool(provenance.protocol))
-    grid = _with_multiples(_grid(study, profile.inits, names, index, columns), columns, study)
+    grid = _with_multiples(_grid(study, study.profile(profile_name).inits, names, index, columns), columns, study)
     ranked = {key: entries for key, entries in grid.items() if rows[key[2]].competes}
     at = {key: _column(key, rows[key[2]], grid) for key in grid}
     tested = tests(grid, columns, tasks, score)
