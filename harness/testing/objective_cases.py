@@ -12,6 +12,8 @@ from harness.contracts import IGNORED, Batch, Encoding, LayerMap, ModelInfo, Out
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 
+torch.set_num_threads(1)  # of models this small several only wait, on a busy machine for long
+
 CLASSES = Task("classes", "Classes", "accuracy", ("accuracy",), labels=("a", "b", "c"))
 SCORES = Task("scores", "Scores", "pearson", ("pearson",))
 PAIRS = Task("pairs", "Pairs", "accuracy", ("accuracy",), labels=("a", "b", "c"), pair=True)

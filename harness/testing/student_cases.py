@@ -17,6 +17,8 @@ from harness.registry import STUDENTS
 from harness.testing.small_models import small_model
 from harness.training import machine
 
+torch.set_num_threads(1)  # of models this small several only wait, on a busy machine for long
+
 SINGLE = Task("single", "Single", "accuracy", ("accuracy",), labels=("x", "y", "z"))
 PAIR = Task("pair", "Pair", "accuracy", ("accuracy",), labels=("x", "y"), pair=True)
 SCORES = Task("scores", "Scores", "pearson", ("pearson",), pair=True)
