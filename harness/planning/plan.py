@@ -226,16 +226,19 @@ def _check_settings(
         for row in rows:
             if not (row.checkpoint or row.improves):
                 own |= asked.procedure_of(row).declared(student, row.objective, asked.study.general)
-    for row in rows:
-        ways = {
+    fixed = {
+        row.name: {
             own_name(student, key)
             for key in row.settings
             for student in (None, *(each.plugin for each in asked.students_of(row)))
         }
-        for key in sorted(ways & set(asked.overrides)):
-            names = " ".join(r.name for r in rows[:3])
-            what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
-            raise UserError(f"{what}: choose by --objectives {names}")
+        for row in rows
+        if not row.improves
+    }
+    for key in sorted(set().union(*fixed.values()) & set(asked.overrides)):
+        free = [name for name, ways in fixed.items() if key not in ways] or list(fixed)
+        what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
+        raise UserError(f"{what}: choose by --objectives {' '.join(free[:3])}")
     for key, value in asked.overrides.items():
         if key not in known | own and (owners := _owners(key)):
             why = f"it is of {owners}, which no selected cell has"

@@ -15,6 +15,7 @@ from harness.contracts import Outputs
 from harness.data.augmentation import SameTag, augment
 from harness.data.sources import Split
 from harness.data.tasks import get_task
+from harness.errors import UserError
 from harness.evaluation.parameters import build_student, count
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
@@ -92,6 +93,9 @@ def test_patient_kd_has_a_transformers_rate_where_its_teacher_is_a_pretrained_on
     assert found["small"].run.settings["learning_rate"] == found["paper"].run.settings["learning_rate"] == 5e-5
     marks = {row.name: row.mark for row in planned("sra").rows}
     assert marks["pkd"] == f"{FROM_EVEN_LAYERS}; learning_rate 5e-05" and not marks["bilstm"]
+    with pytest.raises(UserError, match="is what rows of sra differ in: choose by --objectives bert_base bilstm kd$"):
+        planned("sra", "learning_rate=1e-3")
+    assert cells(planned("sra", "learning_rate=1e-3", objectives=["bilstm", "kd"]), "sst2")["kd"].space == {}
 
 
 @pytest.mark.parametrize(("task", "copies", "examples"), [("sst2", 17, 791_539), ("mrpc", 223, 799_172)])
