@@ -14,7 +14,7 @@ run: $(VENV)/installed
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# All but the files of half a minute and more: what kills, launches or spreads whole studies over processes.
+# All but the files of six seconds and more: what kills, launches, exports, or runs whole studies.
 quick: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
 
