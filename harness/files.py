@@ -6,9 +6,13 @@ import errno
 import hashlib
 import json
 import os
+import platform
+import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +21,8 @@ from harness.errors import UserError
 from harness.folders import cannot_read, names
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_WRITER = re.compile(r"\.([0-9]+)(?:-([0-9a-f]{8}))?\.tmp$")  # the end of a name of `half_written`
+_DAY = 24 * 3600.0
 
 
 def canonical(value: Any) -> str:
@@ -147,7 +153,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises UserError if the disk is full or the place cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = half_written(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
@@ -176,9 +182,9 @@ def beside(path: Path) -> Iterator[Path]:
 
     What killed processes left there goes, too; what others are writing at the same time stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = half_written(path)
     for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
-        if ended(left.name.split(".")[-2]):
+        if abandoned(left):
             remove(left)
     remove(temporary)  # of one that had our number
     try:
@@ -187,13 +193,32 @@ def beside(path: Path) -> Iterator[Path]:
         remove(temporary)
 
 
-def ended(process: str) -> bool:
-    """Whether there is no process of this number any more."""
+def half_written(path: Path) -> Path:
+    """The hidden name beside `path` of what this process writes. It tells the machine too: where several see one folder,
+    as containers do over shared storage, their processes have the same numbers."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{_machine()}.tmp")
+
+
+@cache
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def abandoned(left: Path) -> bool | None:
+    """Whether nobody writes any more what has a name of `half_written`, as its process has ended; None for other names.
+
+    Of another machine's process no one here can know: what is untouched for a day is taken for abandoned.
+    """
+    if (found := _WRITER.search(left.name)) is None:
+        return None
+    process, machine = int(found[1]), found[2]  # without a machine: an earlier version wrote it
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
+        if machine and machine != _machine():
+            return left.stat().st_mtime < time.time() - _DAY
+        os.kill(process, 0)
+    except (FileNotFoundError, ProcessLookupError, OverflowError):
         return True
-    except (ValueError, OverflowError, PermissionError):  # no number of ours; another user's
+    except OSError:  # another user's
         return False
     return False
 
@@ -230,7 +255,7 @@ def check_writable(out: Path, flag: str = "--out") -> None:
     names(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".{os.getpid()}.tmp"
+        probe = half_written(out / "probe")
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:

@@ -17,7 +17,7 @@ from harness.commands.recorded import find
 from harness.commands.telling import say, tell
 from harness.data.store import INDEX
 from harness.errors import UserError
-from harness.files import ended, read_sealed
+from harness.files import abandoned, half_written, read_sealed
 from harness.files import remove as delete
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -132,8 +132,7 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
 
 def _torn(ledger: Ledger, going: Sequence[Path]) -> list[Path]:
     """What is half written, but for what a report or an export is writing, and what is inside of what goes anyway."""
-    numbers = ((path, path.name.split(".")[-2]) for path in sorted(ledger.out.rglob(".*.tmp")))
-    found = [path for path, number in numbers if not number.isdigit() or ended(number)]
+    found = [path for path in sorted(ledger.out.rglob(".*.tmp")) if abandoned(path) is not False]
     gone = {*going, *found}
     return [path for path in found if gone.isdisjoint(path.parents)]
 
@@ -239,7 +238,7 @@ def _agreed(question: str, yes: bool) -> bool:
 
 def _take_away(path: Path) -> None:
     """Remove a file or folder such that it is there whole or not at all: what a killed process leaves is cleaned."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = half_written(path)
     os.replace(path, aside)
     delete(aside)
 

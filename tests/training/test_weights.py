@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from harness import files
 from harness.errors import UserError
 from harness.training.weights import whole_folder
 
 
-def test_two_that_write_the_same_folder_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("other", ["process", "machine"])
+def test_two_that_write_the_same_folder_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     folder = tmp_path / "student"
     with pytest.raises(UserError, match="cannot be written"), whole_folder(folder, new=True) as one:
         (one / "of_one").write_text("")
         with monkeypatch.context() as patch:
-            patch.setattr(os, "getpid", os.getppid)  # the other is another process, alive too
-            with whole_folder(folder, new=True) as other:
-                (other / "of_other").write_text("")
+            if other == "process":
+                patch.setattr(os, "getpid", os.getppid)  # alive too
+            else:  # whose process has our number, as in two containers over one storage
+                patch.setattr(files, "_machine", lambda: "0" * 8)
+            with whole_folder(folder, new=True) as another:
+                (another / "of_other").write_text("")
         assert os.listdir(one) == ["of_one"]
     assert os.listdir(tmp_path) == ["student"] and os.listdir(folder) == ["of_other"]
 
@@ -44,3 +50,13 @@ def test_one_that_is_stopped_leaves_nothing_and_one_that_is_killed_until_the_nex
     with whole_folder(tmp_path / "weights"):
         pass
     assert os.listdir(tmp_path) == ["weights"]
+
+
+def test_what_another_machine_writes_stays_until_nobody_has_touched_it_for_a_day(tmp_path: Path) -> None:
+    left = tmp_path / f".weights.{2**31 - 1}-00000000.tmp"  # no process here has that number
+    left.mkdir()
+    with whole_folder(tmp_path / "weights"):
+        assert left.exists()
+    os.utime(left, (0, time.time() - 25 * 3600))
+    with whole_folder(tmp_path / "weights"):
+        assert not left.exists()
