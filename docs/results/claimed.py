@@ -31,6 +31,7 @@ FEWEST_ROWS = 4  # that know how far seeds lie apart
 SUPPORTED, CONTRADICTED, UNDECIDED, UNFINISHED = "supported", "contradicted", "undecided", "unfinished"
 COLLAPSED = "collapsed"  # a row of it answers every example alike in some run: of the objective that says nothing
 NOT_RUN = "not run"
+SEEN = "seen but not tested"
 NEAR = 0.1  # of a factor that is claimed: so much less is measured as it
 Known = Mapping[tuple[str, str], Expected]  # (study, task as printed) -> the noise of a difference there
 
@@ -334,6 +335,10 @@ def _claim(claim: Told, examples: Mapping[str, int], found: Mapping[str, Results
             verdict = f"{NOT_RUN} (embedded tasks: {whole})"
         each = "\n".join(f"  * {c.what}: {f'{c.interval}, ' if c.interval else ''}{c.verdict}" for c in compared)
         said.append(f"* [{made.told['title']}]({made.told['name']}.md): **{whole}**\n{each}")
+    if "seen" in claim:
+        verdict = SEEN
+        made = found[claim["seen"]]
+        said.append(f"* [{made.told['title']}]({made.told['name']}.md): **{SEEN}**")
     if "needs" in claim and real:
         raise ValueError(f"claims.yaml: {claim['claim']!r} has real results, and is said to need {claim['needs']}")
     return verdict, "\n\n".join([*said, *([claim["note"]] if "note" in claim else [])])
