@@ -321,7 +321,10 @@ class Study:
         return self.profiles[name]
 
     def rows_of(self, profile: str) -> tuple[TableRow, ...]:
-        """The rows in the profile called so: with the settings that it gives them, which their marks say."""
+        """The rows in the profile called so: with the settings that it gives them, which their marks say.
+
+        Raises UserError as `profile` does.
+        """
         made = []
         for row in self.rows:
             if here := self.profile(profile).row_settings.get(row.name):

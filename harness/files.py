@@ -194,8 +194,11 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def half_written(path: Path) -> Path:
-    """The hidden name beside `path` of what this process writes. It tells the machine too: where several see one folder,
-    as containers do over shared storage, their processes have the same numbers."""
+    """The hidden name beside `path` of what this process writes.
+
+    It tells the machine too: where several see one folder, as containers do over shared storage, their processes have
+    the same numbers.
+    """
     return path.with_name(f".{path.name}.{os.getpid()}-{_machine()}.tmp")
 
 

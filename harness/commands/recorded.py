@@ -108,6 +108,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         notes=(
             *(told["told"] for told in plan.declared.values()),
             *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in plan.unseen),
+            *results.misnamed(plan, registry.STUDIES.get(plan.study)),
             *results.how_far(plan, replays),
             *recipe.families(plan),
             *recipe.corpus_recipe(plan),

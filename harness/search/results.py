@@ -60,6 +60,18 @@ def shown(study: Study, tasks: Mapping[str, Task], cells: Sequence[CellResult]) 
     return found
 
 
+def misnamed(plan: Plan, study: Study) -> tuple[str, ...]:
+    """What a table says of rows whose label names the study's own student, where another is trained."""
+    own = {name.partition(":")[0] for name in (*study.students, *study.profile(plan.profile).students)}
+    labels = {row.name: row.label for row in study.rows if not row.student}
+    trained = {(labels[cell.row], cell.student) for cell in plan.cells if cell.row in labels}
+    others = sorted((label, name) for label, name in trained if name.partition(":")[0] not in own)
+    if not (found := [(label, name) for label, name in others if any(student in label.casefold() for student in own)]):
+        return ()
+    rows, students = (", ".join(dict.fromkeys(part)) for part in zip(*found, strict=True))
+    return (f"The study names rows after students of its own; trained with {students} they are the objective: {rows}.",)
+
+
 def unlabelled(plan: Plan) -> tuple[str, ...]:
     """What a table says of cells that are trained without labels."""
     if not any(cell.metric == AGREEMENT for cell in plan.cells if not cell.refused):

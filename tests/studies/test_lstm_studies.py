@@ -23,6 +23,7 @@ from harness.planning.recipe import recipe
 from harness.registry import OBJECTIVES, STUDIES, TEACHERS
 from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, TeacherRun
+from harness.search.results import misnamed
 from harness.studies.lstm_settings import LOSS_IS_A_MEAN, REPEATS
 from harness.studies.multi_task_tasks import ITS_TEACHER
 from harness.studies.profiles import FROM_EVEN_LAYERS, LAZY_ADAM
@@ -302,3 +303,10 @@ def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_pat
 def test_untuned_vectors_are_compared_by_a_threshold(run: Any, tmp_path: Path) -> None:
     table = values(run("untuned_representations", "--tasks", "mrpc", "--objectives", "first", "mean"))
     assert set(table) >= {"Teacher, first token", "Teacher, mean of tokens"}
+
+
+def test_a_label_naming_the_study_s_student_is_explained_where_another_is_trained() -> None:
+    asked = {"profile": "quick", "objectives": ("bilstm", "pkd"), "inits": ["random", "every"]}
+    own, other = (planned("sra", students=given, **asked) for given in (None, ["transformer"]))
+    assert misnamed(own, STUDIES.get("sra")) == ()
+    assert "with transformer they are the objective: BiLSTM." in misnamed(other, STUDIES.get("sra"))[0]
