@@ -39,6 +39,8 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
         more["gives"] = sorted(tokenizer.model_input_names)
     if backend is None:  # whose rules are in Python, told by such as do_lower_case
         more |= {name: value for name, value in tokenizer.init_kwargs.items() if name.startswith("do_")}
+        if ranks := getattr(tokenizer, "bpe_ranks", None):  # which pieces are joined first: XLM's, FlauBERT's
+            more["merges"] = sorted(ranks, key=ranks.__getitem__)
     told = [rules, special, *([more] if more else [])]
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 

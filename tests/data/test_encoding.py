@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer, BertJapaneseTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BertJapaneseTokenizer, CTRLTokenizer, PreTrainedTokenizerFast
 
 from harness.data import stored
 from harness.data.encoding import (
@@ -136,6 +136,19 @@ def test_fingerprint_tells_the_rules_of_a_tokenizer_in_python(tmp_path):
     cased.save_pretrained(tmp_path / "saved")
     again = BertJapaneseTokenizer.from_pretrained(tmp_path / "saved")
     assert tokenizer_fingerprint(again) == tokenizer_fingerprint(cased)
+
+
+def test_fingerprint_tells_which_pieces_a_tokenizer_in_python_joins_first(tmp_path):
+    (tmp_path / "vocab.json").write_text(json.dumps({"<unk>": 0, "a@@": 1, "b@@": 2, "b": 3, "ab@@": 4, "bb": 5}))
+    found = []
+    for merges in ("a b\nb b</w>\n", "b b</w>\na b\n"):
+        (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}")
+        tokenizer = CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
+        tokenizer.save_pretrained(tmp_path / "saved")
+        again = CTRLTokenizer.from_pretrained(tmp_path / "saved")
+        assert tokenizer_fingerprint(again) == tokenizer_fingerprint(tokenizer)
+        found.append((tokenizer.tokenize("abb"), tokenizer_fingerprint(tokenizer)))
+    assert found[0][0] != found[1][0] and found[0][1] != found[1][1]
 
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=400).map(torch.tensor)
