@@ -172,8 +172,9 @@ def _weight(cell: Cell, plan: Plan) -> float:
 
 def _examples(run: Run, task: str, plan: Plan) -> float:
     """How many examples of a task a run reads in an epoch."""
-    known = plan.examples.get(task, 0) or get_task(task).examples
-    return (run.settings.get("train_fraction") or 1) * min(run.settings.get("train_examples") or known, known)
+    known, settings = plan.examples.get(task, 0) or get_task(task).examples, run.settings
+    own = (settings.get("train_fraction") or 1) * min(settings.get("train_examples") or known, known)
+    return own if settings.get("augmentation", "none") == "none" else own * (1 + settings["augmentation_copies"])
 
 
 def _round(run: SpeedRun) -> float:

@@ -123,6 +123,16 @@ def test_long_tasks_weigh_more_than_short_ones() -> None:
     assert said(estimate(made, replays, 1)) == pytest.approx(300, rel=0.05), "the long ones are done"
 
 
+def test_copies_of_augmented_texts_are_read_too() -> None:
+    """A run with ten copies is done; one without them takes an eleventh of it."""
+    more = {"augmentation": "masking", "augmentation_copies": 10}
+    runs = [student_run(objective=name, settings={"epochs": 2} | told) for name, told in (("a", more), ("b", {}))]
+    cells = [cell(run, run.task, size=SIZE) for run in runs]
+    done = Finished("run", runs[0], {}, {"status": "finished", "selection": 0.0, "seconds": 1100.0})
+    replays = [Progress(trials=[done], best=done, seeds=[done]), Progress()]
+    assert said(estimate(plan(cells, examples={runs[0].task: 60_000}), replays, 1)) == pytest.approx(100, rel=0.05)
+
+
 def test_what_is_measured_counts_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
