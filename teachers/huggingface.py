@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # that of the client which it asks through
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
@@ -167,7 +168,7 @@ class HuggingFaceTeacher(Teacher):
             return self.local
         try:
             return Path(snapshot_download(self.argument, allow_patterns=list(patterns)))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPError) as error:
             raise UserError(
                 f"teacher {self.argument} is no folder here and cannot be fetched from the hub "
                 f"({line(error)}); give a local folder, or minilm or embedded, which need no network"

@@ -180,15 +180,19 @@ def content(task: Task, data: str) -> str:
 def load_test(task: Task, data: str) -> tuple[tuple[NumberedSplit, ...], str]:
     """(the test splits, in the order of task.dev_splits; SHA-256, hexadecimal, of what they hold).
 
-    Raises UserError for a task that GLUE's server does not know, and as `load` does.
+    Raises UserError for a task that GLUE's server does not know, for a number that stands twice, and as `load` does.
     """
     source, found = source_of(task, data), []
     if not source.tested:
         raise UserError(f"task {task.name} of {source.title} has no test split: GLUE's server does not know it")
     for name in (split.replace("dev", "test") for split in task.dev_splits):
-        examples = list(source.examples(task, name))
+        examples, known = list(source.examples(task, name)), dict[int, str]()
+        for where, _, number in examples:
+            if (index := int(str(number))) in known:
+                raise UserError(f"{where}: number {index}, to which one answer is given, stands at {known[index]}, too")
+            known[index] = where
         split = _made(task, name, [texts for _, texts, _ in examples], [0] * len(examples))
-        found.append(NumberedSplit(split, [int(str(number)) for *_, number in examples]))
+        found.append(NumberedSplit(split, list(known)))
     whole = repr([(test.split.name, test.split.text_a, test.split.text_b, test.index) for test in found])
     return tuple(found), hashlib.sha256(whole.encode()).hexdigest()
 

@@ -2,9 +2,11 @@ import csv
 import gzip
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from huggingface_hub.errors import HTTPError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -294,6 +296,12 @@ def test_hub_out_of_reach(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="task rte cannot be read from the hub .*--data DIR"):
+        sources.load(get_task("rte"), "hub")
+
+
+def test_a_connection_to_the_hub_that_breaks(monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=HTTPError("the server hung up")))
+    with pytest.raises(UserError, match="task rte cannot be read from the hub .*the server hung up; .*--data DIR"):
         sources.load(get_task("rte"), "hub")
 
 

@@ -6,9 +6,11 @@ import pickle
 import subprocess
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from huggingface_hub.errors import HTTPError
 from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
@@ -308,6 +310,12 @@ class TestHub:
         for ask in (teacher.content, teacher.tokenizer, lambda: teacher.info(TWO), lambda: teacher.model(TWO, None)):
             with pytest.raises(UserError, match="no-such-owner/no-such-model is no folder here and cannot be fetched"):
                 ask()
+
+    @pytest.mark.parametrize("error", [HTTPError("the server hung up"), OSError("disk full")])
+    def test_a_connection_that_breaks(self, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("harness.teachers.huggingface.snapshot_download", Mock(side_effect=error))
+        with pytest.raises(UserError, match=f"cannot be fetched from the hub .{error}"):
+            HuggingFaceTeacher("owner/model").content()
 
     def test_the_published_teacher_is_known_without_the_hub(self) -> None:
         teacher = HuggingFaceTeacher("roberta-base")
