@@ -38,6 +38,8 @@ class BiattentiveLSTM(words.WordStudent):
     also lists a minimum that the equation has not.
     """
 
+    not_of_pairs = {**words.WordStudent.not_of_pairs, "sentence": "it reads each sentence of a pair by the other"}
+
     def __init__(self, config: StudentConfig):
         super().__init__(config)
         projected, hidden, units = (self.own[n] for n in ("projection_units", "hidden_units", "head_units"))

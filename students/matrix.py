@@ -77,6 +77,8 @@ class MatrixStudent(Student):
         sentence, state = widths(own.get("vector_size", 0), own.get("matrix_size", 0), cls.directions)
         if task.outputs:
             heads.check(own["head"], sentence)
+        apart = task.pair and own["pair_encoding"] != "joint"
+        unread = {Signal.SENTENCE.value, Signal.EMBEDDINGS.value, Signal.HIDDEN_STATES.value} if apart else set()
         return ModelInfo(
             name=cls.name,
             layers=1,
@@ -84,7 +86,8 @@ class MatrixStudent(Student):
             heads=0,
             vocabulary=teacher.vocabulary,
             labels=task.outputs,
-            emits=cls.emits,
+            emits=cls.emits - unread,
+            lacks=dict.fromkeys(unread, pairs.APART),
             tokenizer=teacher.tokenizer,
             pair_encoding=own["pair_encoding"] if task.pair else "joint",
             sentence_width=sum(sentence),

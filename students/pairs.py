@@ -11,6 +11,7 @@ from torch import Tensor
 from harness.errors import UserError
 
 PARTS = {"joint": 1, "diffcat": 3, "compare": 4}  # how many times as wide as one sentence the result is
+APART = "it reads the two sentences of a pair apart"  # why it lacks what there is of a sequence alone
 
 
 def combine(encoding: str, sentences: Sequence[Tensor]) -> Tensor:

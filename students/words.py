@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedTokenizerBase
 
-from harness.contracts import Batch, Encoding, Hyperparameter, LayerMap, ModelInfo, Recipe, Signal, Task, rates
+from harness.contracts import Batch, Encoding, Hyperparameter, LayerMap, ModelInfo, Recipe, Task, rates
 from harness.errors import UserError
 from harness.modeling import word_vectors
 from harness.modeling.bases import LoadTeacher, Student, StudentConfig
 from harness.modeling.word_tokenizer import word_level
+from harness.students import pairs
 
 CHANNELS = {"trained": 1, "frozen_and_trained": 2}
 WIDEST = 1024  # input of an LSTM for which oneDNN's kernel trains faster than packed sequences do
@@ -122,7 +123,12 @@ def _in_one_piece(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tenso
 
 
 class WordStudent(Student):
-    """A student that reads word vectors, with the settings SETTINGS among its own."""
+    """A student that reads word vectors, with the settings SETTINGS among its own.
+
+    not_of_pairs: what it does not emit of a pair, by the reason.
+    """
+
+    not_of_pairs: ClassVar[Mapping[str, str]] = dict.fromkeys(("embeddings", "hidden_states"), pairs.APART)
 
     def __init__(self, config: StudentConfig):
         super().__init__(config)
@@ -149,9 +155,9 @@ class WordStudent(Student):
     @classmethod
     def describe(cls, settings: Mapping[str, Any], teacher: ModelInfo, task: Task) -> ModelInfo:
         own = cls.checked(settings)
-        words = own["vocabulary"] == "words"
-        unlike = {Signal.HIDDEN_STATES.value} & cls.emits if words else set()
+        words, lacks = own["vocabulary"] == "words", {**cls.not_of_pairs} if task.pair else {}
         own_words = f"it has its own words, not the teacher's tokens: --set {cls.name}.vocabulary=teacher"
+        lacks |= {"hidden_states": own_words} if words else {}
         return ModelInfo(
             name=cls.name,
             layers=1,
@@ -161,8 +167,8 @@ class WordStudent(Student):
             heads=0,
             vocabulary=0 if words else teacher.vocabulary,
             labels=task.outputs,
-            emits=cls.emits - unlike,
-            lacks=dict.fromkeys(unlike, own_words),
+            emits=cls.emits - {*lacks},
+            lacks={signal: why for signal, why in lacks.items() if signal in cls.emits},
             tokenizer="words" if words else teacher.tokenizer,
             pair_encoding=cls.pair_encodings[0] if task.pair else "joint",
         )

@@ -68,6 +68,20 @@ def test_nor_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 # ---------------------------------------------------------------- what they are refused
 
 
+def refusals(folder: Path, row: str, procedure: str, task: str, student: str, inits: tuple[str, ...]) -> list[str]:
+    """Of the cells that a study has of a row by a procedure."""
+    name = f"{procedure}_of_{row.replace('+', '_and_')}_on_{task}_of_{student}"
+    plugin = folder / f"{name}.py"
+    plugin.write_text(
+        "from harness.contracts import Profile, Row, Study\nfrom harness.registry import study\n"
+        f"study(Study('{name}', '', '', 'two_stage', (Row('control', '{row}', 'A', procedure='{procedure}'),\n"
+        f"    Row('kd', 'vanilla_kd', 'B')), ('{student}',),\n"
+        f"    {{'quick': Profile('embedded', ('{task}',), {inits}, trials=1, seeds=1)}}))\n"
+    )
+    plan = resolve(Request(name, plugins=[str(plugin)]))
+    return [cell.refused for cell in plan.cells if cell.row == "control"]
+
+
 @pytest.mark.parametrize(
     ("row", "procedure", "task", "reason"),
     [
@@ -81,17 +95,25 @@ def test_nor_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     ],
 )
 def test_what_cannot_be_is_refused(row: str, procedure: str, task: str, reason: str, tmp_path: Path) -> None:
-    plugin = tmp_path / f"{procedure}_of_{row.replace('+', '_and_')}_on_{task}.py"
-    name = plugin.stem
-    plugin.write_text(
-        "from harness.contracts import Profile, Row, Study\nfrom harness.registry import study\n"
-        f"study(Study('{name}', '', '', 'two_stage', (Row('control', '{row}', 'A', procedure='{procedure}'),\n"
-        "    Row('kd', 'vanilla_kd', 'B')), ('transformer',),\n"
-        f"    {{'quick': Profile('embedded', ('{task}',), ('every', 'random'), trials=1, seeds=1)}}))\n"
-    )
-    plan = resolve(Request(name, plugins=[str(plugin)]))
-    found = [cell.refused for cell in plan.cells if cell.row == "control"]
+    found = refusals(tmp_path, row, procedure, task, "transformer", ("every", "random"))
     assert len(found) == 2 and all(reason in each if reason else not each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("row", "student", "task", "reason"),
+    [
+        ("embedding_mse", "bilstm", "entailment", "emit: it reads the two sentences of a pair apart"),
+        ("cosine", "biattentive_lstm", "entailment", "emit: it reads each sentence of a pair by the other"),
+        ("cosine", "biattentive_lstm", "sentiment", ""),
+        ("embedding_mse", "bilstm", "sentiment", ""),
+        ("cosine", "bilstm", "entailment", ""),
+    ],
+)
+def test_one_of_its_own_kind_is_not_asked_what_it_does_not_emit(
+    row: str, student: str, task: str, reason: str, tmp_path: Path
+) -> None:
+    (found,) = refusals(tmp_path, row, "born_again", task, student, ("random",))
+    assert reason in found if reason else not found
 
 
 def test_students_that_read_otherwise_are_born_again_too() -> None:
