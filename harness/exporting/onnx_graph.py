@@ -67,6 +67,8 @@ def write(opened: Opened, path: Path) -> None:
             _trace(model, inputs, names, path, whole)
         except Exception as error:  # the exporters raise anything
             raise UserError(f"--onnx: no graph can be made of this student: {str(error).strip()[:300]}") from error
+    if not whole:
+        _forget_shapes(path)
     _compare(model, names, flat, path)
 
 
@@ -95,6 +97,26 @@ def _trace(model: nn.Module, inputs: tuple[Tensor, ...], names: list[str], path:
     torch.onnx.export(
         model, inputs, str(path), dynamo=whole, input_names=names, output_names=outputs, opset_version=OPSET, **how
     )
+
+
+def _forget_shapes(path: Path) -> None:
+    """Take away what the older tracer tells of shapes within loops: those of the texts that it traced.
+
+    Of any others onnxruntime would warn in every turn of every loop.
+    """
+    import onnx
+
+    def forget(graph: Any) -> None:
+        for node in graph.node:
+            for inner in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+                for value in (*inner.input, *inner.output, *inner.value_info):
+                    if value.type.HasField("tensor_type") and value.type.tensor_type.shape.dim:  # not of numbers
+                        value.type.tensor_type.ClearField("shape")
+                forget(inner)
+
+    model = onnx.load(path)
+    forget(model.graph)
+    onnx.save(model, path)
 
 
 @torch.no_grad()

@@ -49,7 +49,9 @@ def graph_of(found: Opened, folder: Path, texts: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_every_student_is_a_graph_that_says_the_same(case: Case, tmp_path: Path) -> None:
+def test_every_student_is_a_graph_that_says_the_same(
+    case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     found, texts = opened(case), examples(case.task)
     for table in found.model.modules():
         if isinstance(table, nn.Embedding):  # products of matrices near the identity would hide their order
@@ -58,6 +60,7 @@ def test_every_student_is_a_graph_that_says_the_same(case: Case, tmp_path: Path)
     for some in (texts, texts[1:2] * 5, texts[2:3]):
         difference = graph_of(found, tmp_path / "student", some) - found.logits(some)
         assert difference.abs().max() < 1e-4
+    assert "Expected shape" not in capfd.readouterr().err, "it was traced with other texts"
 
 
 def test_a_transformer_is_a_graph_too(tmp_path: Path) -> None:
