@@ -98,8 +98,9 @@ class HuggingFaceTeacher(Teacher):
         That is: `finetuning_task` naming the task ("rte" or "glue:rte") and
         as many labels. Label names prove nothing (RTE and QNLI share theirs), but where one is the task's in another
         place the head is not used, nor where a user's data have other classes than those of this name had that it was
-        trained for. Without such a record the teacher is fine-tuned with a fresh head; but where the task has no labels
-        to do that with, any head of as many outputs answers that is not recorded as another task's.
+        trained for, or are scores that are not recorded as those that it learnt from. Without such a record the teacher
+        is fine-tuned with a fresh head; but where the task has no labels to do that with, any head of as many outputs
+        answers that is not recorded as another task's.
         Raises UserError for one that was trained for the task with fewer classes.
         """
         recorded = str(getattr(self.config, "finetuning_task", None) or "").lower().rsplit(":")[-1]
@@ -120,6 +121,9 @@ class HuggingFaceTeacher(Teacher):
         unnamed = not expected or names == tuple(f"label_{number}" for number in range(classes))
         if task.name in own.KNOWN and task.labelled and not (unnamed or names == expected):
             return False
+        if task.name in own.KNOWN and task.labelled and not expected:  # scores have no names that tell them apart
+            learnt_from = getattr(self.config, "finetuning_data", "")
+            return bool(learnt_from) and learnt_from == own.KNOWN[task.name].source.content(task)
         return all(name == here or name not in expected for name, here in zip(names, expected, strict=False))
 
     def recipe(self, task: Task) -> Mapping[str, Any]:

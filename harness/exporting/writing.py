@@ -12,12 +12,14 @@ import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from harness.contracts import Task
+from harness.data.own import KNOWN
 from harness.errors import UserError
 from harness.exporting import card, onnx_graph
 from harness.exporting.card import About
 from harness.exporting.opened import FORMAT, TOLD, Opened, load, quiet
 from harness.files import checksums
 from harness.modeling.bases import Emitter, Student
+from harness.runs import Run
 from harness.training.weights import save_reader, whole_folder
 
 CARD = "README.md"
@@ -36,10 +38,11 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
             "it cannot be exported; its students can, and of a fairseq checkpoint harness convert makes a folder"
         )
     with whole_folder(folder, new=True) as temporary:
-        plain = _write_plain(opened, temporary)
+        data = _learnt_from(opened.task, about)
+        plain = _write_plain(opened, temporary, data)
         model = plain or opened.model
         if plain is None:
-            _tell_labels(opened.model, opened.task)
+            _tell_labels(opened.model, opened.task, data)
             opened.model.save_pretrained(temporary)
         inputs = _write_tokenizer(opened, model, temporary)
         if onnx:
@@ -72,13 +75,19 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
     )
 
 
-def _write_plain(opened: Opened, folder: Path) -> PreTrainedModel | None:
+def _learnt_from(task: Task, about: About) -> str:
+    """The content of a user's own scores, whose scale nothing else tells; "" of others."""
+    made = about.made.get("specification") if task.name in KNOWN and not task.labels else None
+    return Run.read(made).data_of.get(task.name, "") if made else ""
+
+
+def _write_plain(opened: Opened, folder: Path, data: str) -> PreTrainedModel | None:
     """Write transformers' own classifier, and open it again; None where there is none, or it says otherwise."""
     student = opened.model
     own = student.plain() if isinstance(student, Student) else student
     if own is None:
         return None
-    _tell_labels(own, opened.task)
+    _tell_labels(own, opened.task, data)
     own.save_pretrained(folder)
     plain: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
         folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
@@ -93,14 +102,16 @@ def _write_plain(opened: Opened, folder: Path) -> PreTrainedModel | None:
     return None
 
 
-def _tell_labels(model: PreTrainedModel, task: Task) -> None:
-    """Let the configuration say what the logits are, of which task, and nothing of this machine."""
+def _tell_labels(model: PreTrainedModel, task: Task, data: str) -> None:
+    """Let the configuration say what the logits are, of which task and data, and nothing of this machine."""
     config: Any = model.config
     names = task.labels if len(task.labels) == task.outputs else tuple(map(str, task.bins)) or ("score",)
     config.id2label = dict(enumerate(names))
     config.label2id = {name: number for number, name in enumerate(names)}
     config.problem_type = "single_label_classification" if task.outputs > 1 else "regression"
     config.finetuning_task = task.name  # so that --teacher knows which task it answers
+    if data or hasattr(config, "finetuning_data"):
+        config.finetuning_data = data
     for one in (config, getattr(config, "source", None)):
         if isinstance(one, dict):
             one.pop("_name_or_path", None)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -117,6 +118,18 @@ class TestAnswers:
         task = replace(TWO, name=name)
         monkeypatch.setitem(own.KNOWN, task.name, own.Known(own.Declaration(task.name, "mine.csv"), task, ""))
         folder = checkpoint(tmp_path, "bert", CLASSIFIER, finetuning_task=name, id2label=classes)
+        assert HuggingFaceTeacher(str(folder)).answers(task) is answered
+
+    @pytest.mark.parametrize(("learnt_from", "answered"), [("these", True), ("others", False), (None, False)])
+    def test_other_scores_of_the_same_name_are_told_by_their_content(
+        self, learnt_from: str | None, answered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = replace(TWO, name="mine", labels=())
+        known = own.Known(own.Declaration("mine", "mine.csv"), task, "")
+        known.__dict__["source"] = Mock(content=lambda task: "these")
+        monkeypatch.setitem(own.KNOWN, "mine", known)
+        more = {"finetuning_data": learnt_from} if learnt_from else {}
+        folder = checkpoint(tmp_path, "bert", CLASSIFIER, finetuning_task="mine", num_labels=1, **more)
         assert HuggingFaceTeacher(str(folder)).answers(task) is answered
 
     def test_more_classes_than_it_was_trained_for_are_refused(self, tmp_path: Path) -> None:
