@@ -11,7 +11,7 @@ from harness.files import JSON
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan
 from harness.runs import Run, RunId, SpeedRun
-from harness.runs.settings import FOLDS
+from harness.runs.settings import FOLDS, Settings
 from harness.runs.told import Record
 from harness.search.progress import Progress, left
 from harness.search.results import started_from
@@ -172,9 +172,9 @@ def _weight(cell: Cell, plan: Plan) -> float:
 
 def _examples(run: Run, task: str, plan: Plan) -> float:
     """How many examples of a task a run reads in an epoch."""
-    known, settings = plan.examples.get(task, 0) or get_task(task).examples, run.settings
-    own = (settings.get("train_fraction") or 1) * min(settings.get("train_examples") or known, known)
-    return own if settings.get("augmentation", "none") == "none" else own * (1 + settings["augmentation_copies"])
+    known, settings = plan.examples.get(task, 0) or get_task(task).examples, Settings(run.settings)
+    own = settings["train_fraction"] * min(settings["train_examples"] or known, known)
+    return own if settings["augmentation"] == "none" else own * (1 + settings["augmentation_copies"])
 
 
 def _round(run: SpeedRun) -> float:
