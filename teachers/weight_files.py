@@ -42,7 +42,8 @@ def check_weights(folder: Path) -> list[Path]:
             f"teacher folder {folder} holds only {pickles[0]}, a pickle; weights are safetensors or {PICKLED}"
         )
     else:
-        raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing")
+        where = f": the model that a cache of the hub keeps there is {inner}" if (inner := _in_cache(folder)) else ""
+        raise UserError(f"teacher folder {folder} has no weights: model.safetensors is missing{where}")
     for file in files:
         try:
             with safe_open(file, framework="pt"):
@@ -50,6 +51,12 @@ def check_weights(folder: Path) -> list[Path]:
         except (SafetensorError, OSError) as error:
             raise UserError(f"{file} is no whole safetensors file: {line(error)}") from error
     return files
+
+
+def _in_cache(folder: Path) -> Path | None:
+    """The newest revision of a model in a cache of the hub, where its folder there was given instead."""
+    found = [path.parent for path in folder.glob("snapshots/*/config.json")]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def check_unpacked(file: Path) -> None:

@@ -155,6 +155,12 @@ class TestMistakes:
         with pytest.raises(UserError, match="has no weights"):
             HuggingFaceTeacher(str(tmp_path))
 
+    def test_the_folder_of_a_cache_of_the_hub(self, tmp_path: Path) -> None:
+        (inner := tmp_path / "snapshots" / "abc").mkdir(parents=True)
+        checkpoint(inner, "bert")
+        with pytest.raises(UserError, match=f"that a cache of the hub keeps there is {inner}$"):
+            HuggingFaceTeacher(str(tmp_path))
+
     @pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt"])
     def test_what_is_no_file_of_weights(self, name: str, tmp_path: Path) -> None:
         (checkpoint(tmp_path, "bert") / "model.safetensors").unlink()
