@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import plain, sentence
-from harness.planning.planned import Plan, distinct, trials_of
+from harness.planning.planned import Plan
 from harness.runs import Run
 from harness.runs.told import Entry, Record
 from harness.search.estimate import Meter, words
@@ -30,17 +30,13 @@ class Display:
         self.done = self.wanted = self.told = 0
         self.said = time.monotonic()
         self.meter = Meter(plan)
-        self.weight = 0.0  # of the runs that are left
         self.begun = time.monotonic()
         self.measured = False  # said how long the rest takes
         self.bar_task = bar.add_task("starting", total=None, left="") if bar else None
 
     def started(self, done: int, wanted: int) -> None:
         self.done, self.wanted, self.begun = done, wanted, time.monotonic()
-        whole = sum(
-            (trials_of(cell) + cell.seeds - 1) * self.meter.weight(cell.run) for cell in distinct(self.plan.cells)
-        )
-        self.weight = whole * (wanted - done) / max(wanted, 1)
+        self.meter.started((wanted - done) / max(wanted, 1))
         self._line(f"{wanted - done} run{'s' * (wanted - done != 1)} of cells to do, {done} done before")
         if self.bar:
             self.bar.update(self.bar_task, completed=done, total=wanted)
@@ -87,7 +83,6 @@ class Display:
         if run.kind in self.own:
             self.done += 1
             self.meter.ended(run)
-            self.weight -= self.meter.weight(run)
             left = self._measure()
             if self.bar:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
@@ -98,7 +93,7 @@ class Display:
 
     def _measure(self) -> float | None:
         """Seconds that are left, shown; after the first minute they are said, too."""
-        left = self.meter.left(self.weight) if self.done < self.wanted else 0.0
+        left = self.meter.left() if self.done < self.wanted else 0.0
         if left is None:
             return None
         if self.bar:

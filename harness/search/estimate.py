@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 from harness.data.tasks import get_task
 from harness.files import JSON
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan
+from harness.planning.planned import Cell, Plan, distinct, trials_of
 from harness.runs import Run, RunId, SpeedRun
 from harness.runs.settings import FOLDS, Settings
 from harness.runs.told import Record
@@ -27,15 +28,18 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
 
     replays: the progress of every cell.
     """
-    left = sum(_weight(cell, plan) * count for cell, count in _missing(plan, replays))
-    if not left:
+    left = defaultdict[str, float](float)
+    for cell, count in _missing(plan, replays):
+        left[_who(cell.run)] += _weight(cell, plan) * count
+    if not any(left.values()):
         return "time: nothing is missing"
     made = {run.run: (run, cell) for found, cell in zip(replays, plan.cells, strict=True)
             for run in (*found.trials, *found.seeds) if run.score is not None}  # fmt: skip
-    seconds = sum(float(run.record["seconds"]) for run, _ in made.values())
-    per_weight = seconds / sum(_weight(cell, plan) for _, cell in made.values()) if made else 1.0
+    pace = Pace()
+    for run, cell in made.values():
+        pace.took(run.made, float(run.record["seconds"]), _weight(cell, plan))
     how = f"as {_runs(len(made), 'finished ')} took" if made else "from sizes alone: an order of magnitude"
-    about, who = words(left * per_weight / workers), f"{workers} worker{'s' * (workers > 1)}"
+    about, who = words(pace.of(left) / workers), f"{workers} worker{'s' * (workers > 1)}"
     return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, ledger)}"
 
 
@@ -101,6 +105,24 @@ def _missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
     return list(found.values())
 
 
+class Pace:
+    """How long runs take beside the arithmetic of their sizes: a student's by its own, others by all of them."""
+
+    def __init__(self) -> None:
+        self.seconds, self.weight = defaultdict[str, float](float), defaultdict[str, float](float)
+
+    def took(self, run: Run, seconds: float, weight: float) -> None:
+        self.seconds[_who(run)] += seconds
+        self.weight[_who(run)] += weight
+
+    def of(self, left: Mapping[str, float]) -> float:
+        """Seconds that runs of so much weight of each student would take; the weight itself before any was measured."""
+        whole = sum(self.weight.values())
+        of_all = sum(self.seconds.values()) / whole if whole else 1.0
+        own = {who: self.seconds[who] / weight for who, weight in self.weight.items() if weight}
+        return sum(weight * own.get(who, of_all) for who, weight in left.items())
+
+
 class Meter:
     """How long the rest of a plan takes, by what its runs have taken as they went on: each epoch counts.
 
@@ -109,14 +131,20 @@ class Meter:
 
     def __init__(self, plan: Plan):
         self._by_run: dict[tuple[str, ...], tuple[float, int]] = {}  # what a run is -> (its weight, its epochs)
-        for cell in plan.cells:
-            if not cell.refused:
-                epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
-                epochs *= FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1
-                self._by_run[_what(cell.run)] = (_weight(cell, plan), epochs)
+        self._left = defaultdict[str, float](float)  # student -> the weight of its runs that have not ended
+        for cell in distinct(plan.cells):
+            epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
+            epochs *= FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1
+            self._by_run[_what(cell.run)] = (_weight(cell, plan), epochs)
+            self._left[_who(cell.run)] += (trials_of(cell) + cell.seeds - 1) * self._of(cell.run)[0]
         self._going: dict[int, tuple[float, float, Run]] = {}  # id of a run -> (when it began, its share that is done)
-        self._seconds = self._done = 0.0  # of runs that ended, all together; their weight
+        self._pace = Pace()  # of runs that ended
         self.most = 1  # runs at the same time
+
+    def started(self, share: float) -> None:
+        """Nothing has begun yet, and of all runs so large a share is left, whichever they are."""
+        for who in self._left:
+            self._left[who] *= share
 
     def began(self, run: Run) -> None:
         self._going[id(run)] = (time.monotonic(), 0.0, run)
@@ -127,26 +155,31 @@ class Meter:
         self._going[id(run)] = (began, min(share + 1 / self._of(run)[1], 1.0), run)
 
     def ended(self, run: Run) -> None:
+        weight = self._of(run)[0]
+        self._left[_who(run)] -= weight
         if id(run) in self._going:
             began, *_ = self._going.pop(id(run))
-            self._seconds += time.monotonic() - began
-            self._done += self._of(run)[0]
+            self._pace.took(run, time.monotonic() - began, weight)
 
-    def left(self, weight: float) -> float | None:
-        """Seconds that runs of so much weight would take, what has been done of those that go on aside; None yet."""
-        going = [(began, share, run) for began, share, run in self._going.values() if share]
-        parts = [(time.monotonic() - began, share * self._of(run)[0]) for began, share, run in going]
-        done = self._done + sum(part for _, part in parts)
-        if not done:
+    def left(self) -> float | None:
+        """Seconds that the rest would take, what has been done of the runs that go on aside; None yet."""
+        pace, left = deepcopy(self._pace), dict(self._left)
+        for began, share, run in self._going.values():
+            if share:
+                part = share * self._of(run)[0]
+                pace.took(run, time.monotonic() - began, part)
+                left[_who(run)] -= part
+        if not any(pace.weight.values()):
             return None
-        each = (self._seconds + sum(seconds for seconds, _ in parts)) / done
-        return max(weight - sum(part for _, part in parts), 0.0) * each / self.most
-
-    def weight(self, run: Run) -> float:
-        return self._of(run)[0]
+        return pace.of({who: max(weight, 0.0) for who, weight in left.items()}) / self.most
 
     def _of(self, run: Run) -> tuple[float, int]:
         return self._by_run.get(_what(run)) or next(iter(self._by_run.values()), (1.0, 1))
+
+
+def _who(run: Run) -> str:
+    """The student of a run; of what has none, its kind."""
+    return str(getattr(run, "student", "") or run.kind)
 
 
 def _what(run: Run) -> tuple[str, ...]:

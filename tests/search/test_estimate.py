@@ -134,20 +134,42 @@ def test_copies_of_augmented_texts_are_read_too() -> None:
 
 
 def test_what_is_measured_counts_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seeds of a long task and of one between a 20th and a 30th of it."""
     now = [0.0]
     monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
     runs = [student_run(task=task, seed=seed, settings={"epochs": 2}) for task in ("sst2", "rte") for seed in (0, 1)]
     cells = [cell(run, run.task, stages=2, seeds=2, size=SIZE) for run in runs[::2]]
     meter = Meter(plan(cells, examples={"sst2": 60_000, "rte": 2_000}))
-    long, short = meter.weight(runs[0]), meter.weight(runs[2])
-    assert 20 < long / short < 30
-    whole = 2 * (long + short)
     meter.began(runs[0])
-    assert meter.left(whole) is None
+    assert meter.left() is None
     now[0] = 100.0
     meter.epoch(runs[0])  # a quarter of it
-    assert meter.left(whole) == pytest.approx(400 * whole / long - 100)
+    assert 700 + 2 * 400 / 30 < (meter.left() or 0) < 700 + 2 * 400 / 20
     meter.began(runs[1])
     now[0] = 400.0
     meter.ended(runs[0])
-    assert meter.left(whole - long) == pytest.approx(400 * (whole - long) / long / 2), "two at a time"
+    assert 200 + 400 / 30 < (meter.left() or 0) < 200 + 400 / 20, "two at a time"
+    again = Meter(plan(cells, examples={"sst2": 60_000, "rte": 2_000}))
+    again.started(0.5)  # the long task, say
+    again.began(runs[2])
+    now[0] = 410.0
+    again.ended(runs[2])
+    assert 200 < (again.left() or 0) < 300
+
+
+def test_each_student_has_a_pace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("harness.search.estimate.time.monotonic", lambda: now[0])
+    runs = {name: student_run(student=name, settings={"epochs": 2}) for name in ("bilstm", "transformer", "cbow")}
+    cells = [cell(run, name=name, seeds=2, size=SIZE) for name, run in runs.items()]
+    made = plan(cells, examples={run.task: 2_000 for run in runs.values()})
+    meter, done = Meter(made), []
+    for name, seconds in (("bilstm", 100.0), ("transformer", 20.0)):
+        meter.began(runs[name])
+        now[0] += seconds
+        meter.ended(runs[name])
+        done.append(Finished(name, runs[name], {}, {"status": "finished", "selection": 0.0, "seconds": seconds}))
+    expected = 100 + 20 + 2 * 60  # of the third the mean
+    assert meter.left() == pytest.approx(expected)
+    replays = [Progress(trials=[one], best=one, seeds=[one]) for one in done]
+    assert said(estimate(made, [*replays, Progress()], 1)) == pytest.approx(expected, rel=0.02)
