@@ -28,9 +28,10 @@ from harness.folders import holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
 from harness.runs import RunId
-from harness.runs.told import Record
+from harness.runs.told import Record, metrics_of
 
 NUMBERS = ("status", "metrics", "by_task", "selection", "predictions_sha256", "weights")  # what two of one run share
+OF_TASK = ("metrics", "selection")  # of what `by_task` tells, whose rest is measured, or counted by newer code alone
 ARCHIVES = {".zip": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}
 OTHERS = (".gz", ".bz2", ".xz", ".7z", ".rar", ".zst")  # endings of archives that are not written
 
@@ -99,7 +100,8 @@ class Union:
             return "brought" if self._bring(source, run) else "damaged"
         if record["status"] == "failed":
             return "there"
-        if other := [name for name in NUMBERS if record.get(name) != here.get(name)]:
+        theirs, ours = _numbers(record), _numbers(here)
+        if other := [name for name in NUMBERS if theirs[name] != ours[name]]:
             say(f"run {run} of {source.out} has {_differences(here, record, other)}: {self.target.out} keeps its own")
             return "conflict"
         if self.target.trouble_with_weights(run):
@@ -184,9 +186,14 @@ class Union:
             server_scores.keep(self.target, new)
 
 
+def _numbers(record: Record) -> Record:
+    by_task = {task: [part.get(name) for name in OF_TASK] for task, part in record.get("by_task", {}).items()}
+    return {name: record.get(name) for name in NUMBERS} | {"by_task": by_task}
+
+
 def _differences(here: Record, there: Record, names: list[str]) -> str:
     """ "other numbers (accuracy 0.81 here, 0.8 there)"."""
-    ours, theirs = ({**r.get("metrics", {}), "selection": r.get("selection")} for r in (here, there))
+    ours, theirs = (metrics_of(r) | {"selection": r.get("selection")} for r in (here, there))
     told = [f"{n} {ours[n]:.6g} here, {theirs[n]:.6g} there" for n in ours if n in theirs and ours[n] != theirs[n]]
     return f"other numbers ({'; '.join(told)})" if told else f"other {' and '.join(names)}"
 

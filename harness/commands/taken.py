@@ -21,7 +21,7 @@ from harness.ledger import Ledger, packed
 from harness.planning.planned import Cell, Plan
 from harness.runs import Run, RunId
 from harness.runs.messages import Failed, Finished, Refused
-from harness.runs.told import Record
+from harness.runs.told import Record, metrics_of
 from harness.search.display import display
 from harness.search.driver import Driver, workspace_of
 from harness.search.kept import best_run
@@ -54,13 +54,18 @@ def taken(out: Path, asked: str) -> Taken:
     which, cells, plans = find(ledger, asked)
     if which in cells:
         return _of_cell(*cells[which], ledger)
+    held: dict[str, Taken] = {}  # by task
     for plan, cell in cells.values():
         found = Progress() if cell.refused else progress(cell, plan.defaults, ledger.read)
         for one in (*found.seeds, *found.trials):
-            if one.run == which:
-                return _checked(
-                    Taken(plan, ledger, tasks_of(plan)[cell.task], which, one.made, one.record, cell, found)
-                )
+            if one.run == which and cell.task not in held:
+                task = tasks_of(plan)[cell.task]
+                held[cell.task] = Taken(plan, ledger, task, which, one.made, one.record, cell, found)
+    if len(held) > 1:
+        which_cell = ", ".join(f"{one.cell.id} on {task}" for task, one in held.items() if one.cell)
+        raise UserError(f"run {which} answers several tasks: give the cell of one of them: {which_cell}")
+    for single in held.values():
+        return _checked(single)
     for plan in plans:
         record = ledger.read(which)
         if which in plan.first and record is not None:
@@ -151,7 +156,7 @@ def _made_again(one: Taken, aside: Path) -> Finished:
 def _differences(one: Taken, again: Finished) -> str:
     """A sentence on how the numbers of a run differ from those recorded, or ""."""
     recorded = one.ledger.read(one.run) or {}
-    before, now = _metrics(recorded), _metrics(again.record)
+    before, now = metrics_of(recorded), metrics_of(again.record)
     for name, value in before.items():
         if now.get(name) != value:
             return (
@@ -164,11 +169,6 @@ def _differences(one: Taken, again: Finished) -> str:
             "library or the machine is another now; what follows is of the new weights"
         )
     return ""
-
-
-def _metrics(record: Record) -> dict[str, float]:
-    parts = record.get("by_task", {"": record})
-    return {f"{task} {name}".strip(): v for task, part in parts.items() for name, v in part["metrics"].items()}
 
 
 def _keep(one: Taken, aside: Path) -> None:

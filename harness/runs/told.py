@@ -12,6 +12,12 @@ Performed = tuple[Record, Mapping[str, Any] | None]
 State = dict[str, Any]  # of a checkpoint: tensors, numbers and what holds them
 
 
+def metrics_of(record: Record) -> dict[str, float]:
+    """Every metric of a record, of a run on several tasks as "TASK METRIC"."""
+    parts = record.get("by_task", {"": record})
+    return {f"{task} {name}".strip(): v for task, part in parts.items() for name, v in part.get("metrics", {}).items()}
+
+
 class Term(TypedDict):
     """A weighted term of the loss. value: its mean since the curve's last point; first: in the first of these steps;
     share: see `sums.shares`.

@@ -53,6 +53,17 @@ def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path
     assert told in done.stderr and "keeps its own" in done.stderr and results.content(one.out) == before
 
 
+def test_of_several_tasks_the_numbers_are_compared_and_not_what_was_measured(call: Harness, tmp_path: Path) -> None:
+    run = replace(results.student("vanilla_kd"), seed=0)
+    one, two, three = (results.finished(tmp_path / name) for name in ("one", "two", "three"))
+    for ledger, score, measured in ((one, 0.5, {"examples_per_second": 1.0}), (two, 0.5, {}), (three, 0.75, {})):
+        told = {"metrics": {"accuracy": score}, "selection": score, **measured}
+        results.record(ledger, run, 0.5, by_task={"sst2": told, "rte": {**told, "metrics": {"accuracy": 0.5}}})
+    assert "0 in conflict" in done(call("merge", two.out, "--into", one.out)).stdout
+    said = call("merge", three.out, "--into", one.out)
+    assert said.returncode == 1 and "has other numbers (sst2 accuracy 0.5 here, 0.75 there)" in said.stderr
+
+
 def test_what_is_damaged_is_told_and_left_out(call: Harness, tmp_path: Path) -> None:
     source, into = results.finished(tmp_path / "one"), tmp_path / "into"
     torn, lost = results.run_of("vanilla_kd"), results.run_of("att_kl")

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ import huggingface_hub
 import pytest
 import torch
 
+from harness.commands.taken import taken
 from harness.data.sources import load as read_task
 from harness.data.tasks import get_task
+from harness.errors import UserError
 from harness.evaluation.metrics import score
 from harness.exporting.opened import load
 from harness.ledger import Ledger
 from harness.planning.filed import read as read_plan
 from harness.search.kept import best_run
 from harness.search.progress import Progress, progress
+from tests.commands.results import finished, plan, run_of, write_plan
 from tests.conftest import Harness
 from tests.results import table_folder
 
@@ -139,7 +143,7 @@ def test_weights_that_are_made_again_otherwise_are_told(again: Path, call: Harne
     assert metrics["accuracy"] != 0.125
 
 
-TEXTS = ["the dog was great .", "the film, it was \"awful\" .", "", "żółta dzień 🐕"]
+TEXTS = ["the dog was great .", 'the film, it was "awful" .', "", "żółta dzień 🐕"]
 
 
 def lines(pairs: bool) -> dict[str, str]:
@@ -270,3 +274,12 @@ def test_a_folder_is_uploaded_or_it_is_told_why_not(
     done = call("export", name, "--to", tmp_path / "two", "--push", "somebody/student", "--out", results)
     assert done.returncode == 2 and "there is no network" in done.stderr
     assert (tmp_path / "two" / "config.json").is_file()
+
+
+def test_a_run_on_several_tasks_is_taken_by_the_cell_of_one(tmp_path: Path) -> None:
+    ledger = finished(tmp_path, ["vanilla_kd"])
+    cells = [replace(plan(["vanilla_kd"]).cells[0], id=f"cell-{task}", task=task) for task in ("rte", "sst2")]
+    write_plan(tmp_path, replace(plan(["vanilla_kd"]), cells=cells, tasks=["rte", "sst2"]))
+    with pytest.raises(UserError, match=r"several tasks: .*: cell-rte on rte, cell-sst2 on sst2"):
+        taken(ledger.out, run_of("vanilla_kd"))
+    assert taken(ledger.out, "cell-sst2").task.name == "sst2"
