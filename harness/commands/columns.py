@@ -52,7 +52,7 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
     check(asked)
     task = get_task(table.columns[0].task)
     found = _models(plan, ledger, task)
-    told = {cell: _sizes(ledger, model) for cell, model in found.items()}
+    told = {cell: _sizes(ledger, model, task) for cell, model in found.items()}
     notes = []
     if {"parameters", "megabytes"} & {*asked} and len(plan.tasks) > 1:
         notes.append(f"Size: of the models on {task.label}")
@@ -83,14 +83,16 @@ def _models(plan: Plan, ledger: Ledger, task: Task) -> dict[str, Finished]:
     return found
 
 
-def _sizes(ledger: Ledger, model: Finished) -> dict[str, reports.Entry]:
-    """What the record and the files of weights say."""
-    weights = _weights(ledger, model)
-    parameters = {**model.record, **model.record.get("metrics", {})}.get("parameters")
-    if parameters is None or not isinstance(model.made, JointRun):  # whose file has the heads of other tasks, too
-        # A record has those that are trained alone, and frozen vectors are as large.
-        parameters = sum(map(_numbers, weights)) or parameters
-    size = sum(file.stat().st_size for file in weights) / 1e6
+def _sizes(ledger: Ledger, model: Finished, task: Task) -> dict[str, reports.Entry]:
+    """What the record and the files of weights say of the model that answers the task."""
+    own = model.record.get("by_task", {}).get(task.name, {})
+    parameters = {**model.record, **model.record.get("metrics", {}), **own}.get("parameters")
+    # The file of a run on several tasks has the heads of the others, too.
+    others = tuple(f"heads.{name}." for name in model.made.data_of if name != task.name)
+    found = [_held(file, others) for file in _weights(ledger, model)]
+    # A record has those that are trained alone, and frozen vectors are as large.
+    parameters = sum(numbers for numbers, _ in found) or parameters
+    size = sum(size for _, size in found) / 1e6
     missing = reports.Entry("unrecorded", reason=NOT_KEPT if model.made.leaves_model else "")
     return {
         "parameters": reports.Entry("complete", parameters) if parameters else reports.Entry("unrecorded"),
@@ -102,14 +104,17 @@ def _weights(ledger: Ledger, model: Finished) -> list[Path]:
     return sorted((ledger.folder(model.run) / "weights").glob("*.safetensors")) if model.made.leaves_model else []
 
 
-def _numbers(file: Path) -> int:
-    """How many numbers a safetensors file holds, by its header; 0 of one that is damaged."""
+def _held(file: Path, without: tuple[str, ...]) -> tuple[int, int]:
+    """(how many numbers a safetensors file holds, its bytes), but for names that begin so; no numbers if damaged."""
     from safetensors import SafetensorError, safe_open
 
+    size = file.stat().st_size
     with suppress(SafetensorError, OSError), safe_open(file, "np") as tensors:
-        shapes = (tensors.get_slice(name).get_shape() for name in tensors.keys())  # noqa: SIM118  # no mapping
-        return sum(map(math.prod, shapes))
-    return 0
+        names = list(tensors.keys())
+        size -= sum(tensors.get_tensor(name).nbytes for name in names if name.startswith(without))
+        shapes = (tensors.get_slice(name).get_shape() for name in names if not name.startswith(without))
+        return sum(map(math.prod, shapes)), size
+    return 0, size
 
 
 # ---------------------------------------------------------------- speed

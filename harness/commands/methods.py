@@ -97,7 +97,9 @@ def _sizes(table: Table) -> dict[str, tuple[Sequence[int], int]]:
             for column, entry in zip(table.columns, line.entries, strict=True):
                 for run in entry.runs if column.task else ():
                     trained, dev = found.get(column.task, (set(), 0))
-                    if isinstance(count := run.record.get("examples"), int):
+                    count = run.record.get("examples")
+                    count = count.get(column.task) if isinstance(count, dict) else count  # of several tasks by task
+                    if isinstance(count, int):
                         trained.add(count)
                     load = None if dev else run.record.get("predictions")
                     answers = load() if load else None

@@ -123,7 +123,7 @@ def _train(
     for name, choose in selectors.items():
         model = joint.models[name]
         scores, found = evaluate(model, get_task(name), parts[name], work, examples[name], reader)
-        by_task[name] = scores | {"selection": choose(model)}
+        by_task[name] = scores | {"selection": choose(model)} | count(joint.network(name))
         predictions |= {f"{name}/{kind}": array for kind, array in found.items()}
     return {
         "curve": history.curve,

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import harness
 from harness.commands import columns
@@ -63,6 +65,16 @@ def test_sizes_are_those_of_records_and_files(out: Path, call: Harness) -> None:
         assert (one["metric"], one["value"], other["metric"]) == ("parameters", parameters, "megabytes")
         assert any(other["value"] == pytest.approx(each) for each in size)
     assert {e["value"] for e in found if not e["objective"] and e["row"] != "teacher"} == {None}  # the references
+
+
+def test_the_heads_of_other_tasks_are_left_out(tmp_path: Path) -> None:
+    shared = {"encoder": np.zeros((3, 4), np.float32), "heads.sst2.out": np.zeros(5, np.float32)}
+    sizes = {}
+    for name, held in (("own", shared), ("joint", shared | {"heads.sst2_long.out": np.zeros(100, np.float32)})):
+        save_file(held, tmp_path / name)
+        sizes[name] = columns._held(tmp_path / name, ("heads.sst2_long.",))
+    assert sizes["own"][0] == sizes["joint"][0] == 17
+    assert sizes["joint"][1] - sizes["own"][1] < 100, "a line of the header"
 
 
 def test_frozen_vectors_are_parameters_too(tmp_path: Path, call: Harness) -> None:

@@ -78,6 +78,7 @@ def check(found: Found) -> None:
         accuracy = float(np.mean(arrays[1] == arrays[2]))
         assert record["by_task"][task]["metrics"]["accuracy"] == pytest.approx(accuracy)
         assert predictions[f"{task}/probabilities"].argmax(1).tolist() == arrays[1].tolist()
+        assert record["by_task"][task]["parameters"] > record["by_task"][task]["classifier_parameters"] > 0
     assert len(predictions) == 12
     assert record["curve"][1]["loss"] < record["curve"][0]["loss"]
 
