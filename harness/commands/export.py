@@ -18,7 +18,7 @@ from harness.planning.recipe import as_known
 from harness.reports.tables.quantities import written
 from harness.runs import Run
 from harness.runs.told import Record
-from harness.search.results import teacher_scores
+from harness.search.results import scores_of, taught_by
 
 if TYPE_CHECKING:
     from harness.exporting.card import About
@@ -185,7 +185,9 @@ def _table(one: Taken, taught: bool) -> str:
     values = [100 * seed.record["metrics"][metric] for seed in one.found.seeds if seed.score is not None]
     score = written(metric, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
     seeds = f"{len(values)} seed{'s' * (len(values) > 1)}"
-    found = teacher_scores(one.plan, one.ledger).get(one.task.name, [])
+    teacher = (taught_by(one.plan, one.made) if taught else "") or one.plan.teachers.get(one.task.name, "")
+    found = scores_of(one.plan, one.ledger, teacher, one.task.name) if teacher else []
+    found = [scores for scores in found if metric in scores]
     whose = "its" if taught else "the study's"
     mean = 100 * statistics.fmean(s[metric] for s in found) if found else 0.0
     theirs = f"; {whose} teacher has {written(metric, mean)}" if found else ""

@@ -119,6 +119,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *alike.without_effect(plan, replays),
             *results.other_weights(replays, ledger),
             *results.unlabelled(plan),
+            *results.other_teachers(plan),
         ),
         older_code=tuple(results.older_code(plan, ledger.read, replays)),
     )

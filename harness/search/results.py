@@ -13,7 +13,8 @@ from harness.errors import listed
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.runs import RunId
+from harness.runs import PRETRAINED, JointTeacherRun, Run, RunId
+from harness.runs.settings import LABELS
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, left, progress
 
@@ -85,12 +86,42 @@ def unlabelled(plan: Plan) -> tuple[str, ...]:
 
 def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, list[Mapping[str, float]]]:
     """task -> the scores on the dev split of the teacher, by its seeds, where all of them are finished."""
-    scores = {}
-    for task, run in plan.teachers.items():
-        records = [ledger.read(each) or {"status": "waiting"} for each in _same_but_seed(plan, run)]
-        if all(record["status"] == "finished" for record in records):
-            scores[task] = [record.get("by_task", {}).get(task, record)["metrics"] for record in records]
-    return scores
+    scores = {task: scores_of(plan, ledger, run, task) for task, run in plan.teachers.items()}
+    return {task: found for task, found in scores.items() if found}
+
+
+def scores_of(plan: Plan, ledger: Ledger, run: RunId, task: str) -> list[Mapping[str, float]]:
+    """The scores on a task of one of plan.first, by its seeds; none before all of them are finished."""
+    records = [ledger.read(each) or {"status": "waiting"} for each in _same_but_seed(plan, run)]
+    if any(record["status"] != "finished" for record in records):
+        return []
+    return [record.get("by_task", {}).get(task, record)["metrics"] for record in records]
+
+
+def taught_by(plan: Plan, run: Run) -> RunId:
+    """The run of plan.first that a run imitates, or that what it starts from does; "" where there is none."""
+    if isinstance(run.learns_from, str) and set(run.expressions()) != {LABELS}:
+        return run.learns_from if run.learns_from in plan.first else ""
+    before = plan.first.get(run.starts_from or "")
+    return taught_by(plan, before.run) if before else ""
+
+
+def other_teachers(plan: Plan) -> tuple[str, ...]:
+    """What a table says of the teacher of several tasks above it, where not all rows learn from that one."""
+    joint = {task: run for task, run in plan.teachers.items() if isinstance(plan.first[run].run, JointTeacherRun)}
+    labels = {row.name: row.label for row in plan.rows}
+    others = []
+    for cell in plan.cells:
+        run = replace(cell.run, init=f"{PRETRAINED}:{cell.starts[0]}") if cell.starts else cell.run
+        if cell.task in joint and not cell.refused and taught_by(plan, run) not in ("", joint[cell.task]):
+            others.append(labels[cell.row])
+    if not others:
+        return ()
+    tasks = listed(sorted({task for run in joint.values() for task in plan.first[run].run.data_of}))
+    return (
+        f"The teacher above the table is the one refined on {tasks} together; rows that learn from another: "
+        f"{', '.join(dict.fromkeys(others))}.",
+    )
 
 
 def _same_but_seed(plan: Plan, run: str) -> list[str]:

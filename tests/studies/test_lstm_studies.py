@@ -23,7 +23,7 @@ from harness.planning.recipe import recipe
 from harness.registry import OBJECTIVES, STUDIES, TEACHERS
 from harness.reports import with_published
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, TeacherRun
-from harness.search.results import misnamed
+from harness.search.results import misnamed, other_teachers
 from harness.studies.lstm_settings import LOSS_IS_A_MEAN, REPEATS
 from harness.studies.multi_task_tasks import ITS_TEACHER
 from harness.studies.profiles import FROM_EVEN_LAYERS, LAZY_ADAM
@@ -298,6 +298,18 @@ def test_a_student_of_several_tasks_is_shared_by_their_columns(run: Any, tmp_pat
     assert set(made["by_task"]) == {"sst2", "mrpc"}
     assert all(count > 2 * 32 for count in made["examples"].values())  # masked texts join them
     assert len(records(tmp_path / "out", "student")) == 2
+
+
+def test_rows_that_learn_from_another_teacher_than_that_above_are_named() -> None:
+    mixed = other_teachers(planned("multi_task_procedures", profile="quick"))
+    assert mixed == (
+        "The teacher above the table is the one refined on acceptability, sentiment and similarity together; rows that "
+        "learn from another: Distilled on the task alone.",
+    )
+    by_row = other_teachers(planned("multi_task_tasks", profile="quick"))  # of which each starts from its own
+    assert by_row[0].endswith("learn from another: Sentiment, Paraphrase, Inference.")
+    jointly = ("mkd_lstm", "mkd_transformer")
+    assert other_teachers(planned("multi_task", profile="quick", objectives=jointly)) == ()
 
 
 def test_untuned_vectors_are_compared_by_a_threshold(run: Any, tmp_path: Path) -> None:
