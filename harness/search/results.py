@@ -13,7 +13,7 @@ from harness.errors import listed
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.runs import PRETRAINED, JointTeacherRun, Run, RunId
+from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, left, progress
@@ -112,8 +112,9 @@ def other_teachers(plan: Plan) -> tuple[str, ...]:
     labels = {row.name: row.label for row in plan.rows}
     others = []
     for cell in plan.cells:
-        run = replace(cell.run, init=f"{PRETRAINED}:{cell.starts[0]}") if cell.starts else cell.run
-        if cell.task in joint and not cell.refused and taught_by(plan, run) not in ("", joint[cell.task]):
+        runs = [cell.run, *(plan.first[start].run for start in cell.starts[:1])]
+        teacher = next(filter(None, (taught_by(plan, run) for run in runs)), "")
+        if cell.task in joint and not cell.refused and teacher not in ("", joint[cell.task]):
             others.append(labels[cell.row])
     if not others:
         return ()
