@@ -100,7 +100,7 @@ def scores_of(plan: Plan, ledger: Ledger, run: RunId, task: str) -> list[Mapping
 
 def taught_by(plan: Plan, run: Run) -> RunId:
     """The run of plan.first that a run imitates, or that what it starts from does; "" where there is none."""
-    if isinstance(run.learns_from, str) and set(run.expressions()) != {LABELS}:
+    if isinstance(run.learns_from, str) and getattr(run, "objective", run.trained_by) != LABELS:
         return run.learns_from if run.learns_from in plan.first else ""
     before = plan.first.get(run.starts_from or "")
     return taught_by(plan, before.run) if before else ""
