@@ -5,7 +5,7 @@ from dataclasses import replace
 from harness.contracts import Published, Row, Study, TeacherRow
 from harness.registry import study
 from harness.studies.lstm_settings import AUGMENTED, JOINTLY, METRICS, OF_JOINT, ON_AUGMENTED, SOURCE, joint_sizes
-from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, SLOWLY
+from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, SLOWLY, of
 from harness.studies.told import LIU_TUNED
 
 REMARKS = (
@@ -81,6 +81,7 @@ study(
                 row_settings={
                     "distilled_bilstm": {"augmentation_copies": 3 if size == "quick" else 10},
                     "pkd": {} if size == "quick" else SLOWLY,
+                    "mkd_transformer": {**SLOWLY, **of("multi_task", SLOWLY)} if size == "small" else {},
                 },
             )
             for size, profile in joint_sizes().items()
