@@ -73,6 +73,8 @@ def submit(options: Namespace) -> int:
             continue
         _say_differences(task, best[task.name], again.best)
         _write(task, tests[task.name][0], ledger, again.best, folder)
+    if lacking := submission.lacking(folder):
+        say(f"the server takes an archive of all of its files; {folder} has no {', '.join(lacking)}")
     return status
 
 

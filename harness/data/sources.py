@@ -102,7 +102,7 @@ class TaskSource(ABC):
     def examples(self, task: Task, split: str) -> Iterable[Example]:
         """("FILE, line N", the text or both, the class's name or the score) of "train" or of one of task.dev_splits.
 
-        Of a test split ("test" for "dev") the official number stands in the label's place. Raises UserError for what is
+        Of one of `tests` the official number stands in the label's place. Raises UserError for what is
         missing or broken; a text that is None and a wrong label, though, are refused by the engine, with their line.
         """
 
@@ -120,6 +120,10 @@ class TaskSource(ABC):
     def groups(self, task: Task) -> np.ndarray | None:
         """(N,) int64 of train: examples with one number are never parted where some are held out. None: all may be."""
         return None
+
+    def tests(self, task: Task) -> Sequence[str]:
+        """The names of its test splits: those of task.dev_splits, "test" for "dev", and what else is answered."""
+        return [split.replace("dev", "test") for split in task.dev_splits]
 
     def parts(self, task: Task) -> Sequence[Path]:
         """The files and folders that the task is read from, for machines that do not see them."""
@@ -178,14 +182,14 @@ def content(task: Task, data: str) -> str:
 
 
 def load_test(task: Task, data: str) -> tuple[tuple[NumberedSplit, ...], str]:
-    """(the test splits, in the order of task.dev_splits; SHA-256, hexadecimal, of what they hold).
+    """(the test splits, in the order of its source's `tests`; SHA-256, hexadecimal, of what they hold).
 
     Raises UserError for a task that GLUE's server does not know, for a number that stands twice, and as `load` does.
     """
     source, found = source_of(task, data), []
     if not source.tested:
         raise UserError(f"task {task.name} of {source.title} has no test split: GLUE's server does not know it")
-    for name in (split.replace("dev", "test") for split in task.dev_splits):
+    for name in source.tests(task):
         examples, known = list(source.examples(task, name)), dict[int, str]()
         for where, _, number in examples:
             if (index := int(str(number))) in known:

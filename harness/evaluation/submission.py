@@ -11,13 +11,26 @@ from harness.contracts import Task
 from harness.data.sources import NumberedSplit
 from harness.errors import UserError
 from harness.files import atomic_write
+from harness.registry import TASKS
 
-SUFFIXES = {"test": "", "test_matched": "-m", "test_mismatched": "-mm"}  # of MNLI's two files
+NAMES = {
+    "test": "{}.tsv",
+    "test_matched": "{}-m.tsv",
+    "test_mismatched": "{}-mm.tsv",
+    "diagnostic": "AX.tsv",  # by the model of MNLI
+}
 
 
 def file_name(task: Task, split: str) -> str:
     """The name that the server expects, as MRPC.tsv or MNLI-mm.tsv."""
-    return f"{task.folder}{SUFFIXES[split]}.tsv"
+    return NAMES[split].format(task.folder)
+
+
+def lacking(folder: Path) -> list[str]:
+    """Which of the files that the server wants together are not in the folder."""
+    tasks = [task for task in map(TASKS.get, TASKS.names()) if isinstance(task, Task) and task.folder]
+    wanted = {file_name(task, split.replace("dev", "test")) for task in tasks for split in task.dev_splits}
+    return sorted(name for name in {*wanted, NAMES["diagnostic"]} if not (folder / name).is_file())
 
 
 def check_apart(tasks: Iterable[Task]) -> None:

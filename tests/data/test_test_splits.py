@@ -56,6 +56,20 @@ def test_every_task_in_the_official_layout(tmp_path: Path, name: str) -> None:
     assert len(content) == 64
 
 
+def test_the_diagnostic_pairs_are_mnlis_alone(tmp_path: Path) -> None:
+    write(tmp_path, "mnli")
+    write(tmp_path, "rte")
+    before = sources.load_test(get_task("mnli"), str(tmp_path))
+    (tmp_path / "diagnostic").mkdir()
+    (tmp_path / "diagnostic" / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n0\tA\tB\n7\tB\tA\n")
+    found, content = sources.load_test(get_task("mnli"), str(tmp_path))
+    assert repr(found[:2]) == repr(before[0]) and content != before[1]
+    assert (found[2].split.name, found[2].index) == ("diagnostic", [0, 7])
+    assert (found[2].split.text_a, found[2].split.text_b) == (["A", "B"], ["B", "A"])
+    assert sources.source_of(get_task("mnli"), str(tmp_path)).parts(get_task("mnli"))[1] == tmp_path / "diagnostic"
+    assert len(sources.load_test(get_task("rte"), str(tmp_path))[0]) == 1
+
+
 def test_content_follows_texts_and_numbers(tmp_path: Path) -> None:
     def content(name: str, lines: list[str]) -> str:
         write(tmp_path, name, lines)
@@ -104,17 +118,16 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"premise": ["A", "C"], "hypothesis": ["B", "D"], "label": [-1, -1], "idx": [3, 4]}
 
     def load_dataset(path: str, name: str) -> Any:
-        assert (path, name) == ("nyu-mll/glue", "mnli")
-        return datasets.DatasetDict(
-            {f"test_{part}": datasets.Dataset.from_dict(rows) for part in ("matched", "mismatched")}
-        )
+        assert path == "nyu-mll/glue"
+        parts = {"mnli": ("test_matched", "test_mismatched"), "ax": ("test",)}[name]
+        return datasets.DatasetDict({part: datasets.Dataset.from_dict(rows) for part in parts})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     found, _ = sources.load_test(get_task("mnli"), "hub")
-    assert [test.split.name for test in found] == ["test_matched", "test_mismatched"]
+    assert [test.split.name for test in found] == ["test_matched", "test_mismatched", "diagnostic"]
     assert [(test.split.text_a, test.split.text_b, test.index) for test in found] == [
         (["A", "C"], ["B", "D"], [3, 4])
-    ] * 2
+    ] * 3
 
 
 @needs_glue

@@ -18,7 +18,7 @@ from typing import Any
 from harness.contracts import Task
 from harness.data.places import entries, kind_at
 from harness.data.sources import Example, content_of, task_source
-from harness.data.task_sources.glue import GLUE, GlueFolder
+from harness.data.task_sources.glue import DIAGNOSTIC, GLUE, GlueFolder
 from harness.errors import UserError, near
 from harness.modeling import fairseq_library
 from harness.modeling.fairseq_library import INSTALL
@@ -42,6 +42,9 @@ class FairseqFolder(GlueFolder):
         """
         from harness.modeling import gpt2_bpe  # not before: it needs torch
 
+        if split == DIAGNOSTIC:  # which fairseq leaves as text
+            yield from super().examples(task, split)
+            return
         folder, name = self.binary(task), _name(task, split)
         decode = gpt2_bpe.decoder(self._encoder(task))
         parts = [_Part(folder / part, name, gpt2_bpe.dictionary(folder / part / "dict.txt")) for part in _inputs(task)]
@@ -60,7 +63,8 @@ class FairseqFolder(GlueFolder):
         return content_of(self._files(task))
 
     def parts(self, task: Task) -> Sequence[Path]:
-        return [self.binary(task), *(path for path in entries(Path(self.data)) if path.is_file())]
+        files = (path for path in entries(Path(self.data)) if path.is_file())
+        return [self.binary(task), *files, *self.diagnostic(task)]
 
     def _files(self, task: Task) -> list[Path]:
         """What is read of the train and dev splits, in a fixed order.

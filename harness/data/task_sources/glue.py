@@ -45,6 +45,8 @@ GLUE = (
 )
 
 HUB = "nyu-mll/glue"
+# What a model of MNLI answers too: pairs by linguistic phenomenon (Wang et al. 2018, section 3.2).
+DIAGNOSTIC, DIAGNOSED, HUB_DIAGNOSTIC = "diagnostic", "MNLI", ("ax", "test")
 
 # The columns of the official files (nyu-mll.github.io), (text, [second text,] label). CoLA has no header.
 _SENTENCES = ("sentence1", "sentence2")
@@ -112,7 +114,7 @@ class GlueFolder(Glue):
         return Path(self.data) / f"{task.folder}-bin"
 
     def examples(self, task: Task, split: str) -> Iterator[Example]:
-        test, number = split.startswith("test"), TEST_INDEX.get(task.folder, "index")
+        test, number = split in self.tests(task), TEST_INDEX.get(task.folder, "index")
         columns = (number, *_texts(task)) if test else COLUMNS.get(task.folder, ())
         for where, cells in _cells(self._path(task, split), columns, task.folder in BROKEN_LINES and not test):
             if test and not cells[0].isdecimal():
@@ -122,13 +124,22 @@ class GlueFolder(Glue):
     def content(self, task: Task) -> str:
         return content_of(self._path(task, split) for split in ("train", *task.dev_splits))
 
+    def tests(self, task: Task) -> Sequence[str]:
+        return [*super().tests(task), *(folder.name for folder in self.diagnostic(task))]
+
     def parts(self, task: Task) -> Sequence[Path]:
-        return [Path(self.data) / task.folder]
+        return [Path(self.data) / task.folder, *self.diagnostic(task)]
+
+    def diagnostic(self, task: Task) -> Sequence[Path]:
+        """The folder of the diagnostic pairs, where the task answers them and they are there."""
+        folder = Path(self.data) / DIAGNOSTIC
+        return [folder] if task.folder == DIAGNOSED and kind_at(folder / f"{DIAGNOSTIC}.tsv") == "file" else []
 
     def _path(self, task: Task, split: str) -> Path:
         """The split's file. Raises UserError naming the first part of the path that is missing."""
         root = Path(self.data)
-        folder, path = root / task.folder, root / task.folder / f"{split}.tsv"
+        folder = root / (DIAGNOSTIC if split == DIAGNOSTIC else task.folder)
+        path = folder / f"{split}.tsv"
         if kind_at(root) != "folder":
             raise UserError(f"data folder {root} {'is a file' if kind_at(root) else 'does not exist'}")
         if kind_at(folder) != "folder":
@@ -148,19 +159,25 @@ class GlueHub(Glue):
 
     title, given, remote, dataset = "hub", "name", True, HUB
 
+    def tests(self, task: Task) -> Sequence[str]:
+        return [*super().tests(task), *[DIAGNOSTIC] * (task.folder == DIAGNOSED)]
+
     def examples(self, task: Task, split: str) -> Iterator[Example]:
         """Class indices there are in the order of task.labels."""
         import datasets
 
+        config, part = task.folder.replace("-", "").lower(), split.replace("dev", "validation")
+        if split == DIAGNOSTIC:
+            config, part = HUB_DIAGNOSTIC
         try:
-            found = datasets.load_dataset(HUB, task.folder.replace("-", "").lower())
+            found = datasets.load_dataset(HUB, config)[part]
         except Exception as error:  # the clients that it asks through have no common base
             raise UserError(
                 f"task {task.name} cannot be read from the hub ({HUB}): {error}; give a folder with --data DIR"
             ) from error
-        part, test = found[split.replace("dev", "validation")], split.startswith("test")
+        test = split in self.tests(task)
         columns = *HUB_TEXTS.get(task.folder, _texts(task)), "idx" if test else "label"
-        for *texts, label in zip(*(part[column] for column in columns), strict=True):
+        for *texts, label in zip(*(found[column] for column in columns), strict=True):
             named = bool(task.labels) and not test
             if named and label not in range(len(task.labels)):
                 raise UserError(f"task {task.name} on the hub ({HUB}) has unlabelled examples in {split}")
