@@ -121,6 +121,9 @@ def test_it_is_what_the_official_layout_gives(tmp_path: Path, name: str) -> None
     task = get_task(name)
     write_official(tmp_path / "official", task)
     write_binary(tmp_path / "binary", task, "cached" if name in ("cola", "rte") else "mmap")
+    for layout in ("official", "binary"):  # fairseq leaves the diagnostic pairs as they are
+        (tmp_path / layout / "diagnostic").mkdir()
+        (tmp_path / layout / "diagnostic" / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n3\tA\tB\n")
     same(task, str(tmp_path / "official"), str(tmp_path / "binary"))
 
 
