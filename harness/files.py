@@ -183,14 +183,19 @@ def beside(path: Path) -> Iterator[Path]:
     What killed processes left there goes, too; what others are writing at the same time stays.
     """
     temporary = half_written(path)
-    for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
-        if abandoned(left):
-            remove(left)
+    remove_abandoned(path)
     remove(temporary)  # of one that had our number
     try:
         yield temporary
     finally:
         remove(temporary)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove what killed processes were writing for this place."""
+    for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+        if abandoned(left):
+            remove(left)
 
 
 def half_written(path: Path) -> Path:
@@ -282,8 +287,8 @@ def check_new_folder(folder: Path, name: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder, which another process may be deleting too."""
-    if path.is_dir():
+    """Delete a file, a folder or a link, which another process may be deleting too."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

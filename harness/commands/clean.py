@@ -63,7 +63,7 @@ def remove(options: Namespace) -> int:
             tell(f"  {said}")
         if not _agreed(f"remove {'it' if len(chosen) == 1 else f'these {len(chosen)} runs'}?", options.yes):
             return 0
-        for run in chosen:
+        for run in reversed(chosen):  # later trials are found by those before: one that is killed is given again
             _take_away(ledger.folder(run))
     tell(f"{len(chosen)} run{'s' * (len(chosen) > 1)} removed; the harness run command that made them makes them again")
     return 0
@@ -194,9 +194,12 @@ def _strings(value: Any) -> set[str]:
 
 
 def _chosen(name: str, holdings: Sequence[Holdings], ledger: Ledger) -> list[RunId]:
-    """The runs that are there of a cell, or the one of this name. Raises UserError where there is none."""
-    cells = {cell: runs for held in holdings for cell, runs in held.cells.items()}
-    chosen = [run for run in cells.get(name, [name]) if ledger.folder(run).is_dir()]
+    """The runs that are there of a cell in any plan, each after those it is found by, or the one of this name.
+
+    Raises UserError where there is none.
+    """
+    of_cell = dict.fromkeys(run for held in holdings for run in held.cells.get(name, ()))
+    chosen = [run for run in of_cell or [name] if ledger.folder(run).is_dir()]
     if not chosen:
         raise UserError(f"cell {name} has no run yet")
     return chosen

@@ -22,6 +22,7 @@ from harness.files import (
     check_name,
     check_writable,
     remove,
+    remove_abandoned,
     sync_folder,
 )
 from harness.folders import holds_results
@@ -136,9 +137,19 @@ class Union:
                 _copy(path, temporary / path.relative_to(folder))
 
     def _plan(self, source: Ledger, path: Path) -> bool:
-        """Bring a plan; where there is another of that name it stands beside it, so that its cells are found."""
+        """Bring a plan, in place of a damaged one.
+
+        Where there is another of that name it stands beside it, so that its cells are found.
+        """
         to = self.target.out / path.relative_to(source.out)
-        content = self._moved(path.read_bytes(), source)
+        raw = path.read_bytes()
+        if not filed.is_whole(raw):
+            say(f"plan {path} is damaged: it is left out")
+            self.counts["damaged"] += 1
+            return False
+        content = self._moved(raw, source)
+        if to.is_file() and not filed.is_whole(to.read_bytes()):
+            remove(to)
         if to.is_file() and to.read_bytes() != content:
             to = to.parent / "earlier" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
         if to.is_file():
@@ -178,10 +189,18 @@ class Union:
         theirs, ours = server_scores.kept(source), server_scores.kept(self.target)
         if trouble := source.damaged.get(server_scores.NAME):
             say(trouble)
-        new = {run: said for run, said in theirs.items() if run not in ours}
-        for run in theirs.keys() & ours.keys():
-            if theirs[run] != ours[run]:
+            self.counts["damaged"] += 1
+        new: server_scores.Scores = {}
+        for run, tasks in theirs.items():
+            differ = False
+            for task, said in tasks.items():
+                here = ours.get(run, {}).get(task, {})
+                differ |= any(here.get(metric, points) != points for metric, points in said.items())
+                if more := {metric: points for metric, points in said.items() if metric not in here}:
+                    new.setdefault(run, {})[task] = more
+            if differ:
                 say(f"the server's scores of run {run} are others in {source.out}: {self.target.out} keeps its own")
+                self.counts["conflict"] += 1
         if new:
             server_scores.keep(self.target, new)
 
@@ -264,6 +283,7 @@ def _form(to: Path) -> str:
 
 def _check_target(to: Path, out: Path) -> None:
     check_name(str(to), "--to")
+    remove_abandoned(to)  # also of one that was killed once its archive had its name
     if to.exists() and (to.is_file() or any(to.iterdir())):
         raise UserError(f"--to {to} exists already; give another")
     if to.resolve().is_relative_to(out.resolve()):

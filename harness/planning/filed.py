@@ -162,6 +162,14 @@ def _unsealed(content: bytes) -> Any:
     return told
 
 
+def is_whole(content: bytes) -> bool:
+    """Whether the file of a plan is as some version wrote it."""
+    try:
+        return isinstance(_unsealed(content), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _set_aside(path: Path, cells: set[str]) -> None:
     """Keep the plan that is replaced, if it has cells that are none of these."""
     try:

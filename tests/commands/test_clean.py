@@ -13,8 +13,12 @@ import pytest
 from harness.code_versions import of_stored
 from harness.data.store import Store
 from harness.ledger import Ledger
+from harness.search.progress import progress
 from tests.commands import results
 from tests.conftest import Harness
+from tests.faults.killing import killed_at
+from tests.results import done
+from tests.search import builders
 
 ENDED = 2**31 - 1  # the number of no process
 
@@ -145,3 +149,39 @@ def test_a_removed_cell_loses_its_runs_alone(call: Harness, tmp_path: Path) -> N
     assert again.returncode == 2 and "has no run yet" in again.stderr
     unknown = call("remove", "zzz", "--out", ledger.out, "--yes")
     assert unknown.returncode == 2 and "there is no cell or run 'zzz'" in unknown.stderr
+
+
+def test_a_removal_that_is_killed_is_given_again(call: Harness, tmp_path: Path) -> None:
+    """Later trials are found by those before, so these go last."""
+    ledger, space = Ledger(tmp_path / "out", create=True), {"temperature": [1.0, 2.0, 3.0]}
+    cell = builders.cell(results.student("vanilla_kd"), "one cell", space=space, trials=3, seeds=2)
+    results.write_plan(ledger.out, builders.plan([cell]))
+    while missing := progress(cell, {}, ledger.read).missing:
+        results.record(ledger, missing[0], 0.5)
+        ledger = Ledger(ledger.out)
+    words = ("remove", cell.id, "--out", ledger.out, "--yes")
+    killed_at("harness.commands.clean:delete", 2, *words, folder=tmp_path / "said")
+    assert len(list(ledger.runs())) == 2
+    assert "2 runs removed" in done(call(*words)).stdout and not list(ledger.runs())
+    assert "1 file half written" in done(call("clean", "--out", ledger.out, "--yes")).stdout
+    assert not list((ledger.out / "ledger").iterdir())
+
+
+def test_a_cell_of_two_plans_loses_the_runs_of_the_larger_search(call: Harness, tmp_path: Path) -> None:
+    ledger, space = Ledger(tmp_path / "out", create=True), {"temperature": [1.0, 2.0, 3.0]}
+    large = builders.cell(results.student("vanilla_kd"), "one cell", space=space, trials=3)
+    while missing := progress(large, {}, ledger.read).missing:
+        results.record(ledger, missing[0], 0.5)
+        ledger = Ledger(ledger.out)
+    for cell, place in ((large, "a/quick/plan.json"), (replace(large, trials=1), "b/quick/plan.json")):
+        results.write_plan(ledger.out, builders.plan([cell]), Path(place))
+    assert "3 runs removed" in done(call("remove", large.id, "--out", ledger.out, "--yes")).stdout
+
+
+def test_a_run_that_lies_elsewhere_is_let_go(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out")
+    run, elsewhere = ledger.folder(results.run_of("att_kl")), tmp_path / "elsewhere"
+    run.rename(elsewhere)
+    run.symlink_to(elsewhere)
+    done(call("remove", run.name, "--out", ledger.out, "--yes"))
+    assert not list(ledger.out.rglob(".*.tmp")) and (elsewhere / "record.json").is_file()

@@ -17,6 +17,7 @@ from harness.ledger import Ledger
 from harness.planning import filed
 from tests.commands import results
 from tests.conftest import Harness
+from tests.faults.killing import killed_at
 from tests.launching import begun
 from tests.results import done, refused
 
@@ -120,6 +121,30 @@ def test_a_merge_that_is_killed_leaves_whole_runs_and_is_given_again(
     assert 0 < len([run for run in half.runs() if half.whole(run)]) < 3 and not half.damaged
     assert call("merge", source.out, "--into", into).returncode == 0
     assert results.content(into) == results.content(source.out)
+
+
+def test_scores_of_the_server_are_united_and_those_that_differ_are_told(call: Harness, tmp_path: Path) -> None:
+    one, two, run = results.finished(tmp_path / "one"), results.finished(tmp_path / "two"), results.run_of("att_kl")
+    server_scores.keep(one, {run: {"sst2": {"accuracy": 90.0}}})
+    server_scores.keep(two, {run: {"sst2": {"accuracy": 90.0}, "rte": {"accuracy": 70.0}}})
+    assert done(call("merge", two.out, "--into", one.out)).stderr == ""
+    assert server_scores.kept(one) == server_scores.kept(two)
+    server_scores.keep(two, {run: {"sst2": {"accuracy": 80.0}}})
+    said = call("merge", two.out, "--into", one.out)
+    assert said.returncode == 1 and "keeps its own" in said.stderr
+    assert server_scores.kept(one)[run]["sst2"] == {"accuracy": 90.0}
+
+
+def test_a_damaged_plan_is_left_out_and_gives_way_to_a_whole_one(call: Harness, tmp_path: Path) -> None:
+    torn, sound = results.finished(tmp_path / "torn"), results.finished(tmp_path / "sound")
+    for half in (torn.out / results.PLAN, tmp_path / "into" / results.PLAN):
+        half.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text("{")
+    (tmp_path / "into" / "harness.json").write_text('{"format":1}')
+    said = call("merge", torn.out, "--into", tmp_path / "into")
+    assert said.returncode == 1 and f"plan {torn.out / results.PLAN} is damaged" in said.stderr
+    done(call("merge", sound.out, "--into", tmp_path / "into"))
+    assert "Vanilla KD" in done(call("report", *STUDY, "--out", tmp_path / "into")).stdout
 
 
 @pytest.mark.parametrize(
@@ -246,6 +271,17 @@ def test_what_a_killed_pack_left_is_gone_once_it_is_given_again(call: Harness, t
     assert call(*words).returncode == 0
     assert os.listdir(tmp_path / "there") == ["packed"]
     assert results.content(tmp_path / "there" / "packed") == results.content(ledger.out)
+
+
+def test_a_pack_that_is_killed_in_the_end_is_whole_and_what_it_left_goes(call: Harness, tmp_path: Path) -> None:
+    ledger, to = results.finished(tmp_path / "out"), tmp_path / "there" / "packed.zip"
+    words = ("pack", "--out", ledger.out, "--to", to)
+    killed_at("harness.commands.merge:sync_folder", 1, *words, folder=tmp_path / "said")
+    assert len(os.listdir(to.parent)) == 2
+    refused(call(*words), "exists already")
+    shutil.unpack_archive(to, tmp_path / "away")
+    assert os.listdir(to.parent) == ["packed.zip"]
+    assert results.content(tmp_path / "away" / "packed") == results.content(ledger.out)
 
 
 OTHERS = (("a.7z", "must be a folder or"), (os.fsdecode(b"caf\xe9.zip"), "not in UTF-8"))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import psutil
@@ -62,3 +63,30 @@ def wait_for_another(out: Path, *processes: Any) -> None:
         assert alive and time.monotonic() < deadline, "the run was not hit in its middle"
         time.sleep(0.01)
     time.sleep(0.05)
+
+
+def killed_at(call: str, number: int, *words: object, folder: Path) -> None:
+    """`harness` with these words, killed at the call of this number, from 1.
+
+    call: "module:name" or "module:class.name".
+    """
+    process = begun(call, number, *words, folder=folder, shared=True, work=_dying)
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, (folder / "error").read_text()
+
+
+def _dying(call: str, number: str, *words: str) -> int:
+    from harness.cli import main
+
+    where, _, name = call.rpartition("." if "." in call.partition(":")[2] else ":")
+    owner, left = resolve_name(where), [int(number)]
+    usual = getattr(owner, name)
+
+    def counted(*given: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return usual(*given, **more)
+
+    setattr(owner, name, counted)
+    return main(words)
