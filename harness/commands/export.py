@@ -25,20 +25,27 @@ if TYPE_CHECKING:
 
 
 def export(options: Namespace) -> int:
-    """Write the folder, whole or not at all, and print how it is opened.
+    """Write the folder, whole or not at all, and print how it is opened; one to push that is there already is pushed.
 
     Raises UserError for a cell that is not there or not finished, and for a folder that is taken or cannot be written.
     """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read by torch as it is loaded: a tracer tells its doubts
     folder = Path(options.to).expanduser().resolve()
-    check_new_folder(folder, options.to)
     if options.push:
         _check_name(options.push)
+    else:
+        check_new_folder(folder, options.to)
     one = taken(Path(options.out), options.what)
     from harness.exporting import onnx_graph, writing
 
     if options.onnx:
         onnx_graph.check_installed()
+    # Of a push that failed or was killed the folder is there, perhaps with its licence filled in since.
+    if options.push and writing.holds(folder, one.run, options.push, options.onnx):
+        tell(f"run {one.run} was in {options.to} already, which stays as it is")
+        _push(folder, options.push)
+        return 0
+    check_new_folder(folder, options.to)
     with opened(one) as (student, record):
         about = _about(one, record, options.push or folder.name)
         form = writing.write(student, folder, about, options.onnx)
@@ -52,7 +59,6 @@ def export(options: Namespace) -> int:
         )
     if options.push:
         _push(folder, options.push)
-        tell(f"and on the hub: https://huggingface.co/{options.push} (its licence is still to be filled in)")
     return 0
 
 
@@ -67,11 +73,14 @@ def _check_name(name: str) -> None:
 
 
 def _push(folder: Path, name: str) -> None:
-    """Upload the folder. Raises UserError where the hub cannot be reached or refuses."""
+    """Upload the folder, and say where it is. Raises UserError where the hub cannot be reached or refuses."""
     from huggingface_hub import HfApi
 
     # That of the client which it asks through. Its other errors are OSErrors.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    from harness.exporting.card import LICENCE
+    from harness.exporting.writing import CARD
 
     try:
         api = HfApi()
@@ -80,8 +89,10 @@ def _push(folder: Path, name: str) -> None:
     except (OSError, HTTPError) as error:
         raise UserError(
             f"{folder} is written, but could not be uploaded to {name}: {str(error).strip().splitlines()[0]}; "
-            f"hf upload {name} {folder} tries it again"
+            "the same command tries it again"
         ) from error
+    unsaid = LICENCE in (folder / CARD).read_text(encoding="utf-8")
+    tell(f"and on the hub: https://huggingface.co/{name}{' (its licence is still to be filled in)' * unsaid}")
 
 
 # ---------------------------------------------------------------- what the card tells

@@ -17,9 +17,9 @@ from harness.errors import UserError
 from harness.exporting import card, onnx_graph
 from harness.exporting.card import About
 from harness.exporting.opened import FORMAT, TOLD, Opened, load, quiet
-from harness.files import checksums
+from harness.files import checksums, trouble_with
 from harness.modeling.bases import Emitter, Student
-from harness.runs import Run
+from harness.runs import Run, RunId
 from harness.training.weights import save_reader, whole_folder
 
 CARD = "README.md"
@@ -73,6 +73,17 @@ def write(opened: Opened, folder: Path, about: About, onnx: bool = False) -> str
         f"transformers has no model that computes what {opened.model.name} does, so harness.load opens the folder, and "
         "transformers alone does not"
     )
+
+
+def holds(folder: Path, run: RunId, name: str, onnx: bool) -> bool:
+    """Whether the folder is what `write` wrote of this run, whole, with a card that says so."""
+    try:
+        told = json.loads((folder / TOLD).read_bytes())
+        card_names_it = f'"{name}"' in (folder / CARD).read_text(encoding="utf-8")
+        same = told["made"]["run"] == run and onnx == (onnx_graph.NAME in told["files"])
+        return same and card_names_it and not trouble_with(folder, told["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _learnt_from(task: Task, about: About) -> str:

@@ -22,6 +22,7 @@ from harness.data.sources import load as read_task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.metrics import score
+from harness.exporting.card import LICENCE
 from harness.exporting.opened import load
 from harness.ledger import Ledger
 from harness.planning.filed import read as read_plan
@@ -29,6 +30,7 @@ from harness.search.kept import best_run
 from harness.search.progress import Progress, progress
 from tests.commands.results import finished, plan, run_of, write_plan
 from tests.conftest import Harness
+from tests.faults.killing import killed_at
 from tests.results import table_folder
 
 STUDY = "objectives_vs_init"
@@ -274,6 +276,29 @@ def test_a_folder_is_uploaded_or_it_is_told_why_not(
     done = call("export", name, "--to", tmp_path / "two", "--push", "somebody/student", "--out", results)
     assert done.returncode == 2 and "there is no network" in done.stderr
     assert (tmp_path / "two" / "config.json").is_file()
+
+
+def test_what_a_killed_push_wrote_is_uploaded_once_it_is_given_again(
+    results: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, folder, sent = cell_of(results, "sentiment")[0], tmp_path / "student", dict[str, str]()
+    words = ("export", name, "--to", folder, "--push", "somebody/student", "--out", results)
+    killed_at("huggingface_hub:HfApi.create_repo", 1, *words, folder=tmp_path / "said")
+    card = folder / "README.md"
+    card.write_text(card.read_text(encoding="utf-8").replace(LICENCE, "license: mit\n"), encoding="utf-8")
+
+    def upload(_: Any, *, folder_path: Path, **more: Any) -> None:
+        sent["card"] = (folder_path / "README.md").read_text(encoding="utf-8")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda *_, **more: None)
+    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
+    done = call(*words)
+    assert done.returncode == 0 and "still to be filled in" not in done.stdout, done.stderr
+    assert "license: mit" in sent["card"]
+    other = call("export", name, "--to", folder, "--push", "somebody/another", "--out", results)
+    assert other.returncode == 2 and "exists already" in other.stderr, "its card names another place"
+    (folder / "model.safetensors").write_bytes(b"others")
+    assert "exists already" in call(*words).stderr
 
 
 def test_a_run_on_several_tasks_is_taken_by_the_cell_of_one(tmp_path: Path) -> None:
