@@ -7,6 +7,7 @@ import os
 import shutil
 from argparse import Namespace
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,9 +133,16 @@ class Union:
         if trouble := source.trouble_with_weights(run):
             say(f"the weights of run {run} of {source.out} {trouble}: they are left out, and made again when needed")
             return
-        with whole_folder(self.target.folder(run) / "weights") as temporary:
-            for path in folder.rglob("*"):
-                _copy(path, temporary / path.relative_to(folder))
+        try:
+            with whole_folder(self.target.folder(run) / "weights") as temporary:
+                for path in folder.rglob("*"):
+                    _copy(path, temporary / path.relative_to(folder))
+                if not source.has_weights(run):  # a driver that works there wants those of a better run
+                    raise FileNotFoundError(folder)
+        except UserError:
+            if source.has_weights(run):
+                raise
+            say(f"the weights of run {run} of {source.out} went while they were copied: made again when needed")
 
     def _plan(self, source: Ledger, path: Path) -> bool:
         """Bring a plan, in place of a damaged one.
@@ -218,9 +226,9 @@ def _differences(here: Record, there: Record, names: list[str]) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file if there is one, whole or not at all."""
+    """Copy a file if there is one, whole or not at all. Others may be removing it."""
     if source.is_file():
-        with open(source, "rb") as file, atomic_file(target) as made:
+        with suppress(FileNotFoundError), open(source, "rb") as file, atomic_file(target) as made:
             shutil.copyfileobj(file, made)
 
 

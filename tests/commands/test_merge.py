@@ -147,6 +147,27 @@ def test_a_damaged_plan_is_left_out_and_gives_way_to_a_whole_one(call: Harness, 
     assert "Vanilla KD" in done(call("report", *STUDY, "--out", tmp_path / "into")).stdout
 
 
+@pytest.mark.parametrize("gone", ["weights", "."])
+def test_what_goes_while_it_is_copied_stops_no_merge(
+    gone: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.commands import merge
+
+    source, copy, into = results.finished(tmp_path / "one"), merge._copy, tmp_path / "into"
+
+    def late(file: Path, target: Path) -> None:
+        if results.TEACHER_RUN in file.parts:  # as a driver or `harness remove` takes it
+            shutil.rmtree(source.folder(results.TEACHER_RUN) / gone, ignore_errors=True)
+        copy(file, target)
+
+    monkeypatch.setattr(merge, "_copy", late)
+    said = call("merge", source.out, "--into", into)
+    assert "went while they were copied" in said.stderr and not list(into.rglob("*.tmp"))
+    whole = {run for run in Ledger(into).runs() if Ledger(into).whole(run)}
+    assert said.returncode == (gone == ".") and len(whole) == 3 - (gone == ".")
+    assert not (Ledger(into).folder(results.TEACHER_RUN) / "weights").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
