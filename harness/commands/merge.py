@@ -7,7 +7,7 @@ import os
 import shutil
 from argparse import Namespace
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,7 +99,7 @@ class Union:
         """Bring a run, unless it is there. Returns what became of it."""
         here = self.target.whole(run)
         if here is None or (here["status"] == "failed" and record["status"] == "finished"):
-            return "brought" if self._bring(source, run) else "damaged"
+            return "brought" if self._bring(source, run, record) else "damaged"
         if record["status"] == "failed":
             return "there"
         theirs, ours = _numbers(record), _numbers(here)
@@ -110,7 +110,7 @@ class Union:
             self._bring_weights(source, run)
         return "there"
 
-    def _bring(self, source: Ledger, run: RunId) -> bool:
+    def _bring(self, source: Ledger, run: RunId, record: Record) -> bool:
         """Copy what a run left, and last the record that vouches for it."""
         self._bring_weights(source, run)
         for name in ("predictions.safetensors", LOG, "record.json"):
@@ -119,7 +119,8 @@ class Union:
         if self.target.whole(run) is None:  # it was being written there, or one of the disks fails
             say(f"run {run} of {source.out} changed while it was copied: it is left out, give the command again")
             return False
-        for name in ("checkpoint*.pt", ".*.tmp"):  # of a run that was interrupted here; of a merge that was killed
+        # Of a merge that was killed; of a run that was interrupted here, which goes on once a failure is tried again.
+        for name in (".*.tmp", *(["checkpoint*.pt"] if record["status"] == "finished" else [])):
             for left in self.target.folder(run).glob(name):
                 remove(left)
         return True
@@ -240,8 +241,10 @@ def pack(options: Namespace) -> int:
     ledger, to = Ledger(Path(options.out)), Path(options.to)
     form = _form(to)
     _check_target(to, ledger.out)
+    # In a folder that is only to be read no lock can be had, and what changes meanwhile is left out.
+    held = ledger.lock() if os.access(ledger.out, os.W_OK) else nullcontext()
     try:
-        with ledger.lock(), beside(to) as folder:
+        with held, beside(to) as folder:
             union, size = _packed(ledger, to, folder, form)
     except OSError as error:
         raise cannot_write(to, error, "--to") from error
@@ -262,6 +265,7 @@ def _packed(ledger: Ledger, to: Path, folder: Path, form: str) -> tuple[Union, i
     if form:
         made = _archived(folder, to, form)
         _sync(made)
+        _check_target(to, ledger.out)  # another may have ended meanwhile
         os.replace(made, to)
     else:
         os.replace(folder, to)

@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,19 @@ def test_a_finished_run_takes_the_place_of_one_that_failed_or_was_interrupted(ca
     back = call("merge", tmp_path / "failed", "--into", into.out)
     assert back.returncode == 0 and "1 there before" in back.stdout
     assert results.content(into.out) == results.content(source.out)
+
+
+def test_a_failure_takes_no_progress_away(call: Harness, tmp_path: Path) -> None:
+    source, into = (Ledger(tmp_path / name, create=True) for name in ("one", "into"))
+    run = replace(results.student("att_kl"), seed=0)
+    source.write(
+        results.run_of("att_kl"), {"status": "failed", "error": "x", "specification": run.specification()}, None
+    )
+    begun = into.folder(results.run_of("att_kl")) / "checkpoint.pt"
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(b"of hours")
+    done(call("merge", source.out, "--into", into.out))
+    assert begun.read_bytes() == b"of hours"
 
 
 def test_a_merge_that_is_killed_leaves_whole_runs_and_is_given_again(
@@ -303,6 +317,30 @@ def test_a_pack_that_is_killed_in_the_end_is_whole_and_what_it_left_goes(call: H
     shutil.unpack_archive(to, tmp_path / "away")
     assert os.listdir(to.parent) == ["packed.zip"]
     assert results.content(tmp_path / "away" / "packed") == results.content(ledger.out)
+
+
+def test_the_first_of_two_packs_keeps_its_name(call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.commands import merge
+
+    ledger, to, archived = results.finished(tmp_path / "out"), tmp_path / "packed.zip", merge._archived
+
+    def late(*words: Any) -> Path:
+        to.write_bytes(b"another's")
+        return archived(*words)
+
+    monkeypatch.setattr(merge, "_archived", late)
+    refused(call("pack", "--out", ledger.out, "--to", to), "exists already")
+    assert to.read_bytes() == b"another's" and not list(tmp_path.glob(".*"))
+
+
+def test_a_folder_that_is_only_to_be_read_is_packed(
+    call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = results.finished(tmp_path / "out")
+    monkeypatch.setattr(os, "access", lambda *words: False)  # whoever runs the tests may be allowed everything
+    done(call("pack", "--out", ledger.out, "--to", tmp_path / "packed"))
+    assert results.content(tmp_path / "packed") == results.content(ledger.out)
+    assert not (ledger.out / ".lock").exists()
 
 
 OTHERS = (("a.7z", "must be a folder or"), (os.fsdecode(b"caf\xe9.zip"), "not in UTF-8"))
