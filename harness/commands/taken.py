@@ -112,9 +112,15 @@ def opened(one: Taken) -> Iterator[tuple[Opened, Record]]:
     from harness.exporting.opened import of_run
 
     workspace = workspace_of(one.plan, one.ledger.out, one.run, one.made)
-    trouble = one.ledger.trouble_with_weights(one.run)
+    trouble, student = one.ledger.trouble_with_weights(one.run), None
     if not trouble:
-        yield of_run(one.made, one.task, workspace), one.record
+        try:
+            student = of_run(one.made, one.task, workspace)
+        except (OSError, ValueError):
+            if not (trouble := one.ledger.trouble_with_weights(one.run)):  # taken away as they were opened
+                raise
+    if student is not None:
+        yield student, one.record
         return
     say(f"the weights of run {one.run} {trouble}: it is made again")
     aside = one.ledger.out / "cache" / f"again-{one.run}"
@@ -141,7 +147,7 @@ def _made_again(one: Taken, aside: Path) -> Finished:
         if first:
             needed = replace(plan, cells=[], first=first)
             with display(needed) as listener:
-                Driver(needed, ledger, executor, listener).run()
+                Driver(needed, ledger, executor, listener, wanted=after).run()
         workspace = workspace_of(plan, ledger.out, one.run, one.made, keep=True)
         executor.submit(one.run, one.made.specification(), replace(workspace, run=aside))
         while not isinstance(message := executor.next(), (Finished, Failed, Refused)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -66,7 +66,8 @@ class Driver:
 
     refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once, and
     so is one that diverged: the same code would come to the same. Any other that failed is tried again.
-    keep: whose weights are, see `harness.search.kept`.
+    keep: whose weights are, see `harness.search.kept`. wanted: runs of the plan's first whose weights are asked for by
+    themselves, whatever is missing.
     """
 
     plan: Plan
@@ -76,6 +77,7 @@ class Driver:
     view: View | None = None
     refresh: bool = False
     keep: str = "none"
+    wanted: Sequence[RunId] = ()
     _code: str = field(init=False)  # what a run that diverges is recorded with; "" where it cannot be told
     _index: Index = field(init=False)
     _kept: Kept = field(init=False)
@@ -194,6 +196,7 @@ class Driver:
         for run, first in self.plan.first.items():
             if self._lookup(run) is None and self._have(first.after, None):
                 self._submit(first.run, None)
+        self._have(self.wanted, None)
 
     def _have(self, runs: Iterable[str], cell: Cell | None) -> bool:
         """True if all of these runs of plan.first are finished; those that can begin are submitted."""

@@ -131,6 +131,31 @@ def test_weights_that_are_lost_are_made_again_and_are_the_same(again: Path, call
     assert call("export", name, "--to", tmp_path / "second", "--out", again).stderr == ""
 
 
+def test_where_no_weights_are_kept_the_teacher_is_made_again_first(again: Path, call: Harness, tmp_path: Path) -> None:
+    for weights in again.glob("ledger/*/weights"):
+        shutil.rmtree(weights)
+    done = call("export", cell_of(again, "sentiment")[0], "--to", tmp_path / "student", "--out", again)
+    assert done.returncode == 0 and (tmp_path / "student" / "config.json").is_file(), done.stderr
+
+
+def test_weights_that_go_as_they_are_opened_are_made_again(
+    again: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble_with_weights = Ledger.trouble_with_weights
+
+    def late(self: Ledger, run: str) -> str:
+        found = trouble_with_weights(self, run)
+        if not seen:
+            shutil.rmtree(self.folder(run) / "weights")  # as a driver takes them that has found a better run
+        seen.append(run)
+        return found
+
+    seen: list[str] = []
+    monkeypatch.setattr(Ledger, "trouble_with_weights", late)
+    done = call("export", cell_of(again, "sentiment")[0], "--to", tmp_path / "student", "--out", again)
+    assert done.returncode == 0 and "it is made again" in done.stderr, done.stderr
+
+
 def test_weights_that_are_made_again_otherwise_are_told(again: Path, call: Harness, tmp_path: Path) -> None:
     name, found = cell_of(again, "sentiment")
     one = best_run(found)
