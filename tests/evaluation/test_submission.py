@@ -20,7 +20,6 @@ from harness.errors import UserError
 from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
 from harness.planning.filed import read
-from harness.registry import TASKS
 from harness.reports.papers import printed
 from harness.runs import JointTeacherRun
 from harness.search.progress import Finished, progress
