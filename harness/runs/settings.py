@@ -31,7 +31,11 @@ TRAINING: dict[str, Hyperparameter] = {
     "warmup_ratio": Hyperparameter(
         0.06, low=0.0, high=0.9, says="share of a stage's steps in which the learning rate rises"
     ),
-    "weight_decay": Hyperparameter(0.01, low=0.0, says="of matrices alone, not of biases and norms"),
+    "weight_decay": Hyperparameter(
+        0.01,
+        low=0.0,
+        says="of matrices alone, not of biases, norms and the tables of words of LSTMs and matrix embeddings",
+    ),
     "adam_beta2": Hyperparameter(
         0.999, low=0.5, high=0.999999, says="of AdamW, as its second moments decay; beta1 is 0.9"
     ),
