@@ -137,7 +137,7 @@ class Cells:
         )
         refused = "" if labelled else f"{row.name} is fine-tuned on labels, and is to do without"
         self.add(choice, task, run, refused, size=size_of(self.asked.examined(source, task)))
-        self.used |= set(choice.fixed) - merging.idle(choice.settings)
+        self.used |= set(choice.fixed) - merging.unused(choice.settings)
 
     # ------------------------------------------------------------ what procedures ask
 
@@ -315,7 +315,7 @@ class Cells:
 
     def use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
         """Note which overrides had an effect; those of `idle` had none."""
-        idle = idle | merging.idle(choice.settings)
+        idle = idle | merging.unused(choice.settings)
         if choice.student:
             student = choice.student
             nothing = ask(registry.STUDENTS, student.name, "idle", Collection, lambda: student.idle(choice.own))

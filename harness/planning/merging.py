@@ -118,6 +118,13 @@ def idle(settings: Values) -> set[str]:
     return found | (ADAM if told["optimiser"] == "adadelta" else set())
 
 
+def unused(settings: Values) -> set[str]:
+    """`idle`, and a warm-up beside a constant rate, which has none: runs keep it, as it is part of what they are."""
+    told = Settings(settings)
+    warms = told["schedule"] == "constant" and told["warmup_ratio"] > 0
+    return idle(settings) | ({"warmup_ratio"} if warms else set())
+
+
 def idle_pruner(settings: Settings, space: Space, trials: int) -> set[str]:
     """The pruner, where it can stop no trial: one needs another before it, and an epoch to save."""
     name = settings["pruner"]

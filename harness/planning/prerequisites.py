@@ -177,7 +177,9 @@ class Prerequisites:
         for layer in self._given("multi_task", own):
             settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
         nothing = merging.idle(settings)
-        self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - nothing} & set(self.overrides)
+        self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - merging.unused(settings)} & set(
+            self.overrides
+        )
         return settings | {name: TRAINING[name].default for name in nothing}
 
     def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
@@ -190,7 +192,8 @@ class Prerequisites:
         given |= {} if answers else own
         settings |= {key: merging.check(key, value, TRAINING) for key, value in given.items()}
         nothing = merging.idle(settings)
-        self.used |= set() if answers else {f"teacher.{name}" for name in own.keys() - nothing} & set(self.overrides)
+        acting = set() if answers else own.keys() - merging.unused(settings)
+        self.used |= {f"teacher.{name}" for name in acting} & set(self.overrides)
         return Settings({**settings, **{name: TRAINING[name].default for name in nothing}})
 
     def augmented(self, run: Augmented) -> tuple[Augmented, list[RunId]]:
@@ -278,6 +281,7 @@ class Prerequisites:
         settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
         nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
         kept = Settings({name: value for name, value in settings.items() if name not in without})
+        nothing |= merging.unused(settings)
         self.used |= {f"general.{name}" for name in kept.keys() - nothing} & set(self.overrides)
         return kept
 

@@ -108,7 +108,7 @@ def saying_nothing(settings: Values) -> set[str]:
     """The settings of training that are not told beside the others: those without effect, and that nothing is made."""
     told = Settings(settings)
     usual = {"augmentation"} if told["augmentation"] == "none" else set()
-    return merging.idle(settings) | usual | ({"labels"} if told["labels"] == "given" else set())
+    return merging.unused(settings) | usual | ({"labels"} if told["labels"] == "given" else set())
 
 
 def _constant(found: Sequence[tuple[Any, Any]]) -> bool:
@@ -169,7 +169,7 @@ def _idle(settings: Values) -> set[str]:
     """The settings of a corpus distillation that say nothing beside the others."""
     told = Settings(settings)
     idle = {name for name in ("micro_batch", "pack", "transferred_layers") if told[name] == MASKING[name].default}
-    idle.add("epochs" if told["steps"] else "steps")
+    idle |= {"epochs" if told["steps"] else "steps"} | merging.unused(settings)
     return idle if told["text"] == "masked" else idle | ON_MASKED_TEXT
 
 

@@ -29,7 +29,10 @@ TRAINING: dict[str, Hyperparameter] = {
         says="how the learning rate falls over a stage",
     ),
     "warmup_ratio": Hyperparameter(
-        0.06, low=0.0, high=0.9, says="share of a stage's steps in which the learning rate rises"
+        0.06,
+        low=0.0,
+        high=0.9,
+        says="share of a stage's steps in which the learning rate rises; not with schedule constant",
     ),
     "weight_decay": Hyperparameter(
         0.01,

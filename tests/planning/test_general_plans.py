@@ -156,6 +156,12 @@ def test_adam_on_the_tasks_is_set_apart_from_that_on_the_corpus(planned: Planned
     without_effect(planned, "teacher.adam_beta2=0.9", "teacher.optimiser=adadelta")
 
 
+@pytest.mark.parametrize("whose", ["", "teacher.", "general."])
+def test_a_constant_rate_has_no_warm_up(planned: Planned, whose: str) -> None:
+    without_effect(planned, f"{whose}warmup_ratio=0.2", f"{whose}schedule=constant")
+    planned(f"{whose}warmup_ratio=0", f"{whose}schedule=constant")
+
+
 def test_packed_pieces_are_other_text(planned: Planned, plain: dict[str, str]) -> None:
     packed = general(planned("general.pack=true"))
     assert set(packed.values()).isdisjoint(plain.values())
