@@ -43,7 +43,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
-_INSTALLED = {"site-packages", "dist-packages"}
+INSTALLED = {"site-packages", "dist-packages"}
 OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
 
 
@@ -77,6 +77,16 @@ def _modules(path: str) -> set[Path]:
     while more := {file for known in found for file in _imported(known, home)} - found:
         found |= more
     return found
+
+
+def check_unchanged(paths: Iterable[str | Path]) -> None:
+    """Raise UserError where a plugin's file, or one of its `files`, is no longer what this process knows of it.
+
+    What it has loaded stays as it is, while processes that it starts would load the edited file.
+    """
+    for file in sorted({file for path in paths for file in files(os.path.realpath(path))}):
+        if file.is_file() and _code(file) != _code.__wrapped__(file):
+            raise UserError(f"{file} was edited after it was loaded: start Python anew (in a notebook, the kernel)")
 
 
 def built_on(path: str) -> set[Path]:
@@ -295,7 +305,7 @@ def _models(teacher: str) -> dict[str, str]:
         path
         for each in told
         if (path := Path(file_of(each))).is_file()
-        and (each.__module__.partition(".")[0] in plugins or not _INSTALLED & {*path.parts})
+        and (each.__module__.partition(".")[0] in plugins or not INSTALLED & {*path.parts})
     }
     return {"registered models": digest(sorted(fingerprint(str(path)) for path in found))[:12]} if found else {}
 

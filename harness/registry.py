@@ -46,6 +46,7 @@ class Registry(Generic[T]):
         if origin == MAIN:
             _loaded.difference_update(WRITTEN)  # what is written of it again takes its place again
         if taken and {taken[1], origin} <= WRITTEN:
+            _loaded.discard(taken[1])
             taken = None
         if taken and taken[1] != origin:
             raise UserError(f"{self.kind} {name!r} is defined twice: in {taken[1]} and in {origin}; rename one")

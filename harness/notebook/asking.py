@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cli import arguments_of, parser, work_of
+from harness.code_versions import check_unchanged
 from harness.errors import UserError, near
 from harness.files import check_writable
 from harness.ledger import Ledger
@@ -42,6 +43,7 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
             load_file(path)
         folder = _plugins(Path(given.get("out", known["out"].default))) if command == "run" else None
         files += files_of([*map(named, objects), *given.values()], folder)
+        check_unchanged(files)
         given |= {"plugin": list(dict.fromkeys(map(str, files)))} if files else {}
     words = [word for name, value in given.items() for word in _words(known[name], value)]
     return parser().parse_args([command, *words])

@@ -10,9 +10,11 @@ import __future__
 import ast
 import builtins
 import dataclasses
+import importlib
 import inspect
 import linecache
 import math
+import os
 import symtable
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +23,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from harness import code_versions
 from harness.contracts import Study
 from harness.errors import UserError
 from harness.registry import MAIN
@@ -42,6 +45,17 @@ def study_text(study: Study) -> str:
     return written.text()
 
 
+def check_modules(known: Mapping[str, str]) -> None:
+    """Raise UserError where a user's module is another than when a notebook's code that imports it was written.
+
+    known: a module's name -> the fingerprint of its file. Called by the files that are written here.
+    """
+    for name, code in known.items():
+        file = importlib.import_module(name).__file__
+        if code_versions.fingerprint(os.path.realpath(str(file))) != code:
+            raise UserError(f"{file} was edited after what imports it was written: run that cell or script again")
+
+
 class _Text:
     """A file as it grows. owner: what sentences say it is written for."""
 
@@ -50,12 +64,16 @@ class _Text:
         self.imports: set[str] = set()
         self.parts: list[str] = []
         self.future = False
+        self.modules: dict[str, str] = {}  # of the user's own that are imported -> fingerprint
         self._done: set[str] = set()
 
     def text(self) -> str:
         """The whole file; equal objects give equal files."""
         future = ["from __future__ import annotations"] if self.future else []
         head = "\n".join([f'"""{self.owner}, as it was defined in a notebook or script."""', "", *future])
+        if self.modules:  # they lie elsewhere, but their code is part of what this is
+            self.imports.add("from harness.notebook.source import check_modules")
+            self.parts.insert(0, f"check_modules({dict(sorted(self.modules.items()))!r})")
         return "\n\n".join([head, "\n".join(sorted(self.imports)), *self.parts]) + "\n"
 
     def define(self, name: str, value: Any) -> None:
@@ -64,14 +82,22 @@ class _Text:
             return
         self._done.add(name)
         if isinstance(value, ModuleType):
+            self._note(value)
             self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
         elif module := _module_of(name, value):
+            self._note(sys.modules[module])
             known = getattr(value, "__qualname__", name) if not hasattr(sys.modules[module], name) else name
             self.imports.add(f"from {module} import {known}" + (f" as {name}" if name != known else ""))
         elif isinstance(made := inspect.unwrap(value) if callable(value) else value, (FunctionType, type)):
             self._write(made)
         else:
             self.parts.append(f"{name} = {self.value(value, name)}")
+
+    def _note(self, module: ModuleType) -> None:
+        """Have the file check, where it is loaded, that a user's module is still as it is now."""
+        if path := _users(module):
+            code_versions.check_unchanged([path])
+            self.modules[module.__name__] = code_versions.fingerprint(path)
 
     def _write(self, made: Any) -> None:
         """The source of a function or class, after that of all that it names."""
@@ -144,6 +170,13 @@ def _module_of(name: str, value: Any) -> str:
         if module not in (MAIN, "__mp_main__") and known is value:
             return str(module)
     return ""
+
+
+def _users(module: ModuleType) -> str:
+    """The file of a module of the user's own, which is neither Python's, nor installed, nor ours; "" of others."""
+    file, top = getattr(module, "__file__", None) or "", module.__name__.partition(".")[0]
+    others = top in {*sys.stdlib_module_names, *code_versions.OURS} or code_versions.INSTALLED & {*Path(file).parts}
+    return os.path.realpath(file) if file.endswith(".py") and not others else ""
 
 
 def _codes(made: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from harness.notebook.source import study_text, text_of
 from harness.registry import MAIN, WRITTEN
 
 _NAMES = re.compile(r"[^\W\d]\w*")
-_TEXTS: dict[str, str] = {}  # written file -> its text
+_DEFINED: dict[str, Any] = {}  # written file -> what it was written of
 
 
 def named(value: Any) -> Any:
@@ -60,22 +60,26 @@ def files_of(words: Iterable[Any], folder: Path | None) -> list[Path]:
             for known in registry.ALL.values():
                 plugin, origin = known.known().get(name, (None, ""))
                 if origin in WRITTEN:
-                    text = _TEXTS.get(origin) or _text(plugin, name)
-                    found[_write(name, text, folder)] = None
+                    defined = _DEFINED[origin] if origin in _DEFINED else _defined(plugin)
+                    # Written anew each time: what it names may mean something else by now.
+                    text = study_text(defined) if isinstance(defined, Study) else text_of(defined, name)
+                    path = _write(name, text, folder)
+                    _DEFINED[str(path)], found[path] = defined, None
                     waiting.append(text)
                 elif origin and (path := registry.own_file(known, name)):
                     found[path] = None
     return sorted(found)
 
 
-def _text(plugin: Any, name: str) -> str:
+def _defined(plugin: Any) -> Any:
+    """The study, or the function or class of a notebook that a plugin was registered of."""
     if isinstance(plugin, Study):
-        return study_text(plugin)
+        return plugin
     if isinstance(plugin, Task):
         sources = registry.SOURCES.known().values()
         plugin = next(source for source, origin in sources if origin == MAIN and plugin in source.tasks)
     defined = getattr(plugin, "defined_by", None) or getattr(plugin, "place", None) or plugin
-    return text_of(defined if callable(defined) else type(defined), name)
+    return defined if callable(defined) else type(defined)
 
 
 def _write(name: str, text: str, folder: Path | None) -> Path:
@@ -86,5 +90,4 @@ def _write(name: str, text: str, folder: Path | None) -> Path:
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         atomic_write(path, text.encode())
     WRITTEN.add(str(path))
-    _TEXTS[str(path)] = text
     return path

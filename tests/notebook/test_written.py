@@ -16,7 +16,7 @@ import torch
 from harness import code_versions, registry
 from harness.contracts import Profile, Row, Study
 from harness.errors import UserError
-from harness.notebook.source import study_text
+from harness.notebook.source import check_modules, study_text
 from harness.notebook.written import files_of, named
 
 Cell = Callable[[str], Any]
@@ -88,6 +88,11 @@ def test_a_cell_may_be_run_again_and_changed_and_its_code_is_what_it_is(cell: Ce
         found.append((path, code_versions.fingerprint(registry.OBJECTIVES.origin("of_a_cell")), loss()))
         assert files_of(["of_a_cell"], tmp_path) == [path]  # asked again without running the cell
     assert found[0] == found[2] != found[1] and [value for *_, value in found] == [2.0, 6.0, 2.0]
+    for scale in (4.0, 2.0):  # a value that it names, and it as it was
+        cell(f"SCALE = {{'by': ({scale}, float('inf'))}}")
+        (path,) = files_of(["of_a_cell"], tmp_path)
+        registry.load_file(path)
+        assert loss() == scale and (path == found[0][0]) == (scale == 2.0)
     (elsewhere,) = files_of(["of_a_cell"], tmp_path / "other")
     assert elsewhere.name == path.name and elsewhere.read_text() == path.read_text()
 
@@ -157,6 +162,23 @@ def test_what_has_no_source_or_no_name_is_refused(cell: Cell, tmp_path: Path) ->
         named([main.clipped])
 
 
+def test_a_module_that_a_cell_imports_is_part_of_what_it_is(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "helpers_of_mine.py"
+    path.write_text("def clipped(x): return x")
+    monkeypatch.syspath_prepend(tmp_path)
+    cell(FORMULA.format(factor=1) + "\nfrom helpers_of_mine import clipped")
+    (written,) = files_of(["of_a_cell"], tmp_path)
+    assert "check_modules({'helpers_of_mine': '" in written.read_text()
+    registry.load_file(written)
+    path.write_text("def clipped(x): return -x")
+    with pytest.raises(UserError, match="helpers_of_mine.py was edited after it was loaded: start Python anew"):
+        files_of(["of_a_cell"], tmp_path)
+    with pytest.raises(UserError, match="helpers_of_mine.py was edited after what imports it was written"):
+        check_modules({"helpers_of_mine": "another"})  # as a process does that loads what was written
+
+
 def test_a_module_of_the_users_own_is_given_as_the_file_that_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,5 +190,9 @@ def test_a_module_of_the_users_own_is_given_as_the_file_that_it_is(
         assert named(imported) == "of_a_module"
         assert files_of(["of_a_module"], None) == files_of(["of_a_module"], None) == [path]
         registry.load_file(path)  # as a plan does: here it is known already
+        code_versions.check_unchanged([path])
+        path.write_text(path.read_text().replace("clamp", "relu"))
+        with pytest.raises(UserError, match="losses_of_mine.py was edited after it was loaded"):
+            code_versions.check_unchanged([path])
     finally:
         registry.OBJECTIVES._found.pop("of_a_module", None)
