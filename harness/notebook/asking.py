@@ -42,7 +42,8 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
         for path in files:
             load_file(path)
         folder = _plugins(Path(given.get("out", known["out"].default))) if command == "run" else None
-        files += files_of([*map(named, objects), *given.values()], folder)
+        said = (value for name, value in given.items() if name != "out")  # a folder may be called as a plugin
+        files += files_of([*map(named, objects), *said], folder)
         check_unchanged(files)
         given |= {"plugin": list(dict.fromkeys(map(str, files)))} if files else {}
     words = [word for name, value in given.items() for word in _words(known[name], value)]

@@ -16,6 +16,7 @@ import torch
 from harness import code_versions, registry
 from harness.contracts import Profile, Row, Study
 from harness.errors import UserError
+from harness.notebook.asking import options
 from harness.notebook.source import check_modules, study_text
 from harness.notebook.written import files_of, named
 
@@ -158,6 +159,7 @@ def test_what_has_no_source_or_no_name_is_refused(cell: Cell, tmp_path: Path) ->
     main = cell(FORMULA.format(factor=1), source=False)
     with pytest.raises(UserError, match="of_a_cell has no source"):
         files_of(["of_a_cell"], tmp_path)
+    options("run", {"study": "sra", "out": tmp_path / "of_a_cell"})  # a folder may be called as it
     with pytest.raises(UserError, match="decorate it"):
         named([main.clipped])
 
