@@ -313,8 +313,10 @@ class OwnExamples:
                 left -= takes
                 held |= set(members[key])
         if not held:
+            what = "groups" if self.groups else "different texts"
+            said = f" of {len(members)} {what}" if len(members) < len(examples) else ""
             raise UserError(
-                f"{self.source.data}: {len(examples)} examples are too few to hold some out: give a dev split"
+                f"{self.source.data}: {len(examples)} examples{said} are too few to hold some out: give a dev split"
             )
         self.groups = [group for number, group in enumerate(self.groups) if number not in held]
         parts = [

@@ -173,6 +173,7 @@ HOSTILE: dict[str, Case] = {
     "a split in two files": (folder(train_csv=GOOD, train_tsv=GOOD), r"holds train twice: train\.csv and train\.tsv"),
     "an unknown split": (folder(train_csv=GOOD), "has no split 'eval'", "dev=eval"),
     "too few to hold some out": (csv("text,label\na,x\nb,y\n"), "2 examples are too few to hold some out"),
+    "the same texts again": (csv("text,label\n" + "a,x\nb,y\n" * 50), "100 examples of 2 different texts are"),
     "groups without an end": (
         csv("id,text,label\n1_1,a,x\n12,b,y\n"),
         r"line 3: id '12' does not hold '_'",
