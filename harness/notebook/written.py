@@ -63,8 +63,8 @@ def files_of(words: Iterable[Any], folder: Path | None) -> list[Path]:
                     defined = _DEFINED[origin] if origin in _DEFINED else _defined(plugin)
                     # Written anew each time: what it names may mean something else by now.
                     text = study_text(defined) if isinstance(defined, Study) else text_of(defined, name)
-                    path = _write(name, text, folder)
-                    _DEFINED[str(path)], found[path] = defined, None
+                    made = _write(name, text, folder)
+                    _DEFINED[str(made)], found[made] = defined, None
                     waiting.append(text)
                 elif origin and (path := registry.own_file(known, name)):
                     found[path] = None
