@@ -48,13 +48,14 @@ def measure(executor: str, runs: int, folder: Path) -> dict[str, float]:
     records: list[dict[str, Any]] = [json.loads(path.read_bytes())["record"] for path in ended]
     inside = sum(record["seconds"] for record in records)
     workers = choosing.workers(None)
+    later = len(times) - workers  # rather too few: all first runs may end at once, where workers keep step
     return {
         "exit status": status,
         "runs": len(records),
         "seconds inside a run": inside / len(records),
         "seconds in all": wall,
         "seconds to the first record": times[0] - began,
-        "seconds of a worker between runs": (times[-1] - times[0]) * workers / (len(times) - 1) - inside / len(records),
+        "seconds of a worker between runs": (times[-1] - times[0]) * workers / later - inside / len(records),
         "CPU seconds of the driver per run": cpu / len(records),
     }
 
