@@ -20,6 +20,7 @@ from harness.errors import UserError
 from harness.evaluation import server_scores, submission
 from harness.ledger import Ledger
 from harness.planning.filed import read
+from harness.registry import TASKS
 from harness.reports.papers import printed
 from harness.runs import JointTeacherRun
 from harness.search.progress import Finished, progress
@@ -41,6 +42,9 @@ def test_the_names_are_those_the_server_expects(tmp_path: Path) -> None:
     # gluebenchmark.com, FAQ: the files of a submission
     expected = {"CoLA", "SST-2", "MRPC", "QQP", "STS-B", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"}
     assert submission.lacking(tmp_path) == sorted(f"{name}.tsv" for name in expected)
+    tasks = [task for task in map(TASKS.get, TASKS.names()) if task.folder]
+    found = {submission.file_name(t, split.replace("dev", "test")) for t in tasks for split in t.dev_splits}
+    assert found == {f"{name}.tsv" for name in expected - {"AX"}}
     written = submission.write(get_task("mnli"), held_out("diagnostic", [0]), np.array([1]), tmp_path)
     assert (written.name, written.read_text()) == ("AX.tsv", "index\tprediction\n0\tneutral\n")
     assert submission.lacking(tmp_path) == sorted(f"{name}.tsv" for name in expected - {"AX"})
