@@ -27,7 +27,7 @@ from harness.executors import temporary
 from harness.executors.ray_depot import Depot, clear
 from harness.jobs import inputs
 from harness.runs import CorpusRun, Run
-from harness.runs.messages import Began, Failed, Message, Told
+from harness.runs.messages import Began, Failed, Message, Noted, Told
 
 LOOK = 5.0  # seconds between looks at the cluster while nothing is heard
 PATIENCE = 30.0  # seconds that the head node may be away, or no node large enough
@@ -36,15 +36,18 @@ END = 45.0  # seconds after which this process ends although a call of Ray still
 
 @dataclass(frozen=True)
 class _Ended:
-    """Ray's task of a run is over. future: what it returned or raised."""
+    """Ray's task of a run is over. future: what it returned or raised; asked: what of; gpus: what it took."""
 
     run: str
     future: Any
+    asked: tuple[Any, ...]
+    gpus: float
 
 
 class RayExecutor:
     """Runs on the cluster at `address`, or on this machine alone if that is empty.
 
+    A run that had a part of a GPU, of which others left too little memory, is begun again on a whole one.
     cpus, gpus: what each run takes; a part of a GPU may be given. limit: seconds after which an attempt at a run is
     given up. shared: every node sees the folder of results. Raises UserError if Ray is not installed, the cluster is
     not there, or no node of it has so much.
@@ -117,9 +120,7 @@ class RayExecutor:
 
         workspace = _absolute(workspace)
         session = Session(self._depot, self._session, self._code, self._limit, self._shared)
-        task = self._train.remote(session, run, specification, workspace, _parts(Run.read(specification), workspace))
-        self._tasks[run] = task
-        task.future().add_done_callback(lambda future: self._messages.put(_Ended(run, future)))
+        self._hand((session, run, specification, workspace, _parts(Run.read(specification), workspace)), self._gpus)
 
     def next(self) -> Message:
         """Wait for the next message of any run.
@@ -139,8 +140,19 @@ class RayExecutor:
                 continue  # what a run told arrived after its end
             if isinstance(found, Message):
                 return found
+            message = self._ended(found.run, found.future)
+            if isinstance(message, Failed) and message.crowded and 0 < found.gpus < 1:
+                self._hand(found.asked, 1)
+                lacked = f"run {found.run} lacked memory on {self._gpus:g} of a GPU"
+                return Noted(found.run, f"{lacked}: it goes on once a whole one is free")
             del self._tasks[found.run]
-            return self._ended(found.run, found.future)
+            return message
+
+    def _hand(self, asked: tuple[Any, ...], gpus: float) -> None:
+        _, run, *_ = asked
+        task = self._train.options(num_gpus=gpus).remote(*asked)
+        self._tasks[run] = task
+        task.future().add_done_callback(lambda future: self._messages.put(_Ended(run, future, asked, gpus)))
 
     def close(self) -> None:
         """Cancel every run; what was trained continues from its checkpoint another time. A second call does nothing."""

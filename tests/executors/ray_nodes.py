@@ -1,7 +1,8 @@
 """A Ray cluster of several nodes on this machine's loopback addresses, in a process of its own.
 
 python -m tests.executors.ray_nodes FOLDER NODES CPUS HEAD_CPUS
-prints its address, then obeys "remove", "add CPUS" and "quit".
+says of every node but the head that it has a GPU, whether or not there is one; prints its address, then obeys "remove",
+"add CPUS" and "quit".
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def serve(folder: str, count: int, cpus: int, head_cpus: int) -> None:
     added = []
 
     def add(cpus: int) -> None:
-        added.append(cluster.add_node(node_ip_address=f"127.0.0.{3 + len(added)}", num_cpus=cpus))
+        added.append(cluster.add_node(node_ip_address=f"127.0.0.{3 + len(added)}", num_cpus=cpus, num_gpus=1))
 
     for _ in range(count - 1):
         add(cpus)

@@ -92,6 +92,33 @@ def test_data_teacher_and_plugins_travel_to_two_nodes(
     assert ours == theirs and len(ours) > 1, "the cache did not come back"
 
 
+CROWDED = """
+from pathlib import Path
+import torch
+from harness.contracts import Signal
+from harness.registry import objective
+
+@objective("crowded", needs={{Signal.LOGITS}}, stage="prediction")
+def crowded(student, teacher, batch):
+    if not Path({mark!r}).exists():
+        Path({mark!r}).touch()
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    return (student.logits - teacher.logits).square().mean()
+"""
+
+
+def test_a_run_that_others_leave_too_little_memory_has_a_whole_gpu(
+    cluster: Nodes, glue: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "crowded.py").write_text(CROWDED.format(mark=str(tmp_path / "mark")))
+    words = (*SMALL_STUDY, "epochs=1", "--objectives", "crowded", "--inits", "every", "--seeds", 1, "--trials", 1,
+             "--data", glue, "--teacher", checkpoint, "--plugin", tmp_path / "crowded.py", "--gpus-per-run", 0.5,
+             "--address", cluster.address, "--out", tmp_path / "out")  # fmt: skip
+    status, text, errors = said(driver(*words, folder=tmp_path / "said"), tmp_path / "said")
+    assert status == 0 and "FAILED" not in text + errors, errors
+    assert "lacked memory on 0.5 of a GPU: it goes on once a whole one is free" in errors
+
+
 def _train(processes: list[psutil.Process]) -> bool:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -130,9 +157,10 @@ def test_sigterm_stops_at_once_and_the_next_start_goes_on(tmp_path: Path, call: 
 
 def test_more_than_any_node_has_is_refused(cluster: Nodes, tmp_path: Path) -> None:
     study = ("--study", "objectives_vs_init", "--address", cluster.address, "--out", tmp_path / "out")
-    status, _, errors = said(driver(*study, "--gpus-per-run", 0.5, folder=tmp_path / "said"), tmp_path / "said")
+    words = (*study, "--gpus-per-run", 0.5, "--cpus-per-run", 9)
+    status, _, errors = said(driver(*words, folder=tmp_path / "said"), tmp_path / "said")
     assert status == 2 and len(errors.splitlines()) == 1
-    assert "no node of the Ray cluster has what a run takes, 1 CPUs and 0.5 GPUs: the largest of 2 has" in errors
+    assert "no node of the Ray cluster has what a run takes, 9 CPUs and 0.5 GPUs: the largest of 2 has" in errors
 
 
 def impatient(*words: str) -> int:
