@@ -62,9 +62,10 @@ def spread(runs: pandas.DataFrame) -> pandas.DataFrame:
     for row in _dicts(runs):
         if row["part"] in ("trial", "seed"):
             told = {name: value for name, value in row.items() if name not in INNER}
-            # A row's names come once: a setting or a metric that has that of another column says what it is.
+            # A row's names come once: a setting or a metric that has that of another column says what it is. By name,
+            # as a plan that was worked out now and one that was read have their settings in other orders.
             for kind in NESTED:
-                told |= {f"{kind[:-1]}.{name}" if name in told else name: v for name, v in row[kind].items()}
+                told |= {f"{kind[:-1]}.{name}" if name in told else name: v for name, v in sorted(row[kind].items())}
             rows.append(told)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     made = pandas.DataFrame(rows, columns=columns or ["study", "profile", "cell", "run"])
@@ -133,14 +134,15 @@ def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[F
 
 def _none(plan: Plan, cell: Cell, status: str) -> FrameRow:
     """A row of a cell with all its columns, but without a run."""
+    row = next(row for row in plan.rows if row.name == cell.row)
     return {
         "study": plan.study,
         "profile": plan.profile,
         "teacher": plan.label,
         "cell": cell.id,
         "row": cell.row,
-        "objective": next(row.objective for row in plan.rows if row.name == cell.row),
-        "procedure": cell.run.by_procedure,
+        "objective": row.objective,
+        "procedure": cell.run.by_procedure and (row.procedure or plan.procedure),  # the run's is that on the task
         "student": cell.student,
         "init": cell.init,
         "task": cell.task,

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.search.frame import frame
+from harness.search.frame import frame, runs
 from harness.search.results import replayed
 from tests.search import builders
 
@@ -39,6 +39,14 @@ def test_every_run_is_a_row_with_its_settings_and_metrics(tmp_path: Path) -> Non
     assert found["epochs"].tolist() == [2] * 3 and sorted(found["learning_rate"][:2]) == [0.1, 0.2]
     assert found["learning_rate"][2] == found["learning_rate"][1]
     assert found["objective"].unique().tolist() == ["vanilla_kd"] and found["task"].unique().tolist() == ["sst2"]
+
+
+def test_the_procedure_is_that_of_the_row_and_not_of_its_stages_on_the_task(tmp_path: Path) -> None:
+    cell = builders.cell(builders.student_run(procedure="one_stage"))
+    plan, ledger = builders.plan([cell], procedure="general"), Ledger(tmp_path, create=True)
+    assert runs(plan, ledger)["procedure"].tolist() == ["general"]
+    own = replace(plan, rows=[replace(row, procedure="one_stage") for row in plan.rows])
+    assert runs(own, ledger)["procedure"].tolist() == ["one_stage"]
 
 
 def test_a_failed_run_has_its_error_and_no_score(tmp_path: Path) -> None:
