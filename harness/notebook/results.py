@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import harness
 from harness import reports
 from harness.commands.figures import figure_of
 from harness.commands.telling import say
-from harness.errors import UserError, unknown
+from harness.errors import UserError, listed, unknown
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.notebook.asking import perform
@@ -25,6 +25,8 @@ from harness.search import frame
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+UNFINISHED = {"failed": "failed", "impossible": "cannot be", "waiting": "is unfinished", "partial": "is unfinished"}
 
 
 class Shown(str):
@@ -71,19 +73,19 @@ class Results:
         """A row a run: axes, settings, seed, metrics (as fractions), seconds, memory. wide: a row a line of the table.
 
         trial is its number in the search, missing for further seeds; chosen says that it counts for the table; score is
-        its value of metric. wide has a column for each task's mean, std and n of the scores that count.
+        its value of metric. wide has a column for each task's mean, std and n of the scores that count; a line without
+        any, as of a row that failed, has n 0 and the rest missing.
 
         result.to_pandas().query("chosen").pivot_table("score", "objective", "init")
         """
-        made = frame.spread(self.whole.runs)
         if not wide:
-            return made
-        if "chosen" not in made:
-            return made.iloc[:0]
-        counted = made[made.chosen & (made.status == "finished")].astype({"score": float})
-        grouped = counted.groupby(["student", "init", "row", "task"], sort=False).score
-        made = grouped.agg(["mean", "std", "count"]).rename(columns={"count": "n"}).unstack("task").swaplevel(axis=1)
-        return made[[(task, told) for task in self.plan.tasks if task in made for told in ("mean", "std", "n")]]
+            return frame.spread(self.whole.runs)
+        axes, told = ["student", "init", "row", "task"], {"mean": "mean", "std": "std", "n": "count"}
+        runs = self.whole.runs  # where a cell without a finished run has a row too
+        counted = runs.assign(score=runs.score.where(runs.chosen.astype(bool)).astype(float))
+        made = counted.groupby(axes, sort=False).score.agg(**told).unstack("task").swaplevel(axis=1)
+        made = made[[(task, name) for task in self.plan.tasks if task in made for name in told]]
+        return made.fillna(none := {name: 0 for name in made if name[1] == "n"}).astype(dict.fromkeys(none, int))
 
     def compare(self, row: str, other: str) -> pandas.DataFrame:
         """One row of the table minus another, for each task, student and initialisation that both are finished for.
@@ -92,15 +94,21 @@ class Results:
         other seeds and other dev examples, by the noise of the table's column. They hold for one comparison that was
         planned: of several, correct p for their number, as the table does for its differences to one row.
 
+        What failed of either is left out, and a line on stderr says so. Raises UserError where nothing is left.
+
         result.compare("att_kl", "vanilla_kd")
         """
         import pandas
 
         found = differences(self.whole, row, other)
         if not found:
-            raise UserError(
-                f"no cell of {row} and {other} with the same student and initialisation is finished in both"
-            )
+            if not any(column.task and is_score(column.metric) for column in self.whole.columns):
+                raise UserError(f"{self.plan.study} has no scores, which are what is compared")
+            why = _lacking(self.whole, {row, other}, UNFINISHED)
+            none = f"no cell of {row} and {other} with the same student and initialisation is finished in both"
+            raise UserError(f"{none}{': ' * bool(why)}{why}")
+        if failed := _lacking(self.whole, {row, other}, ("failed",)):
+            say(f"left out: {failed}")
         return pandas.DataFrame(found)
 
     def best(self, task: str | None = None) -> Best:
@@ -119,7 +127,10 @@ class Results:
         lines = [line for block in self.whole.blocks if not block.improvement for line in block.lines]
         made = [line for line in lines if line.entries[place].runs]
         if not made:
-            raise UserError("no cell is finished yet: harness.run goes on from what there is")
+            rows = {line.row.name for line in lines}
+            failed, impossible = (_lacking(self.whole, rows, (one,), place) for one in ("failed", "impossible"))
+            why = failed or (impossible if all(line.entries[place].status == "impossible" for line in lines) else "")
+            raise UserError(f"no cell is finished yet: {why or 'harness.run goes on from what there is'}")
         if not is_score(self.whole.columns[place].metric):
             raise UserError(f"{self.whole.columns[place].metric} is no score, of which a cell could have the best")
         # One that answers every example alike is never best in a table; where all do, it is still what there is, and
@@ -145,6 +156,23 @@ class Results:
         figure = figure_of(self.plan, self.ledger, self.whole, name)
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure
+
+
+def _lacking(table: reports.Table, rows: Collection[str], statuses: Collection[str], place: int | None = None) -> str:
+    """Which of these rows, by name or label, have entries of these statuses on which tasks; "" if none has.
+
+    place: of the one column that is looked at.
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for line in (line for block in table.blocks if not block.improvement for line in block.lines):
+        for j, (column, entry) in enumerate(zip(table.columns, line.entries, strict=True)):
+            looked_at = column.task and place in (None, j) and {line.row.name, line.row.label} & {*rows}
+            if looked_at and entry.status in statuses:
+                found.setdefault((line.row.name, UNFINISHED[entry.status]), {}).setdefault(column.task, entry.cell)
+    return "; ".join(
+        f"{row} {what} on {listed([*cells])} (harness show {next(iter(cells.values()))} tells why)"
+        for (row, what), cells in found.items()
+    )
 
 
 def _equals(lines: Sequence[Line], score: str) -> str:

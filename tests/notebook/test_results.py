@@ -123,6 +123,57 @@ def test_rows_are_compared_by_the_noise_of_the_table(found: Results) -> None:
         found.compare("att_k", "vanilla_kd")
 
 
+def _failed(found: Results, row: str, tasks: list[str], status: str = "failed") -> Results:
+    """The results as if no cell of a row on these tasks were finished."""
+    runs = found.whole.runs.copy()
+    gone = (runs.row == row) & runs.task.isin(tasks)
+    runs.loc[gone, "status"], runs.loc[gone, "chosen"], runs.loc[gone, "score"] = status, False, None
+    at = [column.task in tasks for column in found.whole.columns]
+
+    def changed(line: Any) -> Any:
+        told = {"status": status, "value": None, "runs": ()}
+        entries = (replace(one, **told) if out else one for one, out in zip(line.entries, at, strict=True))
+        return replace(line, entries=tuple(entries)) if line.row.name == row else line
+
+    blocks = [replace(block, lines=tuple(map(changed, block.lines))) for block in found.whole.blocks]
+    return Results(found.plan, found.ledger, replace(found.whole, blocks=tuple(blocks), runs=runs))
+
+
+def test_a_line_without_a_score_has_n_0(found: Results) -> None:
+    wide = _failed(found, "att_kl", ["acceptability", "entailment"]).to_pandas(wide=True)
+    assert list(wide) == list(found.to_pandas(wide=True)) and len(wide) == 4
+    failed = wide.xs("att_kl", level="row").xs("n", axis=1, level=1)
+    assert (failed == 0).all(axis=None) and {*map(str, failed.dtypes)} == {"int64"}
+    assert wide.loc["transformer", "last", "att_kl"].isna().sum() == 4
+
+
+def test_a_comparison_says_what_failed(found: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    left = _failed(found, "att_kl", ["entailment"]).compare("att_kl", "vanilla_kd")
+    assert set(left.task) == {"acceptability"}
+    said = "att_kl failed on entailment (harness show "
+    assert f"left out: {said}" in capsys.readouterr().err
+    with pytest.raises(harness.UserError, match="finished in both: att_kl failed on acceptability and entailment"):
+        _failed(found, "att_kl", ["acceptability", "entailment"]).compare("vanilla_kd", "att_kl")
+    columns = tuple(replace(column, metric="seconds") for column in found.whole.columns)
+    measured = Results(found.plan, found.ledger, replace(found.whole, columns=columns))
+    with pytest.raises(harness.UserError, match="objectives_vs_init has no scores"):
+        measured.compare("att_kl", "vanilla_kd")
+
+
+@pytest.mark.parametrize(("status", "told"), [("failed", "failed"), ("impossible", "cannot be")])
+def test_where_nothing_is_best_it_is_told_why(found: Results, status: str, told: str) -> None:
+    both = _failed(_failed(found, "att_kl", ["entailment"], status), "vanilla_kd", ["entailment"], status)
+    with pytest.raises(harness.UserError, match=f"no cell is finished yet: .*att_kl {told} on entailment"):
+        both.best("entailment")
+    assert both.best("acceptability").task == "acceptability"
+
+
+def test_columns_come_in_one_order_whatever_the_plan_was_read_from(found: Results, out: Path) -> None:
+    again = harness.run("objectives_vs_init", out=out, **ASKED)
+    for other in (again, harness.load_results(out)):
+        pandas.testing.assert_frame_equal(found.to_pandas(), other.to_pandas())
+
+
 def test_the_best_is_that_of_a_task(found: Results) -> None:
     best = found.best("acceptability")
     runs = found.to_pandas().query("chosen and task == 'acceptability'")
