@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import flags_of, variant
-from harness.planning.planned import Cell, Plan, distinct, trials_of
+from harness.planning.planned import Cell, First, Plan, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
 from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
-from harness.runs import JointTeacherRun, Run
+from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
     for row in rows:
         for task in tasks:
             cells.of_row(row, task)
-    teachers = _teachers(asked, prerequisites, tasks, rows)
+    possible = {cell.task for cell in cells.found if not cell.refused} or set(asked.tasks)
+    teachers = _teachers(asked, prerequisites, [task for task in tasks if task.name in possible], rows)
+    first = _needed(prerequisites.first, cells.found, teachers)
     _check_effects(asked, cells, rows)
     return Plan(
         study=asked.study.name,
@@ -100,7 +102,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         rows=rows,
         defaults=defaults,
         shown={name: [h.alias, h.complement] for name, h in known.items() if h.alias},
-        first=prerequisites.first,
+        first=first,
         teachers=teachers,
         outputs=_outputs(cells.wants, cells.joint_runs.wants),
         cells=cells.found,
@@ -112,7 +114,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         unseen=[sentence for task in tasks for sentence in _unseen(asked, task, cells.found)],
         variant=variant(request),
         flags=flags_of(request),
-        origins=_origins([*(first.run for first in prerequisites.first.values()), *(cell.run for cell in cells.found)]),
+        origins=_origins([*(one.run for one in first.values()), *(cell.run for cell in cells.found)]),
     )
 
 
@@ -175,6 +177,16 @@ def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:
     for task, want in (pair for part in wants for pair in part.items()):
         found[task] = found.get(task, Want()) | want
     return {task: want.parts() for task, want in found.items() if want.parts()}
+
+
+def _needed(first: Mapping[RunId, First], cells: Sequence[Cell], teachers: Mapping[str, RunId]) -> dict[RunId, First]:
+    """The runs that cells which can exist start from, and the teachers above the table; in order."""
+    found: set[RunId] = set()
+    waiting = {run for cell in cells if not cell.refused for run in cell.after} | {*teachers.values()}
+    while waiting:
+        found |= waiting
+        waiting = {after for run in waiting for after in first[run].after}
+    return {run: one for run, one in first.items() if run in found}
 
 
 def _teachers(

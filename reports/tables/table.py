@@ -72,7 +72,7 @@ def build(
         question=study.question,
         profile=profile_name,
         columns=tuple(columns),
-        teacher=_teacher(columns, provenance) if provenance.protocol and provenance.tuned else (),
+        teacher=_teacher(columns, provenance, cells) if provenance.protocol and provenance.tuned else (),
         blocks=blocks,
         provenance=provenance,
         marks=marks,
@@ -296,16 +296,19 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
     return replace(made, collapsed=worst.collapsed, reason=worst.reason) if worst.collapsed else made
 
 
-def _teacher(columns: Sequence[Column], provenance: Provenance) -> tuple[Entry, ...]:
-    """The teacher's own scores, over its seeds; no average before every task has one."""
-    scores = provenance.teacher_scores
+def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[CellResult]) -> tuple[Entry, ...]:
+    """The teacher's own scores, over its seeds; no average before every task has one.
+
+    It is not made for a task of which no cell can exist.
+    """
+    scores, possible = provenance.teacher_scores, {cell.task for cell in cells if not cell.refused}
     entries = []
     for column in columns:
         if column.task in scores:
             entries.append(_mean([metrics.get(column.metric) for metrics in scores[column.task]]))
-        elif column.task:
+        elif column.task in possible:
             entries.append(Entry("waiting", progress="0/1", wanted=1))
-        elif not column.average:
+        elif column.task or not column.average:
             entries.append(Entry("absent"))
         else:
             own = [c for c in columns if c.task and c.selects]

@@ -15,7 +15,7 @@ from harness.ledger import Ledger
 from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
-from harness.runs import CorpusDistillationRun, JointStudentRun, StudentRun, UntunedRun
+from harness.runs import CorpusDistillationRun, JointStudentRun, StudentRun, TeacherRun, UntunedRun
 from harness.search.frame import cells, runs
 from harness.search.progress import progress, specify
 from tests.search.builders import of_kind
@@ -108,6 +108,15 @@ def test_one_task_is_too_few() -> None:
             "multi_task trains one model on several tasks, but only sentiment is selected; name more with --tasks"
         )
     assert not cell(plan, "single_lstm", "sentiment").refused
+
+
+def test_no_teacher_is_made_for_refused_cells_alone() -> None:
+    plan = resolve(Request("multi_task_tasks", tasks=["sentiment", "similarity"]))
+    assert {c.row for c in plan.cells if c.refused} == {"paraphrase", "inference"}
+    assert not of_kind(plan, TeacherRun)
+    plan = resolve(Request("objectives_vs_init", objectives=["hid_cls_contrast"], tasks=["sentiment", "similarity"]))
+    assert {c.task for c in plan.cells if c.refused} == {"similarity"} == {*plan.tasks} - plan.teachers.keys()
+    assert [first.run.task for first in plan.first.values()] == ["sentiment"]
 
 
 def test_a_row_may_train_on_tasks_of_its_own() -> None:

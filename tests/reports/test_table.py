@@ -168,6 +168,12 @@ def test_an_unfinished_teacher_has_no_average():
     assert [entry_text(e) for e in made.teacher] == ["90.0", "0/1", ""]
 
 
+def test_a_teacher_is_not_waited_for_where_no_cell_can_be():
+    cells = [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", (), refused="no labels")]
+    made = table(cells, teacher_scores={"sst2": [{"accuracy": 0.9}]})
+    assert [entry_text(e) for e in made.teacher] == ["90.0", "", ""]
+
+
 def test_a_teacher_of_several_seeds_has_a_spread_and_the_caption_says_whether_rows_have_it():
     cells = [cell(ATT, "sst2", (60, 70)), cell(ATT, "rte", (60, 70))]
     scores = {"sst2": [{"accuracy": 0.9}, {"accuracy": 0.8}], "rte": [{"accuracy": 0.7}, {"accuracy": 0.8}]}
