@@ -199,6 +199,13 @@ def test_a_paper_profile_is_explained_beside_the_text(call: Harness, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+def test_settings_are_explained_by_the_names_that_set_takes(call: Harness, tmp_path: Path) -> None:
+    words = ("plan", "--out", tmp_path / "out", "--explain", "--study")
+    assert done(call(*words, "multi_task")).stdout.endswith("set as every teacher is: --set teacher.NAME\n")
+    told = done(call(*words, "general_vs_task_specific", "--set", "mlm_kd.soft_weight=0.25")).stdout
+    assert "\n  mlm_kd.soft_weight               0.25 [" in told and "--set" not in told
+
+
 def test_a_plan_counts_all_runs_that_are_missing(call: Harness, tmp_path: Path) -> None:
     """A teacher's row searches nothing where students search four sizes; its seed 0 is the teacher of the others."""
     process = call("plan", "--study", "distilled_bilstm", "--profile", "paper", "--out", tmp_path / "out")

@@ -31,7 +31,7 @@ from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Plan
 from harness.planning.recipe import budget, corpus_recipe, families, protocol, recipe
 from harness.planning.request import Request, check_early
-from harness.runs import JointStudentRun, Run, StudentRun
+from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
 from harness.search import tracking
 from harness.search.database import View, database
 from harness.search.display import display
@@ -205,8 +205,17 @@ def _explain(plan: Plan) -> list[str]:
         said.append(f"\n{heading}:" if lines else f"\n{heading}: none")
         for line in lines:
             place = f" [{line.text}]" if line.text else ""
-            said.append(f"  {line.name:<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
+            said.append(f"  {_as_set(line.name):<32} {line.ours}{place}{f' ({line.why})' if line.why else ''}")
+    several = JointTeacherRun.kind
+    if any(line.name.startswith(f"{several}.") for line in found):
+        said.append(f"\n{several}: the teacher of several tasks, set as every teacher is: --set teacher.NAME")
     return said
+
+
+def _as_set(name: str) -> str:
+    """A setting as --set takes it: those of objectives are no others before the task."""
+    rest = name.partition(".")[2]
+    return rest if rest.partition(".")[0] in registry.OBJECTIVES.names() else name
 
 
 # ---------------------------------------------------------------- shared
