@@ -105,8 +105,12 @@ def distil(
     """
     arguments = {"study": ONE_MODEL, "profile": "small", "trials": 1, "seeds": 1, "out": "results", **arguments}
     rows = registry.STUDIES.get(arguments["study"]) if isinstance(arguments["study"], str) else arguments["study"]
+    usual = next((row.name for row in rows.rows if row.equal_epochs), None) if objective is None else objective
+    if usual is None:
+        names = [row.name for row in rows.rows]
+        raise UserError(f"study {rows.name} has no usual row, so objective is to name one: {near('', names)}")
     chosen = {
-        "objectives": [next(row.name for row in rows.rows if row.equal_epochs) if objective is None else objective],
+        "objectives": [usual],
         "students": [rows.students[0] if student is None else student],
         "inits": [init],
         "tasks": written(train, Path(arguments["out"])),
@@ -119,7 +123,7 @@ def load_results(
     out: str | Path = "results",
     study: str | None = None,
     profile: str | None = None,
-    columns: Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     layout: str | None = None,
     against: str = "",
     **choosing: Any,
@@ -145,6 +149,7 @@ def load_results(
     own.recall(chosen.declared)
     table = table_of(chosen, ledger, layout, against)
     say_damage(ledger)
+    columns = [columns] if isinstance(columns, str) else columns
     return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)
 
 

@@ -75,7 +75,7 @@ FIGURES: dict[str, Kind] = {
         "Scores by objective and initialisation",
         "A heatmap of scores: a row for each row of the table, a column for each initialisation, a panel for each "
         "student. Every field holds its number, as the table does.",
-        "a finished cell whose row leaves its student or its initialisation free",
+        "a row that is finished on every task and leaves its student or its initialisation free",
         heatmap,
     ),
     "points": Kind(
@@ -89,7 +89,7 @@ FIGURES: dict[str, Kind] = {
         "Scores against size and speed",
         "A panel for each size or speed: every model's score against it, and a line that joins those that no other "
         "surpasses in both.",
-        "a finished score beside a size or a speed, as --columns parameters adds",
+        "a row that is finished on every task, beside a size or a speed as --columns parameters adds",
         pareto,
         columns=("parameters",),
     ),

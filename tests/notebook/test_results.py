@@ -166,12 +166,25 @@ def test_where_nothing_is_best_it_is_told_why(found: Results, status: str, told:
     with pytest.raises(harness.UserError, match=f"no cell is finished yet: .*att_kl {told} on entailment"):
         both.best("entailment")
     assert both.best("acceptability").task == "acceptability"
+    average = [replace(line, entries=(*line.entries[:-1], replace(line.entries[-1], status="absent", value=None)))
+               for block in both.whole.blocks for line in block.lines]  # fmt: skip
+    whole = replace(both.whole, blocks=(replace(both.whole.blocks[0], lines=tuple(average)),))
+    with pytest.raises(harness.UserError, match="heatmap, because it needs a row that is finished on every task"):
+        Results(both.plan, both.ledger, whole).figure("heatmap")
 
 
 def test_columns_come_in_one_order_whatever_the_plan_was_read_from(found: Results, out: Path) -> None:
     again = harness.run("objectives_vs_init", out=out, **ASKED)
     for other in (again, harness.load_results(out)):
         pandas.testing.assert_frame_equal(found.to_pandas(), other.to_pandas())
+
+
+def test_one_column_is_asked_for_as_a_word(found: Results, out: Path) -> None:
+    assert (
+        harness.load_results(out, columns="parameters").table == harness.load_results(out, columns=["parameters"]).table
+    )
+    with pytest.raises(harness.UserError, match="unknown column 'paramters': did you mean parameters?"):
+        harness.load_results(out, columns="paramters")
 
 
 def test_the_best_is_that_of_a_task(found: Results) -> None:
