@@ -83,7 +83,7 @@ class Results:
         axes, told = ["student", "init", "row", "task"], {"mean": "mean", "std": "std", "n": "count"}
         runs = self.whole.runs  # where a cell without a finished run has a row too
         counted = runs.assign(score=runs.score.where(runs.chosen.astype(bool)).astype(float))
-        made = counted.groupby(axes, sort=False).score.agg(**told).unstack("task").swaplevel(axis=1)
+        made = counted.groupby(axes, sort=False).score.agg(**told).unstack("task", sort=False).swaplevel(axis=1)
         made = made[[(task, name) for task in self.plan.tasks if task in made for name in told]]
         return made.fillna(none := {name: 0 for name in made if name[1] == "n"}).astype(dict.fromkeys(none, int))
 

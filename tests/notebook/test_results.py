@@ -105,6 +105,8 @@ def test_a_frame_of_runs_is_what_the_table_is_made_of(found: Results, out: Path)
             assert entry["value"] == pytest.approx(100 * own.score.mean()) and entry["n"] == len(own) == 2
             assert entry["std"] == pytest.approx(100 * own.score.std())
     wide = found.to_pandas(wide=True)
+    cells = [(cell.student, cell.init, cell.row) for cell in found.plan.cells]
+    assert list(wide.index) == list(dict.fromkeys(cells)), "in the order of the plan"
     assert wide.shape == (4, 6) and wide.loc["transformer", "every", "att_kl"]["entailment", "n"] == 2
     one = runs[(runs.row == "att_kl") & (runs.init == "last") & (runs.task == "entailment")]
     assert wide.loc["transformer", "last", "att_kl"]["entailment", "mean"] == pytest.approx(one.accuracy.mean())
