@@ -151,11 +151,13 @@ def write_sealed(path: Path, value: Mapping[str, object]) -> None:
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write such that `path` is either absent, old or whole, whatever happens.
 
+    What killed processes left of it goes, as with `beside`.
     Raises UserError if the disk is full or the place cannot be written.
     """
     temporary = half_written(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path)
         with open(temporary, "wb") as file:
             yield file
             file.flush()
@@ -192,10 +194,11 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove what killed processes were writing for this place."""
+    """Remove what killed processes were writing for this place, where that is allowed."""
     for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
         if abandoned(left):
-            remove(left)
+            with suppress(OSError):
+                remove(left)
 
 
 def half_written(path: Path) -> Path:
