@@ -313,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_nothing_more()
         return 0
     except OSError as error:  # of a file, a folder or a disk that nothing of ours expected to fail
-        if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO):
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             _print_nothing_more()
             return _refused(f"what is printed cannot be written: {error.strerror}")
         if error.filename is None and not os.path.exists(os.curdir):
@@ -373,6 +373,9 @@ def _open_streams() -> None:
         if stream is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         elif isinstance(stream, io.TextIOWrapper):
+            if isinstance(stream.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a full disk leaves out is not told
+                stream = open(stream.fileno(), "w", buffering=1, encoding=stream.encoding, closefd=False)  # noqa: SIM115
+                setattr(sys, name, stream)
             if stream.isatty():
                 stream.reconfigure(errors="backslashreplace")
             else:

@@ -25,6 +25,11 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert done.stderr.decode() == "harness: what is printed cannot be written: No space left on device\n"
 
 
+def test_a_disk_that_fills_up_is_told_even_where_nothing_is_buffered(tmp_path: Path) -> None:
+    done = through(f"ulimit -f 1; {sys.executable} -m harness list objectives > half", tmp_path, PYTHONUNBUFFERED="1")
+    assert (done.returncode, done.stderr) == (2, b"harness: what is printed cannot be written: File too large\n")
+
+
 @pytest.mark.parametrize("where", [">&-", ">&- 2>&-", "| head -c 10"])
 def test_output_that_nobody_reads_is_no_fault(where: str, tmp_path: Path) -> None:
     done = through(f"{COMMAND} {where}", tmp_path)
