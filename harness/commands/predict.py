@@ -19,7 +19,7 @@ from harness.commands.telling import say
 from harness.data.places import spoilt
 from harness.data.tables import DELIMITERS, READERS, TABBED, Columns
 from harness.errors import UserError
-from harness.files import JSON, atomic_file
+from harness.files import JSON, atomic_file, check_writable
 
 if TYPE_CHECKING:
     from harness.contracts import Task
@@ -38,7 +38,9 @@ def predict(options: Namespace) -> int:
     for path in options.plugin:
         registry.load_file(path)
     with ExitStack() as stack:
-        source = stack.enter_context(_input(options.input))  # before anything heavy is loaded
+        source = stack.enter_context(_input(options.input))  # before anything heavy is loaded, or made again
+        if options.output is not None:
+            check_writable(Path(options.output).parent, "--output")
         student = stack.enter_context(_student(options))
         out = stack.enter_context(_output(options.output))
         rows = _rows(source, options.input, student)
@@ -85,7 +87,7 @@ def _input(name: str) -> Iterator[IO[bytes]]:
 
 def _lines(file: IO[bytes], name: str) -> Iterator[str]:
     """Each line. Only line feeds end one, or with a carriage return before. Raises UserError for what is no text."""
-    for number, raw in enumerate(file, 1):
+    for number, raw in enumerate(_read(file, name), 1):
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -93,6 +95,13 @@ def _lines(file: IO[bytes], name: str) -> Iterator[str]:
         if "\0" in line:
             raise UserError(f"{name}, line {number}: it holds a NUL character")
         yield line.removesuffix("\n").removesuffix("\r")
+
+
+def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
+    try:
+        yield from file
+    except OSError as error:  # of the disk, or a standard input that is none
+        raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
 
 
 def _rows(file: IO[bytes], name: str, student: Opened) -> Iterator[Row]:

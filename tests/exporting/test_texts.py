@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -135,6 +136,19 @@ def test_what_cannot_be_read_is_refused(
 ) -> None:
     (tmp_path / file).write_text(content)
     refused(call("predict", trained(False, *data), "--input", tmp_path / file), words)
+
+
+def test_what_cannot_be_read_or_written_is_told_as_what_it_is(
+    trained: Callable[..., Path], call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_text("word1\n")
+    with open(tmp_path / "other", "wb") as unreadable, open(unreadable.fileno(), "rb", closefd=False) as stdin:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stdin))
+        given = ("predict", trained(False), "--output", tmp_path / "out.csv", "--input", "-")
+        refused(call(*given), "--input - cannot be read: Bad file descriptor")
+    monkeypatch.setattr("harness.exporting.opened.load", None)  # it is refused before a student is opened, or made
+    given = ("predict", tmp_path, "--output", tmp_path / "in" / "out.csv", "--input", tmp_path / "in")
+    refused(call(*given), "in is a file, where a folder is wanted")
 
 
 def test_how_its_data_were_read_goes_with_a_student(tmp_path: Path) -> None:
