@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
-from harness.files import atomic_write
+from harness.files import beside, cannot_write
 
 PYPROJECT = """\
 [build-system]
@@ -61,13 +60,19 @@ An objective for [distill-harness](https://pypi.org/project/distill-harness/).
 
 
 def write(folder: Path, name: str, objective: str) -> None:
-    """Write a distribution of the module `name`, whose text is `objective`, into a new folder, whole or not at all."""
+    """Write a distribution of the module `name`, whose text is `objective`, into a new folder, whole or not at all.
+
+    Raises UserError where it cannot be written.
+    """
     texts = {"pyproject.toml": PYPROJECT, "README.md": README, "tests/test_conformance.py": TESTS}
     words = {"NAME": name, "DASHED": name.replace("_", "-")}
     texts = {file: re.sub("|".join(words), lambda word: words[word[0]], text) for file, text in texts.items()}
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as made:
-        for file, text in {**texts, f"{name}.py": objective}.items():
-            path = Path(made) / name / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, text.encode())
-        os.rename(Path(made) / name, folder)
+    try:
+        with beside(folder) as made:
+            for file, text in {**texts, f"{name}.py": objective}.items():
+                path = made / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            os.rename(made, folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error

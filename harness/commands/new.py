@@ -70,7 +70,7 @@ def new(options: Namespace) -> int:
         raise UserError(f"{name!r} cannot name {what}: it is a word of Python's own")
     if len(name) > LONGEST:
         raise UserError(f"{name!r} is too long to name a file: the name of {what} has at most {LONGEST} letters")
-    if path.exists():
+    if path.exists() or path.is_symlink():
         raise UserError(f"{path} exists already; choose another name or remove it")
     if _installed(name):
         raise UserError(

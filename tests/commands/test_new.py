@@ -57,7 +57,9 @@ def test_it_passes_the_conformance_tests(kind: str, forked: Harness, tmp_path: P
 
 
 def test_a_distribution_is_installed_and_passes_its_tests(forked: Harness, tmp_path: Path) -> None:
+    (tmp_path / f".my_loss.{2**31 - 1}.tmp").mkdir()  # of a process that was killed
     written = forked("new", "plugin", "my_loss", cwd=tmp_path)
+    assert not list(tmp_path.glob(".my_loss*"))
     assert written.returncode == 0, written.stderr
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("my_loss/**/*.*")) == [
         "my_loss/README.md", "my_loss/my_loss.py", "my_loss/pyproject.toml", "my_loss/tests/test_conformance.py"
