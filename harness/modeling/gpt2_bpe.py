@@ -23,6 +23,7 @@ MASK = "<mask>"
 UNKNOWN = "<unk>"
 _OVERWRITE = "#fairseq:overwrite"
 FILLER = re.compile(r"madeupword\d+")  # fairseq fills dictionaries up to a multiple of 8
+_UNMADE = re.compile(rf"{FILLER.pattern}|<.+>")  # pieces that no merge makes, such as <|endoftext|>
 
 
 class _IncompleteTokenizer(RobertaTokenizerFast):
@@ -162,7 +163,10 @@ def _pieces(path: Path) -> dict[str, int]:
 
 
 def _merges(path: Path, pieces: dict[str, int]) -> list[tuple[str, str]]:
-    """vocab.bpe: a line with the version, then two pieces a line, the first to merge first."""
+    """vocab.bpe: a line with the version, then two pieces a line, the first to merge first.
+
+    Raises UserError where a piece is never made, as of a file that is not whole: texts would be cut otherwise.
+    """
     merges = []
     # fairseq too leaves out what follows the last line feed
     for number, line in enumerate(_text(path).split("\n")[1:-1], 2):
@@ -170,4 +174,7 @@ def _merges(path: Path, pieces: dict[str, int]) -> list[tuple[str, str]]:
         if len(parts) != 2 or not {*parts, "".join(parts)} <= pieces.keys():
             raise UserError(f"{path}, line {number}: {line!r} does not merge two pieces of encoder.json into a third")
         merges.append((parts[0], parts[1]))
+    made = {*map("".join, merges)}
+    if lost := [piece for piece in pieces if len(piece) > 1 and piece not in made and not _UNMADE.fullmatch(piece)]:
+        raise UserError(f"{path} is not whole: it makes {len(lost)} pieces of encoder.json of nothing, as {lost[0]!r}")
     return merges

@@ -178,6 +178,7 @@ def test_an_unknown_symbol_is_a_word_and_other_symbols_are_refused(whole: Path) 
         ("encoder.json", '{"a": 1}', r"encoder\.json has no piece for 255 of the 256 bytes"),
         ("vocab.bpe", "#version\na b c\n", r"vocab\.bpe, line 2: 'a b c' does not merge"),
         ("vocab.bpe", "#version\nh e\nq z\n", r"vocab\.bpe, line 3: 'q z' does not merge"),
+        ("vocab.bpe", "#version\n", r"vocab\.bpe is not whole: it makes \d+ pieces of encoder.json of nothing, as"),
         ("dict.txt", None, r"dict\.txt cannot be read: No such file"),
         ("encoder.json", None, r"encoder\.json cannot be read: No such file"),
         ("vocab.bpe", None, r"vocab\.bpe cannot be read: No such file"),
