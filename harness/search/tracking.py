@@ -20,6 +20,13 @@ from harness.search.driver import Listener
 
 FOLDER = "track"  # in the folder of results
 LENGTH = 200  # of a run's name, which is that of a folder, too
+PATIENCE = {  # training waits for a server that does not answer, for about a minute where the environment says nothing
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "WANDB_INIT_TIMEOUT": "60",
+    "WANDB_FINISH_TIMEOUT": "60",  # otherwise it waits for ever
+    "WANDB_FINISH_TIMEOUT_RAISES": "true",
+}
 VALUES = ("loss", "selection", "learning_rate", "tokens_per_second", "peak_memory_mib")  # of an entry
 
 
@@ -35,6 +42,8 @@ def tracked(library: str | None, plan: Plan, out: Path, listener: Listener) -> I
     if library is None:
         yield listener
         return
+    for name in (name for name in PATIENCE if name.startswith(library.upper())):
+        os.environ.setdefault(name, PATIENCE[name])
     with _accelerate():
         made = Tracked(listener, plan, _OPENED[library](plan.study, out / FOLDER))
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,17 @@ def test_training_goes_on_where_the_tracker_fails() -> None:
         listener.began(student_run(seed=seed))
         listener.ended(student_run(seed=seed), {"status": "finished"})
     assert shown.said == ["tracking ended, training goes on: ConnectionError: no such server"]
+
+
+def test_no_server_is_waited_for_longer_than_a_minute_or_as_told(monkeypatch: Any, tmp_path: Path) -> None:
+    """mlflow would try for minutes, and wandb would wait for ever at a run's end."""
+    monkeypatch.setattr("os.environ", given := {**os.environ, "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"})
+    for library in ("mlflow", "wandb"):
+        monkeypatch.setitem(tracking._OPENED, library, lambda *_: None)
+        with tracking.tracked(library, plan([cell()]), tmp_path, Silent()):
+            pass
+    assert (given["MLFLOW_HTTP_REQUEST_TIMEOUT"], given["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) == ("5", "3")
+    assert (given["WANDB_FINISH_TIMEOUT"], given["WANDB_FINISH_TIMEOUT_RAISES"]) == ("60", "true")
 
 
 def test_a_library_that_is_missing_is_told_before_anything(call: Harness, tmp_path: Path, monkeypatch: Any) -> None:
