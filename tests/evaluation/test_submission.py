@@ -180,6 +180,8 @@ def test_what_the_server_said_is_kept_and_compared(
         "task,metric,score\nsst2,accuracy,-0.7": "must be 0 to 100 points",
         "task,metric,score\nsst2,accuracy,nan": "must be 0 to 100 points",
         "task,metric,score\nsst2,accuracy,70\nsst2,accuracy,71": "gives accuracy of sst2 twice",
+        'task,metric,score\nsst2,accuracy,"70': "cannot be read: unexpected end of data",
+        "task,metric,score\nsst2,accuracy," + 99_999 * "70": "cannot be read: field larger than field limit",
         "task,metric\nsst2,accuracy": "must be a CSV of task, metric, score",
         "": "must be a CSV of task, metric, score",
     }.items():
