@@ -11,7 +11,7 @@ from harness.commands import columns
 from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, near, unknown
-from harness.files import atomic_write
+from harness.files import atomic_write, check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
 from harness.planning.planned import Plan
@@ -28,8 +28,9 @@ def figures(options: Namespace) -> int:
     plan, ledger = recorded(options)
     table, study = table_of(plan, ledger), registry.STUDIES.get(plan.study)
     table = reports.with_published(table, study) if study.published else table
-    table = columns.added(plan, ledger, table, options.columns, say) if options.columns else table
     folder = Path(options.to) if options.to else filed.folder_of(ledger.out, plan) / "figures"
+    check_writable(folder, "--to")  # before anything is measured for columns
+    table = columns.added(plan, ledger, table, options.columns, say) if options.columns else table
     widths = reports.WIDTHS if options.width == "both" else {options.width: reports.WIDTHS[options.width]}
     written = 0
     for name in options.names or reports.FIGURES:

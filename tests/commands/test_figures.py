@@ -69,6 +69,8 @@ def test_a_figure_that_is_named_has_the_columns_that_it_needs(out: Path, call: H
 
 def test_what_is_not_there_is_refused(out: Path, call: Harness) -> None:
     words = ("--study", "objectives_vs_init", "--out", out)
+    (out / "file").write_text("")
+    refused(call("figures", "heatmap", "--to", out / "file", *words), "file is a file, where a folder is wanted")
     refused(call("figures", "heat_map", *words), "unknown figure 'heat_map': did you mean heatmap")
     process = call("figures", "masked_words", *words)
     assert process.returncode == 2 and "none of these figures can be drawn" in process.stderr
