@@ -26,8 +26,8 @@ def read(path: Path, tasks: Collection[str]) -> dict[str, dict[str, float]]:
     tasks: those there are. Raises UserError for a file or a line that is not that.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig").splitlines()
-        lines = list(csv.DictReader(text, skipinitialspace=True, strict=True))
+        rows = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = list(csv.DictReader(rows, skipinitialspace=True, strict=True))
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"--scores {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not lines or any(None in line or None in line.values() or set(line) != set(COLUMNS) for line in lines):
