@@ -204,15 +204,18 @@ def remove_abandoned(path: Path) -> None:
 def half_written(path: Path) -> Path:
     """The hidden name beside `path` of what this process writes.
 
-    It tells the machine too: where several see one folder, as containers do over shared storage, their processes have
-    the same numbers.
+    It tells the machine too, and on Linux who numbers its processes: where several see one folder, as containers do
+    over shared storage, their processes have the same numbers, and in some the same name of the machine.
     """
     return path.with_name(f".{path.name}.{os.getpid()}-{_machine()}.tmp")
 
 
 @cache
 def _machine() -> str:
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+    told = platform.node()
+    with suppress(OSError):  # another system has none
+        told += os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
 def abandoned(left: Path) -> bool | None:

@@ -60,3 +60,11 @@ def test_what_another_machine_writes_stays_until_nobody_has_touched_it_for_a_day
     os.utime(left, (0, time.time() - 25 * 3600))
     with whole_folder(tmp_path / "weights"):
         assert not left.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/ns/pid").is_symlink(), reason="no namespaces here")
+def test_two_containers_of_one_name_that_number_processes_apart_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = files._machine.__wrapped__()
+    assert ours == files._machine.__wrapped__()
+    monkeypatch.setattr(os, "readlink", lambda path: "pid:[4026532571]")
+    assert files._machine.__wrapped__() != ours
