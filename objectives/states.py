@@ -32,8 +32,9 @@ class PatientKD(Objective):
 
     (l, m): the mapped layers; 1 the first token. States of another width go through a learned map first.
 
-    Sun et al. (2019), Patient Knowledge Distillation, Eq. 7, there a sum over examples. The student's last layer is
-    left out, as there, for the logits teach it; where no other is mapped, it is what learns. The published loss is
+    Sun et al. (2019), Patient Knowledge Distillation, Eq. 7, there a sum over examples; their code takes the mean over
+    layers and width as well, so that its weights, 10 to 1000, are to be divided here by both. The student's last layer
+    is left out, as there, for the logits teach it; where no other is mapped, it is what learns. The published loss is
     vanilla_kd+W*pkd in one stage.
     """
 

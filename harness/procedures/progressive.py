@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Progressive(TwoStage):
     """The student's layers learn one after another, from the first on, then the layer that answers the task.
 
-    While a layer learns, those before it stay as they are. All of them together take the epochs of one stage.
+    While a layer learns, those before it and the embeddings stay as they are. All of them together take the epochs of
+    one stage, divided evenly, the first layers one more where they cannot be.
     """
 
     def stages(self, objective: str, layers: LayerMap) -> list[PlannedStage]:
