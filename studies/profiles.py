@@ -17,7 +17,7 @@ LAZY_ADAM = (
     "Adam leaves the vectors of words that a batch does not hold as they are, and their moments (lazy Adam); as it is "
     "printed it moves all of them in every step."
 )
-PATIENT_KD = "vanilla_kd+10*pkd"  # Sun et al. (2019)
+PATIENT_KD = "vanilla_kd+0.1*pkd"  # about 100 of Sun et al. (2019), whose code takes means over layers and width
 SLOWLY = {"learning_rate": 5e-5}  # of a pretrained transformer among students that start from nothing
 FROM_EVEN_LAYERS = "starts from evenly spread layers of the teacher, the one in print from the first of BERT-base"
 SIZE_AND_SPEED = ("millions_without_embeddings", "size_factor", "sentences_per_second", "seconds", "time_factor")
