@@ -58,7 +58,7 @@ def _points(task: str, metric: str, text: str) -> float:
     except ValueError:
         points = float("nan")
     if not low <= points <= 100:
-        raise UserError(f"{metric} of {task} must be {low:g} to 100 points, as the server prints it, not {text!r}")
+        raise UserError(f"{metric} of {task} must be {low:g} to 100 points, as the server prints it, not {text[:40]!r}")
     if 0 < abs(points) < 1:
         raise UserError(f"{metric} of {task} is given in points, as the server prints it: {100 * points:g}, not {text}")
     return points
