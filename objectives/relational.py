@@ -31,7 +31,8 @@ def rkd_distance(student: Outputs, teacher: Outputs, batch: Batch) -> Tensor:
     $$
 
     Park et al. (2019), Relational Knowledge Distillation, section 3.2.1. Huber is x^2 / 2 up to |x| = 1, |x| - 1/2
-    beyond. Their RKD-DA is rkd_distance+2*rkd_angle. A batch of one has no pair, and a loss of 0.
+    beyond. Their RKD-DA is rkd_distance+2*rkd_angle, beside labels of classes 25*rkd_distance+50*rkd_angle in their
+    code. A batch of one has no pair, and a loss of 0.
     """
     return _huber(_distances(_vectors(student)), _distances(_vectors(teacher).detach()))
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 from harness.contracts import Published, Row, Study, TeacherRow
 from harness.registry import study
 from harness.studies.lstm_settings import AUGMENTED, JOINTLY, METRICS, OF_JOINT, ON_AUGMENTED, SOURCE, joint_sizes
-from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, SLOWLY, of
+from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, PATIENT_SETTINGS, SLOWLY, of
 from harness.studies.told import LIU_TUNED
 
 REMARKS = (
     *OF_JOINT,
+    PATIENT_SETTINGS,
     "The published MKD-Transformer has the first layers of BERT-base as it was pretrained, 21.3M; ours has those of "
     "the teacher, refined on the tasks, which of BERT-large are 38.3M with the head, 1.8 times as many. With "
     "--teacher bert-base-uncased it has 21.7M, of which the head is 0.4M.",

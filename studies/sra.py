@@ -5,7 +5,7 @@ from typing import Any
 
 from harness.contracts import CheckpointRow, GainRow, Published, Row, Study, TeacherRow
 from harness.registry import study
-from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, SLOWLY
+from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, PATIENT_SETTINGS, SLOWLY
 from harness.studies.sra_settings import AUGMENTED, FROM_CORPUS, FROM_SRA, METRICS, NOT_BUILT, NOTES, SIZES, SOURCE
 from harness.studies.told import WU
 
@@ -13,6 +13,7 @@ REMARKS = (
     *NOTES,
     NOT_BUILT,
     "Of the two of PKD the one of three layers is built here, BERT_6-PKD is under Published only.",
+    PATIENT_SETTINGS,
     "The text says that SRA + KD beats BERT_3-PKD on MRPC, but its F1 is lower (80.2 against 80.7).",
 )
 ON_AUGMENTED = "trained on augmented texts too"
