@@ -1,9 +1,8 @@
 """Masking and replacement by part of speech: rates, what stays, whose turn it is, and what decides."""
 
+import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from harness.data.augmentation import SameTag, augment
 from harness.data.encoding import MASK
 from harness.data.sources import Split
-from tests.conftest import ROOT, environment
 from tests.data.test_augmentation import Table, near, rows, singles
 
 WORD = re.compile(r"\w+(?:['’]\w+)*")
@@ -151,28 +149,18 @@ def test_a_part_of_the_examples_has_the_same_copies() -> None:
         assert set(masked(singles(sentence), 3, 0.3).text_a) <= set(whole)
 
 
-def test_another_process_draws_the_same() -> None:
-    """Whatever the order there and the seed of hash()."""
-    script = (
-        "import json, sys, numpy as np\n"
-        "from harness.data.augmentation import SameTag, augment\n"
-        "from harness.data.sources import Split\n"
-        "split = Split('train', *json.loads(sys.argv[1]), np.zeros(6, int))\n"
-        "found = augment(split, SameTag(split), 4, 0.3, 1, masking=True)\n"
-        "print(json.dumps(sorted(zip(found.text_a, found.text_b))))\n"
-    )
-    sides = [[*SENTENCES], [*SENTENCES[::-1]]]
-    found = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(sides[::-1])], cwd=ROOT,
-        env={**environment(), "PYTHONHASHSEED": "1"}, capture_output=True, text=True, check=True, timeout=300,
-    )  # fmt: skip
-    here = masked(Split("train", sides[0], sides[1], np.zeros(6, int)), 4, 0.3, 1, tags=True)
-    assert here.text_b is not None
-    assert json.loads(found.stdout) == sorted(map(list, zip(here.text_a, here.text_b, strict=True)))
-
-
 def test_golden_copies() -> None:
     """Copies change only when the text or the rule does: finished runs were trained on these."""
     split = singles("the dog saw a cat .", "a bird sang")
     assert masked(split, 2, 0.3).text_a[2:] == ["the dog [MASK] a cat .", "the dog saw [MASK] [MASK] ."]
     assert masked(split, 2, 0.3, tags=True).text_a[2:] == ["the [MASK] saw a cat .", "a bird [MASK] a cat ."]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_every_process_draws_the_same(order: int) -> None:
+    """Whatever the seed of hash() there, which is another each time, and the order."""
+    split = Split("train", [*SENTENCES][::order], [*SENTENCES[::-1]][::order], np.zeros(6, int))
+    found = masked(split, 4, 0.3, 1, tags=True)
+    assert found.text_b is not None
+    copies = json.dumps(sorted(zip(found.text_a, found.text_b, strict=True)))
+    assert hashlib.sha256(copies.encode()).hexdigest()[:16] == "280cab25d2ffb0fe"
