@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedModel
 
 from harness.contracts import IGNORED, Batch, Encoding, ModelInfo, Signal, Task, Want
 from harness.data.tasks import CORPUS
@@ -52,8 +53,7 @@ class Case:
 
     def build(self, seed: int = 0, teacher_width: int = 32) -> Student:
         """With its random start, as the engine makes it."""
-        head = AutoModelForMaskedLM if self.task.corpus else AutoModelForSequenceClassification
-        teacher = small_model("bert", head=head, width=teacher_width)
+        teacher = _teacher(self.task.corpus, teacher_width)
         machine.seed(seed)
         own = 0 if self.describe().vocabulary else VOCABULARY  # one made of the training texts, of the same size
         shape = self.task.outputs, self.task.pair, own
@@ -84,6 +84,13 @@ class Case:
             signals = frozenset({Signal.LOGITS})
         want = Want.of(signals, range(1, described.layers + 1))
         return replace(want, hidden_states=want.hidden_states | {0}) if want.hidden_states else want
+
+
+@functools.cache
+def _teacher(corpus: bool, width: int) -> PreTrainedModel:
+    """Whose shape a student is told of; one for all, as a random start takes nothing from it."""
+    head = AutoModelForMaskedLM if corpus else AutoModelForSequenceClassification
+    return small_model("bert", head=head, width=width)
 
 
 def _encoding(lengths: tuple[int, ...], padding: int, seed: int) -> dict[str, Tensor]:
