@@ -63,6 +63,7 @@ def _alone(
         FORKED.ensure_running = forkserver.ensure_running = lambda: None  # the second is the first, bound before
     for number, name in ((1, "out"), (2, "error")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.environ.clear()  # of the server's own, which may be what a test that is over had set
     os.environ.update(given)
     os.chdir(cwd)
     sys.exit(work(*words))
