@@ -62,6 +62,7 @@ def _read(reader: Any, texts: Sequence[tuple[str, ...]]) -> tuple[list[int], flo
     # Of byte-pair encodings it may be what ends a text: then there is nothing that they do not know.
     unk = reader.unk_token_id
     unk = None if unk in (reader.bos_token_id, reader.eos_token_id, reader.pad_token_id) else unk
-    words = [token for row in rows for token in row if token == unk or token not in reader.all_special_ids]
+    special = {*reader.all_special_ids} - {unk}  # which a tokenizer works out anew each time it is asked
+    words = [token for row in rows for token in row if token not in special]
     unknown = sum(token == unk for token in words)
     return [len(row) for row in rows], unknown / max(1, len(words))
