@@ -63,13 +63,14 @@ class Contents:
                 "distilling on unlabelled text needs a corpus: --corpus FILE, FOLDER, embedded, pydoc or hub:NAME"
             )
 
+        here = not self.corpus_source.startswith("hub:")
+
         def read() -> str:
-            if not self.corpus_source.startswith("hub:"):
+            if self.corpus_source not in corpora.NAMED and here:
                 deque(corpora.documents(self.corpus_source), 0)  # its mistakes are told before anything is trained
             return corpora.content(self.corpus_source)
 
         corpora.check_name(self.corpus_source)  # of a plan, too, that may do without the hub
-        here = not self.corpus_source.startswith("hub:")
         self.note(([] if self.corpus_source in corpora.NAMED else [Path(self.corpus_source)]) if here else None)
         return str(self._once("corpus", lambda: self._read_or(here, read)))
 
