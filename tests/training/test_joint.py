@@ -36,6 +36,7 @@ from harness.training.joint_model import (
     save_joint,
 )
 from harness.training.loop import Clock, Stage, TrainingFailure, predict, train
+from harness.training.optimisation import Optimisation
 from harness.training.sums import Sum
 from harness.training.weights import save_reader
 from tests.training.builders import CPU, VOCABULARY, examples, regime, settings
@@ -114,6 +115,17 @@ def test_a_step_on_one_task_moves_the_others_encoder_but_not_its_head(kind: str)
     assert not moved & heads(joint, "b").keys()
     assert any(not name.startswith("heads.") for name in moved)
     assert not torch.allclose(joint(batch(kind, "b"), LOGITS).logits, answered)
+
+
+def test_an_update_on_one_task_leaves_the_others_head_at_rest() -> None:
+    """Neither its moments nor its decay go on."""
+    joint = made("student", 2, 2)
+    optimisation = Optimisation(joint, nn.Identity(), settings(weight_decay=0.5, schedule="constant"), 4)
+    before = {"b": copied(heads(joint, "b"))}
+    for task, other in ("ab", "ba", "ab"):
+        optimisation.step(joint(batch("student", task), LOGITS).logits.pow(2).sum())
+        assert same(heads(joint, other), before[other]) and not same(heads(joint, task), before.get(task, {}))
+        before[task] = copied(heads(joint, task))
 
 
 @each_kind
