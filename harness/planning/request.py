@@ -122,13 +122,10 @@ def check_early(request: Request) -> None:
 class ResolvedRequest:
     """A request with what it names looked up. lenient: even where data or teacher cannot be read."""
 
-    def __init__(self, request: Request, lenient: bool = False, cache: Path | None = None):
-        """cache: a folder where what was found out of teachers is kept; with `lenient` it is only read."""
+    def __init__(self, request: Request, lenient: bool, cache: Path | None):
+        """request: that `check_early` lets pass, its plugins loaded. cache: see `examined`."""
         from harness.data import sources
 
-        for path in request.plugins:
-            registry.load_file(path)
-        check_early(request)
         own.KNOWN.clear()
         names, declared, overrides = own.told_apart(request.tasks, request.overrides)
         self.request = request = replace(request, tasks=names, overrides=overrides)
