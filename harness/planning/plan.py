@@ -72,9 +72,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
             students[0].plugin.canonical_init(init)
     known = _check_settings(asked, rows, [student.plugin for student in students])
     defaults = {name: h.default for name, h in known.items()}
-    prerequisites = Prerequisites(
-        asked.teachers_named.of, asked.profile, asked.overrides, asked.contents, defaults, asked.teachers()
-    )
+    prerequisites = Prerequisites(asked, defaults)
     cells = Cells(asked, prerequisites, tasks, checkpoints)
     for row in rows:
         for task in tasks:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from harness import combine
 from harness.answers import ask
 from harness.code_versions import identified
-from harness.contracts import AGREEMENT, Hyperparameter, Profile, Task
+from harness.contracts import AGREEMENT, Hyperparameter, Task
 from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
-from harness.planning.contents import Contents
 from harness.planning.planned import First
+from harness.planning.request import ResolvedRequest
 from harness.registry import TEACHERS
 from harness.runs import (
     BaseTeacher,
@@ -57,17 +57,10 @@ class Prerequisites:
     cells where it is not 1. teacher_of: the teacher of a task, or of a corpus.
     """
 
-    def __init__(
-        self,
-        teacher_of: Callable[[Task], Any],
-        profile: Profile,
-        overrides: Mapping[str, str],
-        contents: Contents,
-        defaults: Hyperparameters,
-        teachers: int = 1,
-    ):
-        self.teacher_of, self.profile, self.overrides = teacher_of, profile, overrides
-        self.contents, self.defaults, self.teachers = contents, defaults, teachers
+    def __init__(self, asked: ResolvedRequest, defaults: Hyperparameters):
+        self.teacher_of, self.teachers = asked.teachers_named.of, asked.teachers()
+        self.profile, self.overrides, self.contents = asked.profile, asked.overrides, asked.contents
+        self.defaults = defaults
         self.first: dict[RunId, First] = {}
         self.used: set[str] = set()
 
