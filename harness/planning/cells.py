@@ -65,10 +65,10 @@ class Cells:
         self.asked, self.prerequisites, self.checkpoints = asked, prerequisites, checkpoints
         self.tasks = {task.name: task for task in tasks}
         self.choices = Choices(asked)
-        self.joint_runs = JointRuns(asked, prerequisites, self.choices, self.tasks)
+        self.wants: dict[str, Want] = {}
+        self.joint_runs = JointRuns(asked, prerequisites, self.choices, self.tasks, self.wants)
         self.found: list[Cell] = []
         self.inits: list[str] = []
-        self.wants: dict[str, Want] = {}
         self.used: set[str] = set()
         self.sources: dict[str, list[str]] = {}
         self._taken: set[tuple[str, ...]] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from harness import combine, pairing
 from harness.contracts import TableRow, Task, Want
@@ -14,14 +15,15 @@ from harness.runs import MULTI_TASK, ONE_STAGE, JointStudentRun, JointTeacherRun
 from harness.runs.settings import Settings
 
 
+@dataclass
 class JointRuns:
-    """Plans joint runs. wants: the teacher signals that they ask for, by task."""
+    """Plans joint runs. wants: the teacher signals asked for, by task, to which theirs are added."""
 
-    def __init__(
-        self, asked: ResolvedRequest, prerequisites: Prerequisites, choices: Choices, tasks: Mapping[str, Task]
-    ):
-        self.asked, self.prerequisites, self.choices, self.tasks = asked, prerequisites, choices, tasks
-        self.wants: dict[str, Want] = {}
+    asked: ResolvedRequest
+    prerequisites: Prerequisites
+    choices: Choices
+    tasks: Mapping[str, Task]
+    wants: dict[str, Want]
 
     def run(self, choice: Choice, objective: str, settings: Settings) -> tuple[JointStudentRun | None, str]:
         """(a joint run of the choice's student without its seed, why there can be none)."""
@@ -45,7 +47,7 @@ class JointRuns:
             if refused := pairing.refusal_of_layers(objective, layers, built, teacher):
                 return None, f"{refused} (task {name} of the joint training)"
             wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
-        self.wants = {name: self.wants.get(name, Want()) | wants.get(name, Want()) for name in {*self.wants, *wants}}
+        self.wants |= {name: self.wants.get(name, Want()) | want for name, want in wants.items()}
         metrics = self._metrics(tasks)
         return JointStudentRun(
             tasks={name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},

@@ -11,7 +11,7 @@ from harness import registry
 from harness.answers import Faulty, configured, named
 from harness.code_versions import ROOT, plugins
 from harness.collecting import uncollected
-from harness.contracts import Hyperparameter, TableRow, Task, Want
+from harness.contracts import Hyperparameter, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
@@ -102,7 +102,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         shown={name: [h.alias, h.complement] for name, h in known.items() if h.alias},
         first=first,
         teachers=teachers,
-        outputs=_outputs(cells.wants, cells.joint_runs.wants),
+        outputs={task: want.parts() for task, want in cells.wants.items() if want.parts()},
         cells=cells.found,
         declared={name: known.to_json() for name, known in asked.declared.items()},
         notices=[
@@ -167,14 +167,6 @@ def _unseen(asked: ResolvedRequest, task: Task, cells: Sequence[Cell]) -> list[s
     if not (texts and lengths and asked.procedure.trains):
         return []
     return unseen(task, texts, asked.teachers_named.of(task), max(lengths))
-
-
-def _outputs(*wants: dict[str, Want]) -> dict[str, Sequence[tuple[str, int]]]:
-    """Every signal that is asked of the teacher, by task."""
-    found: dict[str, Want] = {}
-    for task, want in (pair for part in wants for pair in part.items()):
-        found[task] = found.get(task, Want()) | want
-    return {task: want.parts() for task, want in found.items() if want.parts()}
 
 
 def _needed(first: Mapping[RunId, First], cells: Sequence[Cell], teachers: Mapping[str, RunId]) -> dict[RunId, First]:
