@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness import combine, pairing
 from harness.contracts import TableRow, Task, Want
@@ -49,9 +49,11 @@ class JointRuns:
             wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
         self.wants |= {name: self.wants.get(name, Want()) | want for name, want in wants.items()}
         metrics = self._metrics(tasks)
+        share = {"train_fraction": settings["train_fraction"]}
+        made, after = self.prerequisites.joint_teacher_run(tasks, metrics, share)
         return JointStudentRun(
             tasks={name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
-            teacher=self.prerequisites.joint_teacher(tasks, metrics, {"train_fraction": settings["train_fraction"]}),
+            teacher=self.prerequisites.add(replace(made, seed=0), after),
             student=choice.student.name,
             init=by_content,
             objective=objective,

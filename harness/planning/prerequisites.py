@@ -134,15 +134,10 @@ class Prerequisites:
     def _answers(self, source: Any, task: Task) -> bool:
         return self._ask(lambda: bool(source.answers(task)), otherwise=not task.labelled)
 
-    def joint_teacher(self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters) -> RunId:
-        """The run that refines the teacher on several tasks together (liu2020, section 4.1.1)."""
-        run, after = self.joint_teacher_run(tasks, metrics, own)
-        return self.add(replace(run, seed=0), after)
-
     def joint_teacher_run(
         self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters
     ) -> tuple[JointTeacherRun, list[RunId]]:
-        """(`joint_teacher`'s run without its seed, the runs that it waits for).
+        """(the run, without its seed, that refines the teacher on several tasks together, the runs that it waits for).
 
         own: settings that a cell shares with its teacher, in place of the profile's. Its recipe is that of the task
         that asks for most epochs.
