@@ -192,8 +192,7 @@ class RayExecutor:
 
     def _ended(self, run: str, future: Any) -> Message:
         try:
-            message: Message = future.result()
-            return message
+            return future.result()
         except self._ray.exceptions.RayTaskError as error:  # before the run could begin there
             # Ray wraps what goes wrong while it reads the task, and keeps the text alone.
             if missing := re.search(r"No module named '([\w.]+)'", str(error)):

@@ -200,8 +200,7 @@ class Node:
                     start += len(content)
                     if len(content) < CHUNK:
                         break
-        found: dict[str, Stamp] = ask(self.depot.keep.remote(there, sender, whole))
-        return found
+        return ask(self.depot.keep.remote(there, sender, whole))
 
     # ------------------------------------------------------------ the cache, see `workspace.Exchange`
 

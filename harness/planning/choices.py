@@ -133,8 +133,7 @@ class Choices:
     def refused_teacher(self, choice: Choice, init: str) -> str:
         """Why the choice's student cannot take from the teacher what an initialisation of its own asks, or ""."""
         task = choice.task or get_task(self.asked.tasks[0])
-        refused: str = choice.student.refuse_teacher(init, choice.own, self.asked.info(task))
-        return refused
+        return choice.student.refuse_teacher(init, choice.own, self.asked.info(task))
 
     def before_distillation(self, choice: Choice) -> Choice:
         """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""

@@ -45,14 +45,14 @@ class Contents:
         self.note(parts_of(plugin))
         here = bool(plugin.argument) and Path(plugin.argument).expanduser().exists()
         content = partial(ask, TEACHERS, plugin.name, "content", str, plugin.content)
-        return str(self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, content)))
+        return self._once(f"teacher {plugin.name}:{plugin.argument}", lambda: self._read_or(here, content))
 
     def data(self, task: Task) -> str:
-        return str(self._read(task)[0])
+        return self._read(task)[0]
 
     def examples(self, task: Task) -> int:
         """Number of training examples, 0 where they cannot be read."""
-        return int(self._read(task)[1])
+        return self._read(task)[1]
 
     def corpus(self) -> str:
         """A hash of the corpus. Raises UserError if the plan needs one and none is given."""
@@ -72,7 +72,7 @@ class Contents:
 
         corpora.check_name(self.corpus_source)  # of a plan, too, that may do without the hub
         self.note(([] if self.corpus_source in corpora.NAMED else [Path(self.corpus_source)]) if here else None)
-        return str(self._once("corpus", lambda: self._read_or(here, read)))
+        return self._once("corpus", lambda: self._read_or(here, read))
 
     def read(self) -> set[str]:
         """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""
@@ -121,8 +121,7 @@ class Contents:
             self.shared += data.told_of_shared() if task.name not in own.KNOWN else ()  # which tells it
             return content, len(data.train.text_a)
 
-        found: tuple[str, int] = self._once(f"task {task.name}", read)
-        return found
+        return self._once(f"task {task.name}", read)
 
     def _once(self, name: str, read: Callable[[], Any]) -> Any:
         if name not in self._found:

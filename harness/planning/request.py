@@ -209,8 +209,7 @@ class ResolvedRequest:
         if student is None or not self.profile.families:
             return Recipe()
         info = self.info(task or get_task(self.tasks[0]))
-        found: Recipe = ask(registry.STUDENTS, student.name, "recipe", Recipe, lambda: student.recipe(info))
-        return found
+        return ask(registry.STUDENTS, student.name, "recipe", Recipe, lambda: student.recipe(info))
 
     def _sampler(self) -> str:
         return str(merging.check("sampler", self.overrides.get("sampler", self.profile.sampler or "grid"), SEARCH))

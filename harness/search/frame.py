@@ -191,8 +191,7 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
     """What the corpus distillation among these runs scored on held-out text."""
     for run in runs:
         if isinstance(plan.first[run].run, CorpusDistillationRun):
-            metrics: Mapping[str, float] = (ledger.read(run) or {}).get("metrics", {})
-            return metrics
+            return (ledger.read(run) or {}).get("metrics", {})
     return {}
 
 
