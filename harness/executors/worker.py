@@ -9,8 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +19,6 @@ from harness.errors import UserError
 from harness.executors.made_on import made_on
 from harness.runs import RunId
 from harness.runs.messages import Failed, Finished, Message, Refused, Told, Wants
-from harness.runs.told import Entry
 
 DEATHS = 5  # how often a run's process may die without finishing an epoch before the run counts as failed
 
@@ -46,10 +44,7 @@ def serve(
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a process that dies has said it
     said.close()
     os.environ.update(environment)
-    if workspace.exchange is not None:
-        workspace = replace(workspace, exchange=Asking(connection, run))
-    tell = partial(_tell, connection, run)
-    message = attempt(run, partial(_trained, run, specification, workspace, tell))
+    message = attempt(run, lambda: _trained(run, specification, workspace, lambda e: connection.send(Told(run, e))))
     sys.stdout.flush()
     connection.send(message)
 
@@ -101,10 +96,6 @@ class Asking:
     def _ask(self, what: str, folder: Path) -> None:
         self.connection.send(Wants(self.run, what, folder))
         self.connection.recv()
-
-
-def _tell(connection: Connection, run: str, entry: Entry) -> None:
-    connection.send(Told(run, entry))
 
 
 def _end_with_parent() -> None:
