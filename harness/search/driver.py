@@ -24,6 +24,8 @@ from harness.training.workspace import Workspace
 if TYPE_CHECKING:
     import numpy as np
 
+    from harness.search.database import View
+
 
 class Executor(Protocol):
     """Where runs execute. `submit` queues, `next` waits for a message (see LocalExecutor.next), `close` stops.
@@ -54,16 +56,11 @@ class Listener(Protocol):
     def ended(self, run: Run, record: Record) -> None: ...
 
 
-class View(Protocol):
-    """Who is shown the trials of a cell whenever they may have changed."""
-
-    def cell(self, cell: Cell, found: Progress) -> None: ...
-
-
 @dataclass
 class Driver:
     """Brings every cell of a plan to its budget. The ledger is the only memory it needs between two starts.
 
+    view: is shown the trials of a cell whenever they may have changed.
     refresh: what other code made is made anew, and replaces what is recorded. A run of today's code is made once, and
     so is one that diverged: the same code would come to the same. Any other that failed is tried again.
     keep: whose weights are, see `harness.search.kept`. wanted: runs of the plan's first whose weights are asked for by
