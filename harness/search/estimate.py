@@ -69,18 +69,14 @@ def _before(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledge
         if record := _finished(ledger, name):
             known[_like(first.run)].append(record["seconds"] / _read(first.run, plan))
     told = [run for run in missing if _like(run) in known]
-    parts, count = [], len(missing) - len(told)
+    said, count = "", len(missing) - len(told)
     if told:
         each = [_read(run, plan) * sum(known[_like(run)]) / len(known[_like(run)]) for run in told]
         about = words(sum(each) / min(workers, len(told)))
-        parts.append(
-            f", and about {about} for {_runs(len(told))} that they start from (as finished ones like these took)"
-        )
+        said = f", and about {about} for {_runs(len(told))} that they start from (as finished ones like these took)"
     if count:
-        parts.append(
-            f", and {_runs(count)} that they start from (teachers, distillations), whose time is not known yet"
-        )
-    return "".join(parts)
+        said += f", and {_runs(count)} that they start from (teachers, distillations), whose time is not known yet"
+    return said
 
 
 def _runs(count: int, what: str = "") -> str:

@@ -81,8 +81,7 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     made = []
     for cell in plan.cells:
         found = of_cell[cell.id]
-        done = [one for one in found if one["status"] == "finished"]
-        results = {number: _result(one) for number, one in enumerate(done)}
+        done = [(one, _result(one)) for one in found if one["status"] == "finished"]
         made.append(
             CellResult(
                 cell.id,
@@ -92,8 +91,8 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
                 cell.task,
                 metric=cell.metric,
                 refused=cell.refused,
-                seeds=tuple(results[number] for number, one in enumerate(done) if one["chosen"]),
-                trials=tuple(results[number] for number, one in enumerate(done) if one["part"] == "trial"),
+                seeds=tuple(result for one, result in done if one["chosen"]),
+                trials=tuple(result for one, result in done if one["part"] == "trial"),
                 wanted_seeds=found[0]["wanted_seeds"],
                 wanted_trials=found[0]["wanted_trials"],
                 failures={one["run"]: one["error"] for one in found if one["status"] == "failed"},
@@ -179,11 +178,7 @@ def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mappi
         "settings": as_known(plan, run.made.settings),
         "hyperparameters": as_known(plan, run.hyperparameters),
         "metrics": metrics,
-        "record": {
-            **record,
-            "predictions": partial(kept.beside, "labels"),
-            "teacher": partial(kept.beside, "teacher"),
-        },
+        "record": record | {"predictions": partial(kept.beside, "labels"), "teacher": partial(kept.beside, "teacher")},
     }
 
 
@@ -198,11 +193,8 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
 def _derived(record: Record, settings: Settings) -> dict[str, float]:
     """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
     found = {**record, **record["metrics"]}
-    sizes = {
-        "millions_of_parameters": found.get("parameters"),
-        "millions_without_embeddings": found.get("parameters_without_embeddings"),
-    }
-    made = {name: size / 1e6 for name, size in sizes.items() if size is not None}
+    sizes = {"of_parameters": "parameters", "without_embeddings": "parameters_without_embeddings"}
+    made = {f"millions_{name}": found[size] / 1e6 for name, size in sizes.items() if found.get(size) is not None}
     if "sentences_per_second" in found:
         made["seconds"] = settings["batch_size"] * settings["rounds"] / found["sentences_per_second"]
     return made
