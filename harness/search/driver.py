@@ -18,7 +18,7 @@ from harness.runs.messages import Began, Failed, Finished, Message, Noted, Refus
 from harness.runs.told import Entry, Record
 from harness.search.index import Index
 from harness.search.kept import Kept
-from harness.search.progress import Progress, left
+from harness.search.progress import Progress, done, left
 from harness.training.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -98,15 +98,15 @@ class Driver:
         trained = 0
         cells = [cell for cell in self.plan.cells if not cell.refused]
         found = [(cell, self.progress(cell)) for cell in distinct(cells)]
-        done = sum(len(p.trials) + max(len(p.seeds) - 1, 0) for _, p in found)
+        made = sum(done(p) for _, p in found)
         if more := sum(left(cell, p) for cell, p in found):  # told before anything begins, which takes its time
-            self.listener.started(done, done + more)
+            self.listener.started(made, made + more)
         self._make_first()
         for cell in cells:
             self._advance(cell)
         self._kept.clear()
         if self._flying and not more:  # what cells once started from
-            self.listener.started(done, done)
+            self.listener.started(made, made)
         while self._flying:
             message = self.executor.next()
             run, what = message.run, self._flying[message.run]

@@ -47,6 +47,11 @@ def left(cell: Cell, found: Progress) -> int:
     return max(trials_of(cell) - len(found.trials), 0) + cell.seeds - max(len(found.seeds), 1)
 
 
+def done(found: Progress) -> int:
+    """How many runs a cell has: of its seeds the first is a trial."""
+    return len(found.trials) + len(found.seeds[1:])
+
+
 @dataclass
 class Proposed:
     """What the search of a cell has proposed so far. It spares asking again, and never changes an answer.

@@ -16,7 +16,7 @@ from harness.planning.planned import Plan
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.search.index import Index
-from harness.search.progress import Lookup, Progress, left, progress
+from harness.search.progress import Lookup, Progress, done, left, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -34,9 +34,9 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
 def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """How many runs of cells are done, where some are missing."""
     found = {cell.search: (cell, one) for cell, one in zip(plan.cells, replays, strict=True) if not cell.refused}
-    done = sum(len(one.trials) + max(len(one.seeds) - 1, 0) for _, one in found.values())
+    made = sum(done(one) for _, one in found.values())
     more = sum(left(cell, one) for cell, one in found.values())
-    return (f"Runs done: {done} of {done + more}",) if more else ()
+    return (f"Runs done: {made} of {made + more}",) if more else ()
 
 
 def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:
