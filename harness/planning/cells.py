@@ -9,7 +9,7 @@ from typing import Any
 from harness import combine, pairing, registry
 from harness.answers import Faulty, ask, parts_of
 from harness.code_versions import identified
-from harness.contracts import AGREEMENT, Hyperparameter, LayerMap, TableRow, Task, Want
+from harness.contracts import AGREEMENT, Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import CORPUS, as_asked
 from harness.errors import UserError
 from harness.evaluation import masked_words
@@ -251,16 +251,7 @@ class Cells:
         parts += ["lengthened"] if lengthened else []
         search = digest([*parts, sampler] if sampler else parts)[:16]
         joint = isinstance(run, JointRun)
-        layers: LayerMap | None = more.pop("layers", None)
-        given = {
-            "after": list(dict.fromkeys(more.pop("after", ()))),
-            "layers": [list(pair) for pair in layers.pairs] if layers else [],
-            "trials": self.asked.trials,
-            "seeds": self.asked.seeds,
-            "sampler": sampler,
-            "lengthened": lengthened,
-            **more,
-        }
+        after, layers = more.pop("after", ()), more.pop("layers", None)
         self.found.append(
             Cell(
                 id=digest([search, task.name])[:16] if joint else search,  # cells of one joint run propose the same
@@ -273,7 +264,11 @@ class Cells:
                 refused=refused,
                 run=run,
                 space=space,
-                **given,
+                after=list(dict.fromkeys(after)),
+                layers=[list(pair) for pair in layers.pairs] if layers else [],
+                sampler=sampler,
+                lengthened=lengthened,
+                **{"trials": self.asked.trials, "seeds": self.asked.seeds, **more},
             )
         )
 
