@@ -263,21 +263,20 @@ def _owners(key: str) -> str:
 
 
 def _positions(asked: ResolvedRequest) -> float:
-    """The longest text that the teacher can read, in tokens; infinite where nothing tells."""
-    return min(map(_positions_of, asked.teachers_named.every()))
-
-
-def _positions_of(teacher: Any) -> float:
-    try:
-        shape = configured(teacher)
-    except Faulty:
-        raise
-    except UserError:  # told elsewhere, unless the plan is lenient
-        return math.inf
-    positions = shape.get("max_position_embeddings") or 0
-    if "roberta" in shape.get("model_type", ""):  # its positions begin after that of padding
-        positions -= 1 + shape["pad_token_id"]
-    return positions if positions > 0 else math.inf
+    """The longest text that all teachers can read, in tokens; infinite where nothing tells."""
+    found = [math.inf]
+    for teacher in asked.teachers_named.every():
+        try:
+            shape = configured(teacher)
+        except Faulty:
+            raise
+        except UserError:  # told elsewhere, unless the plan is lenient
+            continue
+        positions = shape.get("max_position_embeddings") or 0
+        if "roberta" in shape.get("model_type", ""):  # its positions begin after that of padding
+            positions -= 1 + shape["pad_token_id"]
+        found += [positions] if positions > 0 else []
+    return min(found)
 
 
 def runs_of(plan: Plan) -> int:
