@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +86,8 @@ class Request:
     @classmethod
     def of(cls, options: Namespace) -> Request:
         """What the flags of a command ask for, as far as it has them."""
-        same = ("study", "profile", "teacher", "data", "objectives", "students", "inits", "tasks", "seeds", "trials")
-        names = (*same, "corpus", "checkpoints", "baselines", "controls")
-        asked = {name: getattr(options, name) for name in names if hasattr(options, name)}
+        names = {field.name for field in fields(cls)}
+        asked = {name: value for name, value in vars(options).items() if name in names}
         words: Sequence[str] = asked.get("teacher") or []
         if len(words) == 1:
             asked["teacher"] = words[0]
