@@ -20,9 +20,7 @@ Where = Mapping[str, str]  # the task, student and row that a setting is of
 
 def protocol(plan: Plan) -> str:
     """What epochs and settings were chosen on; "" where nothing is trained."""
-    if not plan.trains:
-        return ""
-    return str(_settings(plan)["protocol"])
+    return _cells(plan)[0].run.settings["protocol"] if plan.trains else ""
 
 
 def budget(plan: Plan) -> str:
@@ -198,7 +196,3 @@ def _cells(plan: Plan) -> list[Cell]:
     """Those that are told of: what is measured beside students has neither a search nor a training."""
     alike = [cell for cell in plan.cells if cell.run.trains == plan.trains]
     return [cell for cell in alike if not cell.refused] or alike
-
-
-def _settings(plan: Plan) -> Settings:
-    return _cells(plan)[0].run.settings
