@@ -51,7 +51,7 @@ def explained(plan: Plan, study: Study) -> list[Explained]:
     free: dict[str, list[tuple[Where, Any]]] = {}
     of_rows: dict[str, list[tuple[Where, Any]]] = {}
     changed = set()
-    for name, where, value, default, of_row in (*_facts(plan, study), *_settings(plan)):
+    for name, where, value, default, of_row in (*_facts(plan), *_settings(plan)):
         (of_rows if of_row else free).setdefault(name, []).append((where, value))
         changed |= set() if default or of_row else {name}
     shown = (given | changed) & free.keys() | study.told.keys() & (free.keys() | of_rows.keys())
@@ -94,23 +94,20 @@ def _text(ours: Any) -> str:
     return " or ".join(map(number, ours if isinstance(ours, tuple) else (ours,)))
 
 
-def _facts(plan: Plan, study: Study) -> Iterator[tuple[str, Where, Any, bool, bool]]:
+def _facts(plan: Plan) -> list[tuple[str, Where, Any, bool, bool]]:
     """What is no setting of a run: as `_settings`."""
     if not plan.trains:
-        return
+        return []
     of_rows = {row.init for row in plan.rows}
+    distils = any(isinstance(first.run, CorpusDistillationRun) for first in plan.first.values())
     facts = {
         "teacher": [plan.label],
         "tasks": plan.tasks,
         "inits": [init for init in plan.inits if init not in of_rows],
         "seeds": [max(cell.seeds for cell in plan.cells)],
-        "corpus": [plan.corpus]
-        if any(isinstance(first.run, CorpusDistillationRun) for first in plan.first.values())
-        else [],
+        "corpus": [plan.corpus] if distils else [],
     }
-    for name, values in facts.items():
-        for value in values:
-            yield name, NOWHERE, value, False, False
+    return [(name, NOWHERE, value, False, False) for name, values in facts.items() for value in values]
 
 
 def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
