@@ -78,7 +78,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         for task in tasks:
             cells.of_row(row, task)
     possible = {cell.task for cell in cells.found if not cell.refused} or set(asked.tasks)
-    teachers = _teachers(asked, prerequisites, [task for task in tasks if task.name in possible], rows)
+    teachers = _teachers(asked, prerequisites, [task for task in tasks if task.name in possible])
     first = _needed(prerequisites.first, cells.found, teachers)
     _check_effects(asked, cells, rows)
     return Plan(
@@ -179,9 +179,7 @@ def _needed(first: Mapping[RunId, First], cells: Sequence[Cell], teachers: Mappi
     return {run: one for run, one in first.items() if run in found}
 
 
-def _teachers(
-    asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Sequence[Task], rows: Sequence[TableRow]
-) -> dict[str, str]:
+def _teachers(asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Sequence[Task]) -> dict[str, str]:
     """The runs whose scores stand above the table, by task: of the teacher refined on all tasks where one is."""
     if not (asked.procedure.trains and asked.procedure.tunes):
         return {}
