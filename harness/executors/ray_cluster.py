@@ -116,10 +116,8 @@ class RayExecutor:
 
     def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Hand a run to Ray."""
-        from harness.executors.ray_node import Session  # needs Ray
-
         workspace = _absolute(workspace)
-        session = Session(self._depot, self._session, self._code, self._limit, self._shared)
+        session = self._node.Session(self._depot, self._session, self._code, self._limit, self._shared)
         self._hand((session, run, specification, workspace, _parts(Run.read(specification), workspace)), self._gpus)
 
     def next(self) -> Message:
