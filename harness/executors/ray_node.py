@@ -119,6 +119,7 @@ class Node:
     def __init__(self, depot: Any, session: str, workspace: Workspace, run: str):
         self.depot, self.workspace, self.run = depot, workspace, run
         self.folder = folder_of(session)
+        self.exchange: Node | None = self  # how the run shares the cache
         self._sent: Stamp | None = None  # the checkpoint that the driver has
         self._next = 0.0  # when another may be sent
 
@@ -158,11 +159,6 @@ class Node:
             },
             exchange=self.exchange,
         )
-
-    @property
-    def exchange(self) -> Node | None:
-        """How the run shares the cache."""
-        return self
 
     def _resume(self) -> None:
         """Bring the run's newest checkpoint."""
@@ -252,7 +248,7 @@ class SharedNode(Node):
 
     def __init__(self, out: Path, depot: Any, session: str, workspace: Workspace, run: str):
         super().__init__(depot, session, workspace, run)
-        self.out, self.mark, self.session = out, mark_of(out, session), session
+        self.out, self.mark, self.session, self.exchange = out, mark_of(out, session), session, None
 
     def fetch_all(self, parts: Sequence[str]) -> Workspace:
         """As of any node. Raises UserError where it does not see the driver's folder."""
@@ -268,10 +264,6 @@ class SharedNode(Node):
 
     def there(self, path: Path) -> str:
         return str(path) if path.is_relative_to(self.out) else super().there(path)
-
-    @property
-    def exchange(self) -> None:
-        return None
 
     def _bring(self, path: str) -> None:
         if not Path(path).is_relative_to(self.out):
