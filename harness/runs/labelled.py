@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -142,12 +141,14 @@ class UntunedRun(TaskRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointRun(Run, ABC):
+class JointRun(Run):
     """One model trained on several tasks together. tasks: each with a hash of its examples; metrics: each with its."""
 
     leaves_model: ClassVar[bool] = True
     scored: ClassVar[bool] = True
     predicts: ClassVar[bool] = True
+
+    part_kind: ClassVar[type[TaskRun]]  # what the run is on one of its tasks
 
     tasks: Mapping[str, str]
     metrics: Mapping[str, str]
@@ -158,9 +159,11 @@ class JointRun(Run, ABC):
     def data_of(self) -> Mapping[str, str]:
         return self.tasks
 
-    @abstractmethod
-    def part(self, task: str) -> TaskRun:
+    def part(self, task: str) -> Any:
         """What the run is on one of its tasks."""
+        of_all = ("tasks", "metrics", "before", "plugins")
+        shared = {name: value for name, value in vars(self).items() if name not in of_all}
+        return self.part_kind(task=task, data=self.tasks[task], metric=self.metrics[task], **shared)
 
     def parts(self) -> dict[str, Any]:
         """`part` of every task, in order of name: the order in which they are listed is none."""
@@ -175,23 +178,13 @@ class JointTeacherRun(JointRun):
     performed_by: ClassVar[str] = "joint:joint_teacher"
     trained_by: ClassVar[str] = LABELS
     role: ClassVar[str] = "the teacher of several tasks"
+    part_kind: ClassVar[type[TaskRun]] = TeacherRun
 
     teacher: BaseTeacher
 
     @property
     def title(self) -> str:
         return f"teacher {self.teacher.name} on {', '.join(self.tasks)}"
-
-    def part(self, task: str) -> TeacherRun:
-        return TeacherRun(
-            task=task,
-            data=self.tasks[task],
-            metric=self.metrics[task],
-            teacher=self.teacher,
-            settings=self.settings,
-            seed=self.seed,
-            test=self.test,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +194,7 @@ class JointStudentRun(JointRun):
     kind: ClassVar[str] = "multi_task"
     performed_by: ClassVar[str] = "joint:joint_student"
     role: ClassVar[str] = "its distillation on several tasks"
+    part_kind: ClassVar[type[TaskRun]] = StudentRun
     starts_students: ClassVar[bool] = True
 
     teacher: RunId
@@ -219,8 +213,3 @@ class JointStudentRun(JointRun):
     def tells(self) -> str:  # one for each seed
         what = f"Joint distillation of {self.student} by {self.objective}, init {self.init}"
         return f"{what}, once a seed, on {', '.join(self.tasks)}"
-
-    def part(self, task: str) -> StudentRun:
-        names = ("teacher", "student", "init", "objective", "procedure", "settings", "seed", "masked_teacher")
-        shared: dict[str, Any] = {name: getattr(self, name) for name in (*names, "pair_encoding", "test")}
-        return StudentRun(task=task, data=self.tasks[task], metric=self.metrics[task], **shared)
