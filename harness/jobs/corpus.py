@@ -135,20 +135,21 @@ def masked_head(run: MaskedTeacherRun, work: Work) -> Performed:
 
 def _parts(run: CorpusRun, workspace: Workspace) -> tuple[Part, Part]:
     """(the masked pieces to train on, those held out): the same for every run on the same corpus."""
-    settings, content = run.settings, run.corpus
+    settings = run.settings
     corpora.check_unchanged(workspace.corpus, run.corpus)
     tokenizer = teacher_tokenizer(workspace)
     length, packed = settings["max_length"], settings["pack"]
     folder = workspace.cache / CORPORA
-    corpus = corpora.tokenised(workspace.corpus, content, tokenizer, length, folder, packed, workspace.once)
-    text = MaskedText(corpus, tokenizer, settings["mask_probability"])
-    index, held_out = _indices(len(text), run, workspace)
-    return Part(text, index), Part(text, held_out)
+    corpus = corpora.tokenised(workspace.corpus, run.corpus, tokenizer, length, folder, packed, workspace.once)
+    return _divided(MaskedText(corpus, tokenizer, settings["mask_probability"]), run, workspace)
 
 
 def _sentences(run: CorpusRun, workspace: Workspace, reader: PreTrainedTokenizerBase) -> tuple[Part, Part]:
     """(the sentences to train on, those held out), as the student reads them."""
-    text = SentenceText(_store(run, workspace, reader), reader)
+    return _divided(SentenceText(_store(run, workspace, reader), reader), run, workspace)
+
+
+def _divided(text: MaskedText | SentenceText, run: CorpusRun, workspace: Workspace) -> tuple[Part, Part]:
     index, held_out = _indices(len(text), run, workspace)
     return Part(text, index), Part(text, held_out)
 
@@ -168,15 +169,13 @@ def _reader(plugin: Any, run: CorpusRun, workspace: Workspace) -> PreTrainedToke
         chosen = set(_indices(store.told["count"], run, workspace)[0].tolist())
         yield from (text for i, text in enumerate(read(store)) if i in chosen)
 
-    reader: PreTrainedTokenizerBase = plugin.tokenizer(own, teacher_tokenizer(workspace), texts())
-    return reader
+    return plugin.tokenizer(own, teacher_tokenizer(workspace), texts())
 
 
 def _indices(size: int, run: CorpusRun, workspace: Workspace) -> tuple[Tensor, Tensor]:
     """(places of what is trained on, of what is held out) among `size` pieces or sentences."""
-    content = run.corpus
-    index, held_out = hold_out(size, content, HELD_OUT, MOST_HELD_OUT)
-    index = subset_index(index, part_of(len(index), run.settings), content)
+    index, held_out = hold_out(size, run.corpus, HELD_OUT, MOST_HELD_OUT)
+    index = subset_index(index, part_of(len(index), run.settings), run.corpus)
     if not len(index):
         raise UserError(
             f"corpus {workspace.corpus} has a single piece of text: too little to train on and hold out from"

@@ -17,6 +17,7 @@ from harness.contracts import Batch, LayerMap, ModelInfo, Outputs, Want
 from harness.data.tasks import get_task
 from harness.evaluation.parameters import count
 from harness.jobs.examples import Examples, examples_of, own_settings, reader_of
+from harness.jobs.folds import told
 from harness.jobs.scoring import Predictions, evaluate, selector
 from harness.jobs.starting import start
 from harness.runs import JointRun, JointStudentRun, JointTeacherRun
@@ -125,11 +126,4 @@ def _train(
         scores, found = evaluate(model, get_task(name), parts[name], work, examples[name], reader)
         by_task[name] = scores | {"selection": choose(model)} | count(joint.network(name))
         predictions |= {f"{name}/{kind}": array for kind, array in found.items()}
-    return {
-        "curve": history.curve,
-        "best": history.best,
-        "pruned": history.pruned,
-        "metrics": {},
-        "selection": history.best["selection"],
-        "by_task": by_task,
-    }, predictions
+    return told(history) | {"metrics": {}, "selection": history.best["selection"], "by_task": by_task}, predictions
