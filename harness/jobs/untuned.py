@@ -184,13 +184,7 @@ def untuned(run: UntunedRun, work: Work) -> Performed:
     }, predictions
 
 
-def _learn(
-    student: nn.Module,
-    run: UntunedRun,
-    work: Work,
-    examples: Examples,
-    teacher: UntunedTeacher,
-) -> Record:
+def _learn(student: nn.Module, run: UntunedRun, work: Work, examples: Examples, teacher: UntunedTeacher) -> Record:
     """Train the student on the teacher's vectors of the training pairs. Returns the curve, and its last entry."""
     settings, task, workspace = run.settings, get_task(run.task), work.workspace
     theirs = replace(run, student="", pair_encoding=APART)

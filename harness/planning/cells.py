@@ -22,17 +22,7 @@ from harness.planning.planned import Cell, size_of
 from harness.planning.prerequisites import Prerequisites, own_name
 from harness.planning.request import ResolvedRequest, Variant
 from harness.planning.space import Dimension
-from harness.runs import (
-    MULTI_TASK,
-    ONE_STAGE,
-    PRETRAINED,
-    BaseTeacher,
-    CheckpointRun,
-    Impossible,
-    JointRun,
-    Run,
-    RunId,
-)
+from harness.runs import MULTI_TASK, ONE_STAGE, PRETRAINED, BaseTeacher, CheckpointRun, Impossible, JointRun, Run, RunId
 from harness.runs.settings import Settings
 
 

@@ -47,10 +47,7 @@ def budget(plan: Plan) -> str:
     return f"{searched}, {seeds} seed{'s' * (seeds > 1)}{certain}, {same}"
 
 
-_SAMPLED = {
-    "random": "drawn at random, the same for all cells that search the same range",
-    "tpe": "proposed by TPE",
-}
+_SAMPLED = {"random": "drawn at random, the same for all cells that search the same range", "tpe": "proposed by TPE"}
 
 
 def by_student(plan: Plan) -> set[str]:

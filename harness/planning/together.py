@@ -172,17 +172,8 @@ def _of_another_version(whole: Plan, plan: Plan) -> bool:
 
 
 _MAPPINGS = (
-    "checkpoints",
-    "files",
-    "examples",
-    "defaults",
-    "first",
-    "teachers",
-    "outputs",
-    "shown",
-    "origins",
-    "declared",
-)
+    "checkpoints", "files", "examples", "defaults", "first", "teachers", "outputs", "shown", "origins", "declared",
+)  # fmt: skip
 _LISTS = ("plugins", "tasks", "students", "inits", "notices", "unseen")
 
 

@@ -84,7 +84,7 @@ TRAINING: dict[str, Hyperparameter] = {
 SEARCH: dict[str, Hyperparameter] = {
     "sampler": Hyperparameter(
         "that of the study", choices=("grid", "random", "tpe"), says="what draws the settings of a trial"
-    ),
+    )
 }
 
 FOLDS = 5  # that protocol nested parts the training data in
@@ -114,15 +114,9 @@ TEACHER_TRAINING["train_examples"] = Hyperparameter(
 )
 TEACHER_TRAINING["seeds"] = Hyperparameter(1, low=1, says="teachers of a task: one for all seeds, or one for each")
 
-# Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares.
-SHARED = (
-    "max_length",
-    "protocol",
-    "threads",
-    "precision",
-    "train_fraction",
-    "labels",
-)  # as a teacher with its students
+# Of a distillation on several tasks that a student starts from, given as "multi_task.NAME"; the rest it shares, as a
+# teacher with its students.
+SHARED = ("max_length", "protocol", "threads", "precision", "train_fraction", "labels")
 JOINT_TRAINING = {n: h for n, h in TRAINING.items() if n not in (*SHARED, "pruner")}
 
 # Of distillation on a corpus, given as "general.NAME": those of TRAINING that act there, and its own.
@@ -163,9 +157,7 @@ SPEED_SETTINGS: dict[str, Hyperparameter] = {
 ON_UNTUNED = ("max_length", "protocol", "threads", "precision", "train_fraction", "train_examples")  # without training
 NEVER_UNTUNED = ("augmentation", "labels", "patience", "pruner", "cache_gib")
 UNTUNED: dict[str, Hyperparameter] = {
-    "untuned.pooling": Hyperparameter(
-        "first", choices=("first", "mean"), says="what is the teacher's vector of a text"
-    ),
+    "untuned.pooling": Hyperparameter("first", choices=("first", "mean"), says="what is the teacher's vector of a text")
 }
 _DECLARED = MASKING | UNTUNED | TRAINING
 
