@@ -296,7 +296,7 @@ class Cells:
         fixed = {own_name(choice.student, key) for key in choice.row.settings} | set(choice.fixed)
         fixed |= set(choice.variant.settings) if choice.variant else set()
         space = merging.space_of(self._search(choice, task, acting), choice.declared, fixed)
-        return merging.widened(space, choice.declared) if self.asked.draws_at_random else space
+        return merging.widened(space, choice.declared) if self.asked.drawn_by == "random" else space
 
     def use(self, choice: Choice, task: Task | None, idle: set[str]) -> None:
         """Note which overrides had an effect; those of `idle` had none."""

@@ -17,7 +17,7 @@ from harness.errors import UserError, near
 from harness.hyperparameters import Recipe, Value
 from harness.planning import declarations, merging
 from harness.planning.contents import Contents
-from harness.planning.space import Space
+from harness.planning.space import Space, default_sampler
 from harness.planning.teachers import Teachers
 from harness.rows import BASELINES, CONTROLS
 from harness.runs import MULTI_TASK, PRETRAINED
@@ -138,6 +138,8 @@ class ResolvedRequest:
         self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self.profile.trials
         typed = merging.parse_set(request.overrides)
         self.overrides = combine.recorded(typed)
+        drawn_by = self.overrides.get("sampler", self.profile.sampler or "grid")
+        self.drawn_by = merging.check("sampler", drawn_by, SEARCH)
         self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
         self.teachers_named = Teachers(request.teacher or self.profile.teacher, self.tasks)
         self._cache = cache
@@ -210,30 +212,21 @@ class ResolvedRequest:
         info = self.info(task or get_task(self.tasks[0]))
         return ask(registry.STUDENTS, student.name, "recipe", Recipe, lambda: student.recipe(info))
 
-    def _sampler(self) -> str:
-        return str(merging.check("sampler", self.overrides.get("sampler", self.profile.sampler or "grid"), SEARCH))
-
-    @property
-    def draws_at_random(self) -> bool:
-        """Whether settings are drawn, so that a list of numbers stands for all between them."""
-        return self._sampler() == "random"
-
     def sampler(self, space: Space) -> str:
         """What draws from a space, "" where that is what it has of itself: a grid is walked, TPE draws from ranges.
 
         Raises UserError for a grid of a range.
         """
-        chosen = self._sampler()
         asked = "sampler" in self.overrides or self.profile.sampler
-        ranges = [name for name, values in space.items() if not isinstance(values, list)]
-        if not (asked and space) or chosen == ("tpe" if ranges else "grid"):
+        if not (asked and space) or self.drawn_by == default_sampler(space):
             return ""
-        if chosen == "grid":
+        if self.drawn_by == "grid":
+            name = next(name for name, values in space.items() if not isinstance(values, list))
             raise UserError(
-                f"sampler grid tries the values that a study lists, but {ranges[0]} is searched over a range: take "
-                "random or tpe"
+                f"sampler grid tries the values that a study lists, but {name} is searched over a range: take random "
+                "or tpe"
             )
-        return chosen
+        return self.drawn_by
 
     def inits_of(self, row: TableRow, student: Variant) -> Sequence[str]:
         """The initialisations that a row has cells for; one that the row fixes may be given more exactly.
