@@ -42,7 +42,14 @@ class Remembered:
 
         Raises UserError as loading plugins does.
         """
-        self._key = self._key_now()
+        _, declared, _ = own.told_apart(self._request.tasks, self._request.overrides)
+        data = self._request.data or ""  # what lies there decides who reads it
+        self._key = digest([
+            self._asked,
+            self._code,
+            [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
+            sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
+        ])  # fmt: skip
         stored = self._stored
         if stored.get("key") != self._key or _held(map(Path, stored["places"])) != stored["places"]:
             return None
@@ -56,16 +63,6 @@ class Remembered:
         if self._file and (held := _held(places)) is not None:
             told = {"key": self._key, "code": self._code, "places": held, "plan": plan.to_json()}
             write_sealed(self._file, told)
-
-    def _key_now(self) -> str:
-        _, declared, _ = own.told_apart(self._request.tasks, self._request.overrides)
-        data = self._request.data or ""  # what lies there decides who reads it
-        return digest([
-            self._asked,
-            self._code,
-            [[name, str(one.place), dict(one.settings), one.folder] for name, one in declared.items()],
-            sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
-        ])  # fmt: skip
 
 
 def _held(places: Iterable[Path]) -> dict[str, object] | None:
