@@ -7,6 +7,7 @@ which is chosen on the training examples: their labels serve for nothing else.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -111,22 +112,18 @@ class UntunedTeacher:
         self.run, self.workspace = run, workspace
         self.pooling = run.settings["untuned.pooling"]
         self.how: dict[str, str] = {}
-        self._apart: Apart | None = None
-        self._cache: TeacherCache | None = None
 
+    @cached_property
     def apart(self) -> Apart:
         """The model, loaded when it is first needed."""
-        if self._apart is None:
-            model = load_masked_teacher(self.run.teacher, self.workspace)
-            self._apart = Apart(Encoder(model), self.pooling).to(machine.device()).eval()
-        return self._apart
+        model = load_masked_teacher(self.run.teacher, self.workspace)
+        return Apart(Encoder(model), self.pooling).to(machine.device()).eval()
 
     def model(self) -> PreTrainedModel:
-        return self.apart().encoder.model
+        return self.apart.encoder.model
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
-        if self._cache is None:
-            raise LookupError("no vectors were stored yet")
+        """Once they are stored."""
         rows = self._cache.rows(self.keys[batch.ids.numpy()])
         return Outputs(sentence=self._cache.read(("sentence", -1), rows, 0, machine.device()))
 
@@ -142,7 +139,7 @@ class UntunedTeacher:
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
-        return self.apart()(batch, want)
+        return self.apart(batch, want)
 
 
 def untuned(run: UntunedRun, work: Work) -> Performed:
@@ -166,7 +163,7 @@ def untuned(run: UntunedRun, work: Work) -> Performed:
         if run.objective:
             record |= _learn(model, run, work, examples, teacher)
     else:
-        model = teacher.apart()
+        model = teacher.apart
         record |= count(cast(PreTrainedModel, teacher.model().base_model))
     cosines = Cosines(model)
     known = predict(cosines, examples.train, EVALUATION_BATCH, settings, machine.device(), clock)[:, 0]
