@@ -35,7 +35,7 @@ PATIENCE = 10.0  # seconds that a log may take to be written once the run has en
 class Attempt:
     """A run that is being trained. Nothing of its process is left after `end`.
 
-    limit: seconds after which it is given up; environment: what is to be set in the process's own. The place's
+    limit: seconds after which it is given up; environment: what is to be set in the process's own. The workspace's
     exchange, if there is one, is called here.
     """
 

@@ -56,7 +56,7 @@ class Session:
 def train(session: Session, run: str, specification: Any, workspace: Workspace, parts: Sequence[str]) -> Message:
     """Do one run; the message that says how it ended.
 
-    place: as it is on the driver's machine; parts: the files and folders there that the run needs.
+    workspace: as it is on the driver's machine; parts: the files and folders there that the run needs.
 
     Ray uses this process again, so the run has one of its own, which asks this one for whatever Ray is needed for.
     """
@@ -136,7 +136,7 @@ class Node:
         return text.replace(str(self.folder), "")
 
     def fetch_all(self, parts: Sequence[str]) -> Workspace:
-        """Bring what is not here yet. Returns the place with this node's paths."""
+        """Bring what is not here yet. Returns the workspace with this node's paths."""
         for part in parts:
             self._bring(part)
         self.here(self.workspace.run).mkdir(parents=True, exist_ok=True)
@@ -220,23 +220,23 @@ class Node:
 
     def _bring(self, path: str) -> None:
         """Bring a file or folder, unless it is here. Once it has its name it is whole."""
-        workspace = self.here(path)
-        workspace.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(workspace.with_name(f".{workspace.name}.lock")):
-            if workspace.exists():
+        place = self.here(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(place.with_name(f".{place.name}.lock")):
+            if place.exists():
                 return
-            aside = workspace.with_name(f".{workspace.name}.fetched.tmp")
+            aside = place.with_name(f".{place.name}.fetched.tmp")
             shutil.rmtree(aside, ignore_errors=True)
             for name in ask(self.depot.stamps.remote(path)):
                 self._copy(f"{path}/{name}" if name else path, aside / (name or "file"))
             if (aside / "file").exists():
-                os.replace(aside / "file", workspace)
+                os.replace(aside / "file", place)
                 aside.rmdir()
             elif aside.exists():
-                os.replace(aside, workspace)
+                os.replace(aside, place)
 
-    def _copy(self, path: str, workspace: Path) -> None:
-        with atomic_file(workspace) as file:
+    def _copy(self, path: str, place: Path) -> None:
+        with atomic_file(place) as file:
             while content := ask(self.depot.read.remote(path, file.tell())):
                 file.write(content)
                 if len(content) < CHUNK:

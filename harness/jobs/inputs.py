@@ -1,6 +1,6 @@
 """What a run rests on, checked at the moment of use: the weights of other runs, the teacher, the files it names.
 
-Data and corpora are checked where they are read (`examples`, `general`).
+Data and corpora are checked where they are read (`examples`, `corpus`).
 """
 
 from __future__ import annotations
