@@ -146,11 +146,8 @@ class _Cell:
     def __init__(self, bar: Any):
         from IPython.display import display as show
 
-        self.bar, self.console, self.drawn = bar, self, 0.0
+        self.bar, self.add_task, self.console, self.drawn = bar, bar.add_task, self, 0.0
         self._handle = show({"text/plain": ""}, raw=True, display_id=True)
-
-    def add_task(self, description: str, total: float | None, **fields: Any) -> Any:
-        return self.bar.add_task(description, total=total, **fields)
 
     def update(self, task: Any, **changes: Any) -> None:
         self.bar.update(task, **changes)
