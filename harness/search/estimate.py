@@ -90,8 +90,7 @@ def _like(run: Run) -> tuple[str, bool]:
 
 def _read(run: Run, plan: Plan) -> float:
     """How many examples a run reads; 1 of one on a corpus, which is the same for all of a plan."""
-    tasks = [task for task in getattr(run, "tasks", [getattr(run, "task", "")]) if task]
-    return float((run.settings.get("epochs") or 1) * sum(_examples(run, task, plan) for task in tasks) or 1)
+    return float((run.settings.get("epochs") or 1) * sum(_examples(run, task, plan) for task in run.data_of) or 1)
 
 
 def _missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
@@ -175,7 +174,7 @@ class Meter:
 
 def _who(run: Run) -> str:
     """The student of a run; of what has none, its kind."""
-    return str(getattr(run, "student", "") or run.kind)
+    return run.student_name or run.kind
 
 
 def _what(run: Run) -> tuple[str, ...]:
