@@ -165,10 +165,7 @@ def _tensorboard(study: str, folder: Path) -> Callable[[str], Any]:
     """A folder of events a run."""
     from accelerate.tracking import TensorBoardTracker
 
-    def opened(name: str) -> Any:
-        return _started(TensorBoardTracker(re.sub(r"[^\w.,=+*-]+", "_", name)[-LENGTH:], folder))
-
-    return opened
+    return lambda name: _started(TensorBoardTracker(re.sub(r"[^\w.,=+*-]+", "_", name)[-LENGTH:], folder))
 
 
 def _wandb(study: str, folder: Path) -> Callable[[str], Any]:
