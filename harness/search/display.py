@@ -25,7 +25,7 @@ class Display:
     """Counts runs, and tells how they go."""
 
     def __init__(self, plan: Plan, bar: Any = None):
-        self.plan, self.bar = plan, bar
+        self.bar = bar
         self.own = {cell.run.kind for cell in plan.cells if not cell.refused}  # kinds of runs of cells
         self.done = self.wanted = self.told = 0
         self.said = time.monotonic()
