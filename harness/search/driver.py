@@ -208,8 +208,7 @@ class Driver:
         """(the record, the predictions) of a run that ended so. diverged: by which code."""
         if isinstance(message, Finished):
             return message.record, message.predictions
-        if not isinstance(message, Failed):
-            raise TypeError(f"a run cannot end with {message!r}")
+        assert isinstance(message, Failed)  # of the others none ends a run
         told = {"status": "failed", "error": message.error, "traceback": message.traceback}
         diverged = {"diverged": self._code} if message.diverged else {}
         return {**told, **diverged, "specification": what.specification()}, None
