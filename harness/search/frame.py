@@ -193,8 +193,11 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
 def _derived(record: Record, settings: Settings) -> dict[str, float]:
     """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
     found = {**record, **record["metrics"]}
-    sizes = {"of_parameters": "parameters", "without_embeddings": "parameters_without_embeddings"}
-    made = {f"millions_{name}": found[size] / 1e6 for name, size in sizes.items() if found.get(size) is not None}
+    sizes = {
+        "millions_of_parameters": found.get("parameters"),
+        "millions_without_embeddings": found.get("parameters_without_embeddings"),
+    }
+    made = {name: size / 1e6 for name, size in sizes.items() if size is not None}
     if "sentences_per_second" in found:
         made["seconds"] = settings["batch_size"] * settings["rounds"] / found["sentences_per_second"]
     return made
