@@ -126,8 +126,8 @@ class Cells:
             settings=choice.settings,
         )
         refused = "" if labelled else f"{row.name} is fine-tuned on labels, and is to do without"
-        self.add(choice, task, run, refused, size=size_of(self.asked.examined(source, task)))
-        self.used |= set(choice.fixed) - merging.unused(choice.settings)
+        if self.add(choice, task, run, refused, size=size_of(self.asked.examined(source, task))):
+            self.used |= set(choice.fixed) - merging.unused(choice.settings)
 
     # ------------------------------------------------------------ what procedures ask
 
@@ -202,7 +202,7 @@ class Cells:
 
     def teachers_of(self, task: Task, metric: str, settings: Settings) -> list[RunId]:
         """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""
-        self.used.add("teacher.seeds")
+        self.prerequisites.used.add("teacher.seeds")
         return self.prerequisites.of_task(task, metric, {name: settings[name] for name in ("train_fraction", "labels")})
 
     def lose_labels(self, choice: Choice, task: Task, expressions: Sequence[str]) -> tuple[set[str], str]:
@@ -228,14 +228,19 @@ class Cells:
 
     # ------------------------------------------------------------ what they add
 
-    def add(self, choice: Choice, task: Task, run: Run, refused: str = "", **more: Any) -> None:
-        """Add a cell. more: fields of `Cell`, layers as a LayerMap; acting: the objectives' settings that act in it."""
+    def add(self, choice: Choice, task: Task, run: Run, refused: str = "", **more: Any) -> bool:
+        """Add a cell, and say whether it can exist.
+
+        more: fields of `Cell`, layers as a LayerMap; acting: the objectives' settings that act in it.
+        """
         run = identified(run)
         if run.trains and run.settings.get("protocol") == "nested":
             refused = refused or refused_folds(run, choice.kind)
         space = self._space(choice, task, more.pop("acting", frozenset())) if run.trains else {}
         sampler = self.asked.sampler(space)
-        self.used |= {"sampler"} if space and not refused else set()
+        if not refused:
+            self.used |= self.prerequisites.used | ({"sampler"} if space else set())
+        self.prerequisites.used = set()  # what only a refused cell would start from is never made
         parts = [run.identity(self.prerequisites.defaults), space, *([choice.row.name] if refused else [])]
         lengthened = choice.lengthened and "epochs" in space
         parts += ["lengthened"] if lengthened else []
@@ -261,11 +266,12 @@ class Cells:
                 **{"trials": self.asked.trials, "seeds": self.asked.seeds, **more},
             )
         )
+        return not refused
 
     def add_teacher(self, choice: Choice, task: Task, run: Run, after: Sequence[RunId], refused: str) -> None:
         """Add a cell of the teacher itself."""
-        self.add(choice, task, run, refused, after=after, size=size_of(self.asked.info(task)))
-        self.use(choice, task, set())
+        if self.add(choice, task, run, refused, after=after, size=size_of(self.asked.info(task))):
+            self.use(choice, task, set())
 
     def refused(self, choice: Choice, task: Task, reason: str) -> None:
         """Add a cell that cannot exist."""

@@ -38,5 +38,5 @@ class Baseline(Procedure):
         )
         task = as_asked(task, choice.settings)
         refused = "" if task.labelled else "a baseline learns from labels, and is to do without"
-        cells.add(choice, task, run, refused, trials=1, seeds=1)  # nothing is drawn, and nothing searched
-        cells.use(choice, task, set())
+        if cells.add(choice, task, run, refused, trials=1, seeds=1):  # nothing is drawn, and nothing searched
+            cells.use(choice, task, set())

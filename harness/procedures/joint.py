@@ -37,8 +37,8 @@ class MultiTask(Procedure):
             cells.refused(choice, task, refused)
             return
         run, more = cells.prerequisites.augmented(run)
-        cells.add(choice, task, run, after=[run.teacher, *more], size=size_of(choice.describe(task)))
-        cells.use(choice, None, without)
+        if cells.add(choice, task, run, after=[run.teacher, *more], size=size_of(choice.describe(task))):
+            cells.use(choice, None, without)
 
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
         choice = cells.choices.choose(row, None, "", task, self)

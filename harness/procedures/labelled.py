@@ -89,7 +89,7 @@ class Labelled(Procedure):
         )
         run, more = cells.prerequisites.augmented(run)
         run, before = self.planned(run, choice, task, cells) if not refused else (run, [])
-        cells.add(
+        possible = cells.add(
             choice,
             task,
             run,
@@ -103,7 +103,7 @@ class Labelled(Procedure):
             mark=mark,
             acting=set().union(*(combine.settings_of(stage.objective) for stage in stages)) - unacting,
         )
-        if not refused:
+        if possible:
             idle = unread | unacting
             idle |= cells.only_general(objective) - (combine.settings_of(on_corpus) if distilled else set())
             cells.use(choice, task, idle)

@@ -29,8 +29,8 @@ class Measured(Procedure):
         source = cells.asked.teachers_named.of(task) if choice.student else cells.model(choice.row.checkpoint)
         what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
         run = self.run(cells, **what, metric=cells.metric(task), settings=choice.settings)
-        cells.add(choice, task, run, choice.refused)
-        cells.use(choice, task, set())
+        if cells.add(choice, task, run, choice.refused):
+            cells.use(choice, task, set())
 
     @abstractmethod
     def run(self, cells: Cells, **what: Any) -> MeasuredRun:

@@ -51,8 +51,7 @@ class Untuned(Procedure):
         )
         # Nothing is drawn where the vectors of given weights are compared.
         certain = {} if objective or choice.init == "random" else {"seeds": 1}
-        cells.add(choice, task, run, refused, after=[*after, *before], **certain)
-        if not refused:
+        if cells.add(choice, task, run, refused, after=[*after, *before], **certain):
             cells.use(choice, task, set())
 
     def teacher_cell(self, row: TableRow, task: Task, cells: Cells) -> None:
@@ -72,5 +71,5 @@ class Untuned(Procedure):
             metric=cells.metric(task),
             settings=choice.settings,
         )
-        cells.add(choice, task, run, refused, after=after, size=size_of(info), seeds=1)
-        cells.use(choice, task, set())
+        if cells.add(choice, task, run, refused, after=after, size=size_of(info), seeds=1):
+            cells.use(choice, task, set())

@@ -315,6 +315,21 @@ def test_settings_that_act_on_nothing(case: str) -> None:
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"study": "multi_task", "overrides": ["multi_task.epochs=2"], "tasks": ["sentiment"]},
+        {
+            "study": "objectives_vs_init", "overrides": ["teacher.epochs=2"], "objectives": ["hid_cls_contrast"],
+            "tasks": ["sentiment", "similarity"], "teacher": ["sentiment=embedded", "similarity=embedded:train"],
+        },
+    ],
+)  # fmt: skip
+def test_a_setting_of_what_refused_cells_alone_would_start_from(asked: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"setting '{asked['overrides'][0][:-2]}' has no effect: no selected cell"):
+        resolve(Request(**asked))
+
+
 def test_a_setting_of_the_joint_training_acts_there_alone() -> None:
     plan = resolve(Request("multi_task", overrides=["multi_task.epochs=2"]))
     found = cell(plan, "mkd_lstm", "sentiment")
