@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from glob import escape
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 from harness.errors import UserError
@@ -193,6 +194,19 @@ def beside(path: Path) -> Iterator[Path]:
         remove(temporary)
 
 
+@contextmanager
+def none_left_empty(folder: Path) -> Iterator[None]:
+    """Where what is done fails, the folders that it made, this one and those above, go again if they are empty."""
+    new = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
 def remove_abandoned(path: Path) -> None:
     """Remove what killed processes were writing for this place, where that is allowed."""
     for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
@@ -264,14 +278,12 @@ def cannot_write(path: Path, error: OSError, flag: str = "") -> UserError:
 
 
 def check_writable(out: Path, flag: str = "--out") -> None:
-    """Raise UserError if nothing can be written into the folder."""
+    """Raise UserError if nothing can be written into the folder. One that is not there is not made."""
     check_name(str(out), flag)
     names(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = half_written(out / "probe")
-        probe.write_bytes(b"")
-        probe.unlink()
+        with TemporaryFile(dir=next(path for path in (out, *out.parents) if os.path.lexists(path))):
+            pass
     except OSError as error:
         raise cannot_write(out, error, flag) from error
 

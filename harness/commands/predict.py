@@ -19,7 +19,7 @@ from harness.commands.telling import say
 from harness.data.places import spoilt
 from harness.data.tables import DELIMITERS, READERS, TABBED, Columns
 from harness.errors import UserError
-from harness.files import JSON, atomic_file, check_writable
+from harness.files import JSON, atomic_file, check_writable, none_left_empty
 
 if TYPE_CHECKING:
     from harness.contracts import Task
@@ -264,7 +264,7 @@ def _output(name: str | None) -> Iterator[TextIO]:
     if name is None:
         yield sys.stdout
         return
-    with atomic_file(Path(name)) as file:
+    with none_left_empty(Path(name).parent), atomic_file(Path(name)) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         yield text
         text.detach()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.files import beside, cannot_write, sync_folder
+from harness.files import beside, cannot_write, none_left_empty, sync_folder
 
 
 def save(
@@ -43,7 +43,7 @@ def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Itera
     new: what somebody else has meanwhile put in its place is no older one of ours: UserError is raised, and it stays.
     """
     try:
-        with beside(folder) as temporary:
+        with none_left_empty(folder.parent), beside(folder) as temporary:
             temporary.mkdir(parents=True)
             yield temporary
             for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():

@@ -72,5 +72,6 @@ def test_what_is_not_there_is_refused(out: Path, call: Harness) -> None:
     (out / "file").write_text("")
     refused(call("figures", "heatmap", "--to", out / "file", *words), "file is a file, where a folder is wanted")
     refused(call("figures", "heat_map", *words), "unknown figure 'heat_map': did you mean heatmap")
-    process = call("figures", "masked_words", *words)
+    process = call("figures", "masked_words", *words, "--to", out / "new" / "folder")
     assert process.returncode == 2 and "none of these figures can be drawn" in process.stderr
+    assert not (out / "new").exists()

@@ -135,7 +135,9 @@ def test_what_cannot_be_read_is_refused(
     file: str, content: str, data: Any, words: str, trained: Callable[..., Path], call: Harness, tmp_path: Path
 ) -> None:
     (tmp_path / file).write_text(content)
-    refused(call("predict", trained(False, *data), "--input", tmp_path / file), words)
+    given = ("--input", tmp_path / file, "--output", tmp_path / "new" / "folder" / "out.csv")
+    refused(call("predict", trained(False, *data), *given), words)
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_cannot_be_read_or_written_is_told_as_what_it_is(
