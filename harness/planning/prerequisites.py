@@ -53,8 +53,8 @@ OF_STUDENT = ("epochs", "batch_size", "learning_rate", "steps", *ADAM, "transfer
 class Prerequisites:
     """The runs that must exist before those of a cell, in `first`.
 
-    used are the overrides that reached one of them since a cell was added. teachers: how many of a task there are, one for each seed of its
-    cells where it is not 1. teacher_of: the teacher of a task, or of a corpus.
+    used are the overrides that reached one of them since a cell was added. teachers: how many of a task there are, one
+    for each seed of its cells where it is not 1. teacher_of: the teacher of a task, or of a corpus.
     """
 
     def __init__(self, asked: ResolvedRequest, defaults: Hyperparameters):
