@@ -1,9 +1,11 @@
 """The one exception for a user's mistake, the wording shared by its messages, and how text from outside is shown."""
 
+import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from traceback import extract_tb
+from typing import Any
 
 LONGEST = 300  # characters of a word in a sentence
 
@@ -33,6 +35,18 @@ def sentence(text: str) -> str:
 def _shortened(word: str) -> str:
     half = LONGEST // 2
     return f"{word[:half]}...({len(word) - 2 * half} more)...{word[-half:]}"
+
+
+def check_text(**given: Any) -> None:
+    """Raise UserError for an argument, given in Python, that is no text."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise UserError(f"{name} is given as text, not {value!r}")
+
+
+def check_path(**given: Any) -> None:
+    """Raise UserError for an argument, given in Python, that is no path."""
+    check_text(**{name: str(v) if isinstance(v, os.PathLike) else v for name, v in given.items()})
 
 
 def listed(words: Iterable[str]) -> str:

@@ -25,9 +25,21 @@ if TYPE_CHECKING:
 
 
 def export(options: Namespace) -> int:
-    """Write the folder, whole or not at all, and print how it is opened; one to push that is there already is pushed.
+    """Do the `work`, print how the folder is opened, and push it where that is asked. Raises UserError as `work`."""
+    form, told = work(options)
+    if form:
+        say(form)
+    tell(told)
+    if options.push:
+        _push(Path(options.to).expanduser().resolve(), options.push)
+    return 0
 
-    Raises UserError for a cell that is not there or not finished, and for a folder that is taken or cannot be written.
+
+def work(options: Namespace) -> tuple[str, str]:
+    """Write the folder, whole or not at all; one to push that is there already stays.
+
+    Returns what is to be said of its form, "" of transformers' own, and how it is opened. Raises UserError
+    for a cell that is not there or not finished, and for a folder that is taken or cannot be written.
     """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read by torch as it is loaded: a tracer tells its doubts
     folder = Path(options.to).expanduser().resolve()
@@ -42,24 +54,17 @@ def export(options: Namespace) -> int:
         onnx_graph.check_installed()
     # Of a push that failed or was killed the folder is there, perhaps with its licence filled in since.
     if options.push and writing.holds(folder, one.run, options.push, options.onnx):
-        tell(f"run {one.run} was in {options.to} already, which stays as it is")
-        _push(folder, options.push)
-        return 0
+        return "", f"run {one.run} was in {options.to} already, which stays as it is"
     check_new_folder(folder, options.to)
     with opened(one) as (student, record):
         about = _about(one, record, options.push or folder.name)
         form = writing.write(student, folder, about, options.onnx)
     if form:
-        say(form)
-        tell(f'run {one.run} is now in {options.to}: harness.load("{options.to}") opens it')
-    else:
-        tell(
-            f"run {one.run} is now in {options.to}: AutoModelForSequenceClassification.from_pretrained opens it, and "
-            f"so do harness.load and --teacher {options.to}"
-        )
-    if options.push:
-        _push(folder, options.push)
-    return 0
+        return form, f'run {one.run} is now in {options.to}: harness.load("{options.to}") opens it'
+    return "", (
+        f"run {one.run} is now in {options.to}: AutoModelForSequenceClassification.from_pretrained opens it, and "
+        f"so do harness.load and --teacher {options.to}"
+    )
 
 
 def _check_name(name: str) -> None:

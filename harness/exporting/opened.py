@@ -27,7 +27,7 @@ from harness.contracts import Batch, Encoding, Task, Want
 from harness.data.encoding import encode, evaluation_batches
 from harness.data.own import KNOWN
 from harness.data.sources import Split
-from harness.errors import UserError
+from harness.errors import UserError, check_path
 from harness.evaluation.metrics import predictions_of
 from harness.files import JSON, trouble_with
 from harness.jobs.examples import encoding_of
@@ -180,6 +180,7 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
 
     Raises UserError for a folder that is none, or is damaged.
     """
+    check_path(folder=folder)
     folder = Path(folder).expanduser()
     told = _told(folder)
     if trouble := trouble_with(folder, told["files"]):

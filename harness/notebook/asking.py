@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cli import arguments_of, parser, work_of
+from harness.cli import arguments_of, parser
 from harness.code_versions import check_unchanged
-from harness.errors import UserError, near
+from harness.errors import UserError, check_path, near
 from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.notebook.written import files_of, named
@@ -33,11 +33,14 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
     given = {name: value for name, value in arguments.items() if value is not None}
     for name, value in given.items():
         _refuse_data(name, value)
+    check_path(**{name: given[name] for name in ("out",) if name in given})
     given |= {name: named(given[name]) for name in OBJECTS & given.keys()}
     if "plugin" in known:
         files: list[Any] = []
         objects: list[Any] = []
-        for plugin in _several(given.pop("plugin", ())):
+        for plugin in several(given.pop("plugin", ())):
+            if isinstance(plugin, (int, float)):
+                raise UserError(f"plugin is a file or what was defined here, not {plugin!r}")
             (files if isinstance(plugin, (str, os.PathLike)) else objects).append(plugin)
         for path in files:
             load_file(path)
@@ -65,11 +68,6 @@ def _plugins(out: Path) -> Path:
     """Where plugin files are kept in a folder of results, which is made."""
     check_writable(out)
     return Ledger(out, create=True).out / "plugins"
-
-
-def perform(command: str, arguments: Mapping[str, Any]) -> int:
-    """Do what the command does, and give its exit status."""
-    return work_of(command)(options(command, arguments))
 
 
 def signature(command: str, *first: str) -> inspect.Signature:
@@ -107,14 +105,15 @@ def _words(action: Action, value: Any) -> list[str]:
             raise UserError(f"{action.dest} is True or False, not {value!r}")
         return [flag] * value
     if action.nargs == "+":
-        words = [_word(action, part) for part in _several(value)]
+        words = [_word(action, part) for part in several(value)]
         if not words:
             raise UserError(f"{action.dest} is empty: name something, or leave it out")
         return [flag, *words]
     return [f"{flag}={_word(action, value)}"]
 
 
-def _several(value: Any) -> list[Any]:
+def several(value: Any) -> list[Any]:
+    """The parts of an argument that may be given alone."""
     if isinstance(value, Mapping):
         return [f"{key}={_plain(part)}" for key, part in value.items()]
     if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable):

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness import reports
+from harness.commands.export import work
 from harness.commands.figures import figure_of
 from harness.commands.telling import say
-from harness.errors import UserError, listed, unknown
+from harness.errors import UserError, check_text, listed, unknown
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.notebook.asking import perform
+from harness.notebook.asking import options
 from harness.planning.planned import Plan
 from harness.reports.tables.pairs import differences
 from harness.reports.tables.quantities import is_score, scaled, written
@@ -100,6 +101,7 @@ class Results:
         """
         import pandas
 
+        check_text(row=row, other=other)
         found = differences(self.whole, row, other)
         if not found:
             if not any(column.task and is_score(column.metric) for column in self.whole.columns):
@@ -121,6 +123,8 @@ class Results:
         tasks = {column.task: j for j, column in reversed([*enumerate(self.whole.columns)]) if column.task}
         if task is None and len(tasks) > 1:
             raise UserError(f"scores of several tasks have no best: name one, as in best({min(tasks)!r})")
+        if task is not None:
+            check_text(task=task)
         if task is not None and task not in tasks:
             raise unknown("task", task, tasks)
         place = tasks[task or next(iter(tasks))]
@@ -153,6 +157,7 @@ class Results:
 
         result.figure("heatmap").savefig("heatmap.pdf")
         """
+        check_text(name=name)
         figure = figure_of(self.plan, self.ledger, self.whole, name)
         figure._repr_png_ = functools.partial(reports.png, figure)  # type: ignore[attr-defined]  # notebooks show it
         return figure
@@ -204,7 +209,7 @@ class Best:
 
         result.best().export("student")
         """
-        perform("export", {"what": self.run, "to": to, "out": self.out})
+        work(options("export", {"what": self.run, "to": to, "out": self.out}))
         return Path(to)
 
     def load(self) -> Any:

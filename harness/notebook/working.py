@@ -13,8 +13,9 @@ from harness.commands import run as commands
 from harness.commands.columns import added
 from harness.commands.recorded import say_damage, table_of
 from harness.commands.telling import say
+from harness.contracts import Study
 from harness.data import own
-from harness.errors import UserError, near
+from harness.errors import UserError, check_path, check_text, near
 from harness.ledger import Ledger
 from harness.notebook import asking
 from harness.notebook.data import written
@@ -104,7 +105,10 @@ def distil(
     result = harness.distil("minilm", [("a fine film", "good"), ("dull", "bad"), ...], objective="att_kl")
     """
     arguments = {"study": ONE_MODEL, "profile": "small", "trials": 1, "seeds": 1, "out": "results", **arguments}
+    check_path(out=arguments["out"])
     rows = registry.STUDIES.get(arguments["study"]) if isinstance(arguments["study"], str) else arguments["study"]
+    if not isinstance(rows, Study):
+        raise UserError(f"study is a name, or a study that was declared, not {rows!r}")
     usual = next((row.name for row in rows.rows if row.equal_epochs), None) if objective is None else objective
     if usual is None:
         names = [row.name for row in rows.rows]
@@ -142,6 +146,11 @@ def load_results(
     for name in choosing:
         if name not in known:
             raise UserError(f"unknown argument {name!r}: {near(name, known)}")
+    check_path(out=out)
+    named = {"study": study, "profile": profile, "layout": layout, "against": against}
+    check_text(**{name: value for name, value in named.items() if value is not None})
+    for column in (columns := asking.several(columns or ())):
+        check_text(columns=column)
     ledger = Ledger(Path(out))
     study, profile = _only(ledger, study, profile)
     asked = asking.options("report", {"study": study, "profile": profile, "out": out, **choosing})
@@ -149,7 +158,6 @@ def load_results(
     own.recall(chosen.declared)
     table = table_of(chosen, ledger, layout, against)
     say_damage(ledger)
-    columns = [columns] if isinstance(columns, str) else columns
     return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)
 
 

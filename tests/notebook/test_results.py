@@ -189,6 +189,30 @@ def test_one_column_is_asked_for_as_a_word(found: Results, out: Path) -> None:
         harness.load_results(out, columns="paramters")
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda out, _: harness.load_results(out, columns=1),
+        lambda out, _: harness.load_results(out, columns=[1]),
+        lambda out, _: harness.load_results(out, layout=1),
+        lambda out, _: harness.load_results(out, against=["att_kl"]),
+        lambda out, _: harness.load_results(out, ["objectives_vs_init"]),
+        lambda out, _: harness.load_results(out, plugin=1),
+        lambda *_: harness.load_results(1),
+        lambda _, found: found.compare([], "att_kl"),
+        lambda _, found: found.best(1),
+        lambda _, found: found.figure(None),
+        lambda *_: harness.load(1),
+        lambda *_: harness.run("objectives_vs_init", out=1),
+        lambda *_: harness.distil("embedded", "sentiment", study=1),
+        lambda *_: harness.distil("embedded", "sentiment", out=None),
+    ],
+)
+def test_arguments_of_another_type_are_refused_in_a_sentence(asked: Any, found: Results, out: Path) -> None:
+    with pytest.raises(harness.UserError, match=r"^\w+ is (given as text|a name|a file)[\w ,]* not .+$"):
+        asked(out, found)
+
+
 def test_the_best_is_that_of_a_task(found: Results) -> None:
     best = found.best("acceptability")
     runs = found.to_pandas().query("chosen and task == 'acceptability'")
@@ -278,12 +302,15 @@ def test_a_record_tells_what_it_was_made_on_and_the_page_shows_it(found: Results
     assert told["machine"] and all(f"<dd>{escape(each)}</dd>" in text for each in told.values())
 
 
-def test_the_best_student_is_opened_and_asked(found: Results, tmp_path: Path) -> None:
+def test_the_best_student_is_opened_and_asked(
+    found: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     best = found.best("acceptability")
     said = best.load().predict(["the dog sees the cat .", "dog the sees ."])
     assert len(said) == 2 and said == harness.load(best.export(tmp_path / "student")).predict(
         ["the dog sees the cat .", "dog the sees ."]
     )
+    assert not capsys.readouterr().out, "what the command prints"
 
 
 @pytest.mark.parametrize("name", ["heatmap", "curves"])
