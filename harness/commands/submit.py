@@ -17,7 +17,7 @@ from typing import Any
 from harness.commands.recorded import recorded, tasks_of
 from harness.commands.telling import say, tell
 from harness.contracts import Task
-from harness.errors import UserError, unknown
+from harness.errors import UserError, listed, unknown
 from harness.evaluation import server_scores
 from harness.executors import environment
 from harness.executors.local import LocalExecutor
@@ -62,7 +62,7 @@ def submit(options: Namespace) -> int:
     folder = Path(options.to)
     check_writable(folder, "--to")
     _run(repeated, ledger)
-    status = 0
+    status, others = 0, submission.held(folder)
     for cell in repeated.cells:
         task = tasks[cell.task]
         again = progress(cell, plan.defaults, ledger.read)
@@ -72,7 +72,9 @@ def submit(options: Namespace) -> int:
             status = 1
             continue
         _say_differences(task, best[task.name], again.best)
-        _write(task, tests[task.name][0], ledger, again.best, folder)
+        others -= _write(task, tests[task.name][0], ledger, again.best, folder)
+    if others:
+        say(f"{folder} held {listed(sorted(others))} before: the archive is of row {options.row} if they are too")
     if lacking := submission.lacking(folder):
         say(f"the server takes an archive of all of its files; {folder} has no {', '.join(lacking)}")
     return status
@@ -185,7 +187,8 @@ def _say_differences(task: Task, before: Finished, now: Finished) -> None:
             )
 
 
-def _write(task: Task, tests: Sequence[Any], ledger: Ledger, made: Finished, folder: Path) -> None:
+def _write(task: Task, tests: Sequence[Any], ledger: Ledger, made: Finished, folder: Path) -> set[str]:
+    """The names of the files that are written."""
     from harness.evaluation import submission
 
     predictions = ledger.predictions(made.run)
@@ -194,5 +197,8 @@ def _write(task: Task, tests: Sequence[Any], ledger: Ledger, made: Finished, fol
             f"the predictions of run {made.run} are damaged: remove {ledger.folder(made.run)} and try again"
         )
     of_task = f"{task.name}/" if isinstance(made.made, JointRun) else ""  # of a run of several tasks
-    for test in tests:
-        print(submission.write(task, test, predictions[f"{of_task}{test.split.name}/predictions"], folder))
+    written = [
+        submission.write(task, test, predictions[f"{of_task}{test.split.name}/predictions"], folder) for test in tests
+    ]
+    print(*written, sep="\n")
+    return {path.name for path in written}

@@ -28,7 +28,12 @@ def file_name(task: Task, split: str) -> str:
 
 def lacking(folder: Path) -> list[str]:
     """Which of the files that the server wants together are not in the folder."""
-    return [f"{name}.tsv" for name in WANTED if not (folder / f"{name}.tsv").is_file()]
+    return [name for name in map("{}.tsv".format, WANTED) if name not in held(folder)]
+
+
+def held(folder: Path) -> set[str]:
+    """Which of them are."""
+    return {name for name in map("{}.tsv".format, WANTED) if (folder / name).is_file()}
 
 
 def check_apart(tasks: Iterable[Task]) -> None:

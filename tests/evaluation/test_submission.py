@@ -154,7 +154,9 @@ def test_the_best_run_is_made_again_and_predicts_the_test_split(
         assert len(words) == 40 and len(set(words)) == 2, "a constant could come from any run"
         lines = ["index\tprediction", *(f"{100 + n}\t{word}" for n, word in enumerate(words))]
         assert (tmp_path / "to" / name).read_text().splitlines() == lines
+    assert "held" not in process.stderr
     again, known = submit("--init", "random", "--tasks", "rte"), written(made)
+    assert "to held SST-2.tsv before: the archive is of row vanilla_kd if they are too" in again.stderr
     assert again.returncode == 0 and again.stdout.splitlines() == [str(tmp_path / "to" / "RTE.tsv")]
     assert written(made) == known, "what was made once is not made again"
     table = call("report", *STUDY, "--out", made, "--format", "csv")
