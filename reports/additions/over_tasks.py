@@ -64,7 +64,7 @@ def over_tasks(table: Table) -> OverTasks:
             f"statistics over tasks need {statistics.FEWEST_TASKS} tasks or more, of which fewer are no sample, and "
             f"this table has {len(tasks)}{named}"
         )
-    lines = [(b, x) for b in table.blocks if not b.improvement for x in b.lines if x.row.competes]
+    lines = [(b, x) for b, x in table.lines() if x.row.competes]
     names = [(x.row.label, heading(b.student, b.init_of(x))) for b, x in lines]
     labels = told_apart(names)
     found: list[tuple[str, Line, list[Entry]]] = []

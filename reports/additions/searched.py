@@ -63,34 +63,33 @@ def searches(table: Table) -> list[Search]:
     for run in table.runs.to_dict("records") if table.runs is not None else ():
         of_cell.setdefault(run["cell"], []).append(run)
     found = []
-    for block in table.blocks:
-        for line in block.lines if not block.improvement else ():
-            for column, entry in zip(table.columns, line.entries, strict=True):
-                runs = of_cell.get(entry.cell, [])
-                if not (column.task and column.selects and runs and runs[0]["space"]):
-                    continue
-                finished = [run for run in runs if run["part"] == "trial" and run["status"] == "finished"]
-                trials = [
-                    Trial(
-                        run["trial"],
-                        run["hyperparameters"],
-                        float(run["selection"]),
-                        float(run["metrics"][column.metric]),
-                        bool(run["pruned"]),
-                    )
-                    for run in finished
-                    if column.metric in run["metrics"]
-                ]
-                found.append(
-                    Search(
-                        heading(line.student, line.init),
-                        line,
-                        column,
-                        runs[0]["space"],
-                        runs[0]["sampler"],
-                        runs[0]["wanted_trials"],
-                        trials,
-                        sum(bool(run["pruned"]) for run in finished),
-                    )
+    for _, line in table.lines():
+        for column, entry in zip(table.columns, line.entries, strict=True):
+            runs = of_cell.get(entry.cell, [])
+            if not (column.task and column.selects and runs and runs[0]["space"]):
+                continue
+            finished = [run for run in runs if run["part"] == "trial" and run["status"] == "finished"]
+            trials = [
+                Trial(
+                    run["trial"],
+                    run["hyperparameters"],
+                    float(run["selection"]),
+                    float(run["metrics"][column.metric]),
+                    bool(run["pruned"]),
                 )
+                for run in finished
+                if column.metric in run["metrics"]
+            ]
+            found.append(
+                Search(
+                    heading(line.student, line.init),
+                    line,
+                    column,
+                    runs[0]["space"],
+                    runs[0]["sampler"],
+                    runs[0]["wanted_trials"],
+                    trials,
+                    sum(bool(run["pruned"]) for run in finished),
+                )
+            )
     return found

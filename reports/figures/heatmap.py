@@ -23,8 +23,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
     A field that is not finished has its text alone, as "70.0 (1/2)" or a dash. None without any complete
     value, or where rows fix both axes.
     """
-    blocks = [b for b in table.blocks if (b.student or b.init) and not b.improvement]
-    lines = [(block, line) for block in blocks for line in block.lines]
+    lines = [(block, line) for block, line in table.lines() if block.student or block.init]
     places = [j for j, c in enumerate(table.columns) if c.selects and is_score(c.metric)]
     if not places:
         return []

@@ -29,8 +29,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
     """
     found: dict[Words, dict[tuple[str, str], list[list[float]]]] = {}
     places = [j for j, c in enumerate(table.columns) if c.task and c.selects]
-    blocks = [block for block in table.blocks if not block.improvement]
-    lines = [(line, (line.row.label, heading(b.student, b.init))) for b in blocks for line in b.lines]
+    lines = [(line, (line.row.label, heading(block.student, block.init))) for block, line in table.lines()]
     for j in places:
         for line, row in lines:
             for run in line.entries[j].runs:

@@ -93,7 +93,7 @@ def _points(table: Table, score: int, column: int) -> list[tuple[dict[str, Any],
 
     With each, whether it may be joined. student: "" of the teacher.
     """
-    lines = [(b, line) for b in table.blocks if not b.improvement for line in b.lines]
+    lines = table.lines()
     several = len({b.init_of(line) for b, line in lines} - {""}) > 1
     drawn = []
     for block, line in lines:

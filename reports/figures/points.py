@@ -22,7 +22,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
     line: the label of the point, with the heading of its block where several blocks have it. x: the point.
     """
     columns = [(j, c) for j, c in enumerate(table.columns) if c.task and c.selects]
-    placed = [(b, x, *x.row.point) for b in table.blocks if not b.improvement for x in b.lines if x.row.point]
+    placed = [(b, x, *x.row.point) for b, x in table.lines() if x.row.point]
     named = told_apart([(label, heading(b.student, b.init)) for b, _, label, _ in placed])
     return [
         {

@@ -88,14 +88,7 @@ def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
 
 def counts_of(table: Table) -> set[int]:
     """Over how many seeds its finished cells are; where they differ, every cell says its own."""
-    return {
-        e.n
-        for b in table.blocks
-        for x in b.lines
-        if not (b.improvement or x.row.baseline)
-        for e in x.entries
-        if e.status == "complete"
-    }
+    return {e.n for _, x in table.lines() if not x.row.baseline for e in x.entries if e.status == "complete"}
 
 
 def lines(table: Table) -> Grid:

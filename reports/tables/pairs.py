@@ -20,7 +20,7 @@ def differences(table: Table, row: str, other: str) -> list[dict[str, Any]]:
     A row that fixes its student or its initialisation stands beside those of all. The noise is that of the table's
     column, learned from all of its rows. Raises UserError, with near names, for a row that the table has not.
     """
-    lines = [(block.init_of(line), line) for block in table.blocks if not block.improvement for line in block.lines]
+    lines = [(block.init_of(line), line) for block, line in table.lines()]
     names = {name for _, line in lines for name in (line.row.name, line.row.label)}
     for name in (row, other):
         if name not in names:

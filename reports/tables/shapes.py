@@ -275,6 +275,10 @@ class Table:
     detectable: Mapping[int, float] = field(default_factory=dict)
     tested: Mapping[int, Tested] = field(default_factory=dict, compare=False, repr=False)
 
+    def lines(self) -> list[tuple[Block, Line]]:
+        """Every line that cells give, with its block, in reading order: all but the differences of two rows."""
+        return [(block, line) for block in self.blocks if not block.improvement for line in block.lines]
+
     def entries(self) -> Iterable[Entry]:
-        """Every entry that cells give, in reading order: all but the differences of two rows."""
-        return (e for block in self.blocks if not block.improvement for line in block.lines for e in line.entries)
+        """Every entry of `lines`."""
+        return (entry for _, line in self.lines() for entry in line.entries)
