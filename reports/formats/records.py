@@ -12,42 +12,14 @@ from harness.reports.tables.quantities import number, scaled
 from harness.reports.tables.shapes import Column, Entry, Pair, Place, Table
 
 RECORD = (
-    "study",
-    "profile",
-    "student",
-    "init",
-    "row",
-    "objective",
-    "task",
-    "metric",
-    "value",
-    "std",
-    "n",
-    "wanted",
-    "status",
-    "progress",
-    "best",
-    "tied",
-    "collapsed",
-    "reason",
-    "mark",
-    "cell",
-    "test",
-    "published",
-    "published_std",
-    "difference",
-    "published_source",
-    "against",
-    "against_difference",
-    "against_low",
-    "against_high",
-    "p",
-    "p_holm",
-    "best_difference",
-    "best_low",
-    "best_high",
-    "p_best",
+    *("study", "profile", "student", "init", "row", "objective", "task", "metric", "value", "std", "n", "wanted"),
+    *("status", "progress", "best", "tied", "collapsed", "reason", "mark", "cell", "test"),
+    *("published", "published_std", "difference", "published_source"),
+    *("against", "against_difference", "against_low", "against_high", "p", "p_holm"),
+    *("best_difference", "best_low", "best_high", "p_best"),
 )
+# The fields of an entry that its record has as they are.
+AS_THEY_ARE = ("n", "wanted", "status", "progress", "best", "tied", "collapsed", "reason", "cell")
 
 
 def _published(table: Table) -> dict[tuple[str, str, str, Column], Pair]:
@@ -70,60 +42,43 @@ def records(table: Table) -> list[dict[str, Any]]:
     sentences = {symbol: sentence for sentence, symbol in table.marks.items()}
     comparison, printed = table.comparison, _published(table)
     labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
-    made = []
 
-    def add(entry: Entry, column: Column, name: str, **where: str) -> None:
+    def record(entry: Entry, column: Column, name: str, where: Mapping[str, str]) -> dict[str, Any]:
         pair = printed.get((where["student"], where["init"], name, column))
-        made.append(
-            {
-                "study": table.study,
-                "profile": table.profile,
-                **where,
-                "task": column.about,
-                "metric": told_metric(column, entry.signed),
-                "value": shown(column.metric, entry.value),
-                "std": shown(column.metric, entry.std),
-                "n": entry.n,
-                "wanted": entry.wanted,
-                "status": entry.status,
-                "progress": entry.progress,
-                "best": entry.best,
-                "tied": entry.tied,
-                "collapsed": entry.collapsed,
-                "reason": entry.reason,
-                "cell": entry.cell,
-                "test": shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
-                **_beside(pair),
-                "published_source": comparison.source if comparison and pair and pair.printed else "",
-                **_tested(entry, labels.get(table.against, "")),
-                "runs": [
-                    {
-                        "run": run.run,
-                        "seed": run.seed,
-                        "hyperparameters": dict(sorted(run.hyperparameters.items())),
-                        "metrics": {k: shown(k, v) for k, v in sorted(run.metrics.items())},
-                    }
-                    for run in entry.runs
-                ],
-            }
-        )
+        return {
+            "study": table.study,
+            "profile": table.profile,
+            **where,
+            "task": column.about,
+            "metric": told_metric(column, entry.signed),
+            "value": shown(column.metric, entry.value),
+            "std": shown(column.metric, entry.std),
+            **{field: getattr(entry, field) for field in AS_THEY_ARE},
+            "test": shown(column.metric, pair.ours.value) if pair and pair.ours.tested else None,
+            **_beside(pair),
+            "published_source": comparison.source if comparison and pair and pair.printed else "",
+            **_tested(entry, labels.get(table.against, "")),
+            "runs": [
+                {
+                    "run": run.run,
+                    "seed": run.seed,
+                    "hyperparameters": dict(sorted(run.hyperparameters.items())),
+                    "metrics": {k: shown(k, v) for k, v in sorted(run.metrics.items())},
+                }
+                for run in entry.runs
+            ],
+        }
 
-    for entry, column in zip(table.teacher, table.columns, strict=bool(table.teacher)):
-        add(entry, column, "", student="", init="", row="teacher", objective="", mark="")
-    for block in table.blocks:
-        for line in block.lines:
-            for entry, column in zip(line.entries, table.columns, strict=True):
-                add(
-                    entry,
-                    column,
-                    line.row.name,
-                    student=line.student,
-                    init=line.init,
-                    row=line.row.label,
-                    objective=line.row.objective,
-                    mark=sentences.get(line.mark, ""),
-                )
-    return made
+    lines = [(table.teacher, "", ("", "", "teacher", "", ""))] if table.teacher else []
+    for line in (line for block in table.blocks for line in block.lines):
+        where = (line.student, line.init, line.row.label, line.row.objective, sentences.get(line.mark, ""))
+        lines.append((line.entries, line.row.name, where))
+    names = ("student", "init", "row", "objective", "mark")
+    return [
+        record(entry, column, name, dict(zip(names, where, strict=True)))
+        for entries, name, where in lines
+        for entry, column in zip(entries, table.columns, strict=True)
+    ]
 
 
 def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]:
@@ -133,7 +88,7 @@ def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]
     is not significantly worse, which of its own is best, and why some are no number or a doubtful one.
     """
     alone = ("", "")
-    printed = _published(table) if table.comparison else None
+    printed = _published(table)
     places = list(dict.fromkeys(place for matrix in made for place in matrix.places))
     places += [alone] if table.teacher or any(matrix.references for matrix in made) else []
     records = []
@@ -144,9 +99,7 @@ def matrix_records(table: Table, made: Sequence[Matrix]) -> list[dict[str, Any]]
         lines += [(line.row.label, line.row.objective, {alone: entry}, {}) for line, entry in matrix.references]
         for row in (*matrix.rows, *matrix.improvements):
             found = {place: entry for place, entry in zip(matrix.places, row[1], strict=True) if entry}
-            lines.append(
-                (row[0].row.label, row[0].row.objective, found, _pairs(row, found, matrix.column, printed or {}))
-            )
+            lines.append((row[0].row.label, row[0].row.objective, found, _pairs(row, found, matrix.column, printed)))
         for label, objective, found, pairs in lines:
             metric = told_metric(matrix.column, any(entry.signed for entry in found.values()))
             record = {"study": table.study, "profile": table.profile, "task": matrix.column.about, "metric": metric}
