@@ -151,11 +151,8 @@ def _floats(grid: Grid) -> list[str]:
 def _float(grid: Grid, tabulars: list[tuple[list[int], list[Group]]], first: bool, last: bool) -> str:
     caption = f"{grid.title}. {grid.caption}" if first else f"{grid.title}, continued."
     small = len(grid.header) <= 5 and len(_parts(grid)) == 1
-    notes = (
-        [_mark(mark) + (r"\," if mark else "") + rf"{escape(sentence)}\par" for mark, sentence in grid.notes]
-        if last
-        else []
-    )
+    notes = [_mark(mark) + (r"\," if mark else "") + rf"{escape(sentence)}\par" for mark, sentence in grid.notes]
+    below = [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
     drawn = [_tabular(grid, columns, groups) for columns, groups in tabulars if groups]
     return "\n".join(
         [
@@ -165,11 +162,7 @@ def _float(grid: Grid, tabulars: list[tuple[list[int], list[Group]]], first: boo
             (r"\small" if small else r"\scriptsize") + r"\setlength{\tabcolsep}{3pt}\renewcommand{\arraystretch}{1.1}",
             *drawn[:1],
             *(line for each in drawn[1:] for line in (r"\par\medskip", each)),
-            *(
-                [r"\par\medskip\begin{minipage}{\textwidth}\footnotesize\raggedright", *notes, r"\end{minipage}"]
-                if notes
-                else []
-            ),
+            *(below if last and notes else []),
             r"\end{table*}",
         ]
     )

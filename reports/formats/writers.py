@@ -88,16 +88,12 @@ def _fitting(grid: Grid, width: int, signs: int) -> list[list[int]]:
         for i, header in enumerate(headers)
     ]
     leading = [i for i, header in enumerate(grid.header) if not header[0]]
-    start = sum(wide[i] for i in leading) + max(
-        [
-            0,
-            *(
-                max(len(group.heading), len(line[0].text + line[0].mark) + (2 if group.heading else 0))
-                for group in grid.groups
-                for line in group.lines
-            ),
-        ]
-    )
+    labels = [
+        max(len(group.heading), len(line[0].text + line[0].mark) + (2 if group.heading else 0))
+        for group in grid.groups
+        for line in group.lines
+    ]
+    start = sum(wide[i] for i in leading) + max(labels, default=0)
     tables: list[list[int]] = [leading]
     for i in range(len(leading), len(wide)):
         if tables[-1] != leading and start + sum(wide[j] for j in tables[-1][len(leading) :]) + wide[i] > width:
@@ -117,19 +113,13 @@ def _markdown_grid(grid: Grid) -> str:
     for group in grid.groups:
         rows += [[f"*{_md(group.heading)}*", *[""] * len(grid.header)]] if group.heading else []
         rows += [[_md_cell(cell) for cell in line] for line in group.lines]
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    widths = [max(3, w) for w in widths]
+    widths = [max(3, *(len(row[i]) for row in [header, *rows])) for i in range(len(header))]
 
     def line(row: list[str]) -> str:
-        return (
-            "| "
-            + " | ".join(
-                text.ljust(w) if i == 0 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
-            )
-            + " |"
-        )
+        cells = (text.rjust(w) if i else text.ljust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True)))
+        return f"| {' | '.join(cells)} |"
 
-    rule = "| " + " | ".join("-" * w if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)) + " |"
+    rule = line(["-" * (w - 1) + (":" if i else "-") for i, w in enumerate(widths)])
     notes = [f"- {_md_mark(mark)}{' ' if mark else ''}{_md(sentence)}" for mark, sentence in grid.notes]
     drawn = [line(header), rule, *map(line, rows), ""] if grid.groups else []
     return "\n".join([f"## {_md(grid.title)}", "", _md(grid.caption), "", *drawn, *notes, ""])
@@ -235,12 +225,7 @@ def json(table: Table) -> str:
             "verdict": verdict(table.comparison),
             "orderings": verdicts.rows(table),
             "published_only": [
-                {
-                    "row": line.label,
-                    "task": c.about,
-                    "metric": c.metric,
-                    "published": number(pair.printed),
-                }
+                {"row": line.label, "task": c.about, "metric": c.metric, "published": number(pair.printed)}
                 for line in table.comparison.others
                 for c, pair in zip(table.comparison.columns, line.pairs, strict=True)
                 if pair.printed
