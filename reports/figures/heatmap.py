@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.reports.figures.drawing import new_figure, on_paper, plain
 from harness.reports.tables.layout import entry_text
 from harness.reports.tables.quantities import is_score
-from harness.reports.tables.shapes import Entry, Table
+from harness.reports.tables.shapes import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "row": label,
             "name": name,
             "column": table.columns[places[-1]].label,
-            "score": _complete(entry),
+            "score": round(100 * entry.value, 6) if entry.status == "complete" and entry.value is not None else None,
             "std": None if entry.std is None else round(100 * entry.std, 6),
             "n": entry.n,
             "text": entry_text(entry) or "–",
@@ -86,8 +86,3 @@ def _wrapped(student: str, width: int) -> str:
     """Its name in lines of at most so many characters, where its parts allow that."""
     parts = textwrap.wrap(re.sub("([_:])", r"\1 ", student), width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(part.replace(" ", "") for part in parts)
-
-
-def _complete(entry: Entry) -> float | None:
-    """The value x 100 of a complete entry, otherwise None."""
-    return round(100 * entry.value, 6) if entry.status == "complete" and entry.value is not None else None

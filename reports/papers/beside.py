@@ -120,7 +120,8 @@ def verdict(comparison: Comparison) -> str:
     said: dict[str, list[str]] = {}
     for block in comparison.blocks:
         for column, found in zip(comparison.columns, block.orderings, strict=bool(block.orderings)):
-            where = "On the average, which is over other tasks or metrics, of" if _unlike(comparison, column) else "Of"
+            unlike = column.average and not comparison.alike
+            where = "On the average, which is over other tasks or metrics, of" if unlike else "Of"
             said.setdefault(where, []).extend(o.verdict for o in found)
     sentences = []
     for where, verdicts in sorted(said.items()):
@@ -131,10 +132,6 @@ def verdict(comparison: Comparison) -> str:
             cannot = f"{unknown} cannot be decided at this size"
             sentences.append(f"{where} {which} {yes} {verb} supported, {no} contradicted, {cannot}")
     return ". ".join(sentences)
-
-
-def _unlike(comparison: Comparison, column: Column) -> bool:
-    return column.average and not comparison.alike
 
 
 def _tested(comparison: Comparison) -> list[str]:

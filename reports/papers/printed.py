@@ -38,9 +38,8 @@ WORKLOADS = {  # what is encoded -> the label of our task
 SIZE = "parameters_millions"
 DASH = "not reported (printed as a dash)"  # the CSVs' note where a dash tells the same
 
-Printed = dict[
-    str, str
-]  # one number: its line of a CSV, with row, task, metric, value, and its file, number and column
+# One number: its line of a CSV, with row, task, metric, value, and its file, number and column.
+Printed = dict[str, str]
 Place = tuple[str, str, str]  # of a number: file, number of the line from 1, column
 
 

@@ -230,13 +230,8 @@ def of_runs(scores: Sequence[np.ndarray], influences: Sequence[np.ndarray]) -> N
             each = float((of_row**2).sum(1).mean()) / squares
             own[row] = max(each - examples[row, row], 0.0) / (counts[row] - 1)
     examples[np.diag_indices_from(examples)] -= own
-    return of_moments([float(np.mean(s)) for s in scores], [_sample(s) for s in scores], counts, examples, own, size)
-
-
-def _sample(scores: np.ndarray) -> float:
-    import numpy as np
-
-    return float(np.var(scores, ddof=1)) if len(scores) > 1 else 0.0
+    sampled = [float(np.var(s, ddof=1)) if len(s) > 1 else 0.0 for s in scores]
+    return of_moments([float(np.mean(s)) for s in scores], sampled, counts, examples, own, size)
 
 
 def of_moments(

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from harness.reports.statistics.noise import LEVEL, POWER
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
-from harness.reports.tables.shapes import (
-    Column,
-    Entry,
-    Interval,
-    Line,
-    Table,
-)
+from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
 BEST = "best"  # in place of a row that others are compared with
 
@@ -77,9 +71,8 @@ def told_apart(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
 def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
     """What stands in the cell: "85.3 ± 0.4", "+5.5", "47,861,634", "85.3 (1/2)", "0/2", "failed", "–", or nothing."""
     if entry.value is None:
-        dashed = {"impossible": "–", "unrecorded": "–"}
-        text = {"failed": "failed", "undefined": "undefined", "absent": "", **dashed}.get(entry.status)
-        return entry.progress if text is None else text
+        told = {"failed": "failed", "undefined": "undefined", "absent": "", "impossible": "–", "unrecorded": "–"}
+        return told.get(entry.status, entry.progress)
     std = None if entry.std is None else scaled(metric, entry.std)
     n = f" (n={entry.n})" if show_n else f" ({entry.progress})" if entry.progress else ""
     write = quantities.difference if entry.signed else written
@@ -235,10 +228,8 @@ def _sight(table: Table) -> list[str]:
         sizes = [f"{noise.count:.3g} seed{'s' * (noise.count > 1)}", f"{noise.size} examples"] if column.task else []
         of = f" ({', '.join(sizes)})" if sizes else ""
         told.append(f"{column.name} {written('', scaled('', found))}{of}")
-    what = (
-        f"The least difference between two rows named beforehand that would be found with {POWER:.0%} power, in points"
-    )
-    return [f"{what}: {'; '.join(told)}"] if told else []
+    found_with = f"that would be found with {POWER:.0%} power, in points: {'; '.join(told)}"
+    return [f"The least difference between two rows named beforehand {found_with}"] if told else []
 
 
 def differences(table: Table) -> Grid | None:

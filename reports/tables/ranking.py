@@ -188,10 +188,11 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | 
     for key, entry in entries.items():
         values, moved = [], []
         for run in entry.runs:
-            answers = _predictions(run, metric)
+            answers = _answers(run, "teacher" if metric == AGREEMENT else "predictions")
             if answers is None:
                 break
-            ids, predictions, labels = answers
+            order = np.argsort(answers[0], kind="stable")
+            ids, predictions, labels = (np.asarray(array)[order] for array in answers)
             same = [ids] if metric == AGREEMENT else [ids, labels]  # each seed may have a teacher to agree with
             reference = reference or same
             if not all(np.array_equal(a, b) for a, b in zip(reference, same, strict=True)):
@@ -206,18 +207,6 @@ def _tested(task: Task, entries: Mapping[Key, Entry], score: Score) -> Tested | 
     if not scores:
         return None
     return Tested(tuple(scores), noises.of_runs([*scores.values()], [*influences.values()]))
-
-
-def _predictions(run: RunResult, metric: str) -> tuple[np.ndarray, ...] | None:
-    """(ids, predictions, what these are scored by) in the order of the ids, or None."""
-    import numpy as np
-
-    found = _answers(run, "teacher" if metric == AGREEMENT else "predictions")
-    if found is None:
-        return None
-    arrays = [np.asarray(a) for a in found]
-    order = np.argsort(arrays[0], kind="stable")
-    return tuple(a[order] for a in arrays)
 
 
 def collapsed(run: RunResult) -> bool:

@@ -90,17 +90,10 @@ def build(
 def _columns(study: Study, tasks: Sequence[Task], average: bool) -> list[Column]:
     """Of every metric of each task, of their average where there is one, and of sizes."""
     shared = Counter(task.label for task in tasks)  # two forms of one data set, or of yours
-    columns = [
-        Column(
-            task.name,
-            task.label + f" ({task.name})" * (shared[task.label] > 1),
-            metric,
-            i == 0,
-            len(study.shown(task)) == 1,
-        )
-        for task in tasks
-        for i, metric in enumerate(study.shown(task))
-    ]
+    columns = []
+    for task in tasks:
+        label, metrics = task.label + f" ({task.name})" * (shared[task.label] > 1), study.shown(task)
+        columns += [Column(task.name, label, m, i == 0, len(metrics) == 1) for i, m in enumerate(metrics)]
     columns += [Column("", "Average", "")] * average
     size = study.metrics.get("", ())
     sizes = (size,) if isinstance(size, str) else size
@@ -143,8 +136,9 @@ def _marker(cells: Sequence[CellResult]) -> tuple[Callable[[TableRow], str], dic
         said.setdefault(made.row.name, {}).update({made.mark: None} if made.mark and not made.refused else {})
 
     def mark(row: TableRow) -> str:
-        sentence = "; ".join(filter(None, (row.mark, *said.get(row.name, ()))))
-        return marks.setdefault(sentence, _symbol(len(marks))) if sentence else ""
+        sentence, n = "; ".join(filter(None, (row.mark, *said.get(row.name, ())))), len(marks)
+        symbol = SYMBOLS[n % len(SYMBOLS)] * (1 + n // len(SYMBOLS))  # each once, then doubled, and so on
+        return marks.setdefault(sentence, symbol) if sentence else ""
 
     return mark, marks
 
@@ -236,11 +230,6 @@ def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
         values = [(ours.metrics[metric], theirs.metrics[metric]) for ours, theirs in both]
     value, std = mean_std([b / a if inverse else a / b for a, b in values])
     return replace(entry, status=worse.status, value=value, std=std, progress=worse.progress)
-
-
-def _symbol(place: int) -> str:
-    """The mark of the `place`th sentence: each symbol once, then doubled, and so on."""
-    return SYMBOLS[place % len(SYMBOLS)] * (1 + place // len(SYMBOLS))
 
 
 def _order(first: Iterable[str], present: Iterable[str]) -> list[str]:
