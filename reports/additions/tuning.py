@@ -73,24 +73,22 @@ def found(table: Table) -> list[Curves]:
     tasks = list(dict.fromkeys(one.column for one in usable))
     made = []
     for block in dict.fromkeys(one.block for one in usable):
-        of_task = [[one for one in usable if (one.block, one.column) == (block, column)] for column in tasks]
-        for some in of_task:
-            made += [_curves(block, [[one] for one in part]) for part in _alike(some)]
+        by_row: dict[str, list[Search]] = {}
+        for column in tasks:
+            some = [one for one in usable if (one.block, one.column) == (block, column)]
+            made += _of_alike(block, [[one] for one in some])
+            for one in some:
+                by_row.setdefault(one.line.row.name, []).append(one)
         if len(tasks) > 1:
-            rows = [[one for some in of_task for one in some if one.line.row == line] for line in _rows(of_task)]
-            whole = [row for row in rows if len(row) == len(tasks) and len({one.wanted for one in row}) == 1]
-            numbers = dict.fromkeys(row[0].wanted for row in whole)
-            made += [_curves(block, [row for row in whole if row[0].wanted == n]) for n in numbers]
+            whole = [row for row in by_row.values() if len(row) == len(tasks) and len({one.wanted for one in row}) == 1]
+            made += _of_alike(block, whole)
     return made
 
 
-def _rows(of_task: Sequence[Sequence[Search]]) -> list[object]:
-    return list({one.line.row.name: one.line.row for some in of_task for one in some}.values())
-
-
-def _alike(some: Sequence[Search]) -> list[list[Search]]:
-    """Those with equally many trials together."""
-    return [[one for one in some if one.wanted == n] for n in dict.fromkeys(one.wanted for one in some)]
+def _of_alike(block: str, rows: Sequence[Sequence[Search]]) -> list[Curves]:
+    """The curves of those with equally many trials together. rows: as `_curves` has them."""
+    numbers = dict.fromkeys(row[0].wanted for row in rows)
+    return [_curves(block, [row for row in rows if row[0].wanted == n]) for n in numbers]
 
 
 def problem(search: Search) -> str:
