@@ -269,7 +269,7 @@ def tokenised(
     key = [FORMAT, content, tokenizer_fingerprint(tokenizer), max_length, *(["packed"] if packed else [])]
     if (around := _around(tokenizer)) != [tokenizer.cls_token_id, tokenizer.sep_token_id]:
         key.append(around)  # not what earlier versions stored
-    pieces = _as_planned(source, content, _pieces(source, tokenizer, max_length, packed))
+    pieces = _pieces(source, content, tokenizer, max_length, packed)
     return stored_pieces(Store(folder, key, once), content, tokenizer, pieces)
 
 
@@ -284,16 +284,10 @@ def _around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     return [tokenizer.cls_token_id, tokenizer.sep_token_id]
 
 
-def _as_planned(source: str, planned: str, pieces: Iterable[list[np.ndarray]]) -> Iterator[list[np.ndarray]]:
-    """The pieces, unless the corpus was changed while they were made. Raises UserError then."""
-    yield from pieces
-    check_unchanged(source, planned)
-
-
 def _pieces(
-    source: str, tokenizer: PreTrainedTokenizerBase, max_length: int, packed: bool
+    source: str, planned: str, tokenizer: PreTrainedTokenizerBase, max_length: int, packed: bool
 ) -> Iterator[list[np.ndarray]]:
-    """The token ids of every piece, (L,) each, some at a time."""
+    """The token ids of every piece, (L,) each, some at a time. Raises UserError if the corpus is changed meanwhile."""
     ordinary = np.ones(len(tokenizer), bool)
     ordinary[tokenizer.all_special_ids] = False
     first, last = ([token] for token in _around(tokenizer))
@@ -306,6 +300,7 @@ def _pieces(
         yield pieces
     if empty:
         raise UserError(f"corpus {source} is empty: no document in it has {SHORTEST} tokens")
+    check_unchanged(source, planned)
 
 
 def _cut(source: str, tokenizer: PreTrainedTokenizerBase, longest: int) -> Iterator[np.ndarray]:

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,6 @@ DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "bar": "|"}
 TABBED = (".tsv", ".tab", ".txt")
 # The number of a part: train-3, train-00003-of-00008, and as the hub writes it train-00003-of-00008-1a2b3c4d5e6f7a8b.
 _PART = re.compile(r"(.+?)-(\d{1,9})(-?of-?(\d{1,9}))?(-[0-9a-f]{16})?", re.ASCII)
-
-
-def readable(path: Path) -> bool:
-    return path.suffix.lower() in READERS
 
 
 def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
@@ -58,7 +54,9 @@ def _delimited(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[
     named = settings.get("delimiter", "tab" if tabbed else "comma")
     if named not in DELIMITERS:
         raise UserError(f"delimiter {named!r} is none of {', '.join(DELIMITERS)}")
-    found = _tabbed(read(path)) if named == "tab" else _quoted(path, read(path), DELIMITERS[named])
+    text = read(path)
+    split = ((number, line.split("\t")) for number, line in enumerate(text, 1) if line)
+    found = split if named == "tab" else _quoted(path, text, DELIMITERS[named])
     header = [name.strip() for name in settings["columns"].split(",")] if "columns" in settings else []
     at = "the setting columns" if header else f"{path}, line 1: the header"
     if not header:
@@ -73,12 +71,6 @@ def _delimited(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[
                 f"has {len(header)}"
             )
         yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
-
-
-def _tabbed(found: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(found, 1):
-        if line:
-            yield number, line.split("\t")
 
 
 def _quoted(path: Path, found: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -139,10 +131,8 @@ def _object(where: str, found: Any) -> Columns:
 
 
 def _parquet(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[Row]:
-    def load() -> Any:
-        return library().load_dataset("parquet", data_files=str(path), split="train", streaming=True)
-
-    yield from dataset_rows(str(path), load)
+    how = {"data_files": str(path), "split": "train", "streaming": True}
+    return dataset_rows(str(path), lambda: library().load_dataset("parquet", **how))
 
 
 # By a file's ending: its rows, given settings as `rows_of` has them, which checks them first, and how lines are read.
@@ -203,7 +193,9 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     Raises UserError for one split in files of several kinds.
     """
     found: dict[str, list[Path]] = {}
-    for path in filter(readable, entries(folder)):
+    for path in entries(folder):
+        if path.suffix.lower() not in READERS:
+            continue
         part = _PART.fullmatch(path.stem)
         found.setdefault(part[1] if part else path.stem, []).append(path)
     for name, paths in found.items():
@@ -243,10 +235,6 @@ def check_parts(name: str, paths: Sequence[Path]) -> None:
         named = ", ".join(lacking) + (f" and {more} more" if more else "")
         are = "are" if len(lacking) > 1 else "is"
         raise UserError(f"{folder} does not hold the whole of {name}: {named} {are} missing")
-
-
-def joined(paths: Sequence[Path], settings: Mapping[str, str]) -> Iterator[Row]:
-    return chain.from_iterable(rows_of(path, settings) for path in paths)
 
 
 def column(named: str, names: Sequence[str], where: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class OwnFiles(OwnSource):
         paths = self._found[name]
         if name != paths[0].name:  # which is one part, and asked for
             tables.check_parts(name, paths)
-        return tables.joined(paths, self.settings)
+        return chain.from_iterable(tables.rows_of(path, self.settings) for path in paths)
 
     def classes(self, label: str) -> Sequence[str]:
         features = next(iter(self._saved.values())).features if self._saved else {}
