@@ -26,6 +26,8 @@ from harness.teaching.held import HeldSignal
 Compute = Callable[[Batch, Want], Outputs]
 HOST = torch.device("cpu")
 Part = tuple[str, int]  # a signal and its layer, -1 of what has none
+# The numbers of all examples, where each one's begin, which axes are its length, and the sizes of the others.
+Opened = tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[int, ...]]
 # Which axes of an example's signal are its length: hidden states (L, D), values (H, L, d), attention scores (H, L, L).
 LENGTHS = {
     **dict.fromkeys(("embeddings", "hidden_states", "mlm_logits"), (0,)),
@@ -45,7 +47,7 @@ class TeacherCache:
         self.data = data.subset(torch.from_numpy(first))
         self.length = self.data.lengths.numpy().astype(np.int64)
         self.store = Store(room, [*teacher, hashlib.sha256(self.keys.tobytes()).hexdigest()], once)
-        self._open: dict[Part, tuple[np.ndarray, np.ndarray, tuple[int, ...]]] = {}
+        self._open: dict[Part, Opened] = {}
         self._held: dict[Part, HeldSignal | None] = {}  # None: it does not fit
 
     def rows(self, keys: np.ndarray) -> np.ndarray:
@@ -91,7 +93,8 @@ class TeacherCache:
             calls += 1
             for part in parts:
                 name, axes = _name(part), LENGTHS.get(part[0], ())
-                signal = _signal(outputs, part).float().cpu().numpy()  # (B, ...)
+                given = getattr(outputs, part[0])
+                signal = (given[part[1]] if part[1] >= 0 else given).float().cpu().numpy()  # (B, ...)
                 if part not in arrays:
                     shapes[name] = tuple(n for axis, n in enumerate(signal.shape[1:]) if axis not in axes)
                     offsets[part] = self._offsets(axes, shapes[name])
@@ -118,13 +121,12 @@ class TeacherCache:
         if device.type == "cpu":
             return None
         if part not in self._held:
-            array, offsets, shape = self._opened(part, axes := LENGTHS.get(part[0], ()))
+            array, offsets, axes, shape = self._opened(part)
             self._held[part] = HeldSignal.of(array, offsets[:-1], self.length, axes, shape, device)
         return self._held[part]
 
     def _read(self, part: Part, rows: np.ndarray, length: int) -> Tensor:
-        axes = LENGTHS.get(part[0], ())
-        array, offsets, shape = self._opened(part, axes)
+        array, offsets, axes, shape = self._opened(part)
         batch = torch.zeros(len(rows), *_sized(axes, shape, length))  # torch's own memory, see `bases.in_own_memory`
         padded = batch.numpy()
         if not axes:
@@ -136,12 +138,12 @@ class TeacherCache:
             padded[place][_within(axes, n)] = cut
         return batch
 
-    def _opened(self, part: Part, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    def _opened(self, part: Part) -> Opened:
         if part not in self._open:
-            shape = tuple(self.store.told["shapes"][_name(part)])
+            axes, shape = LENGTHS.get(part[0], ()), tuple(self.store.told["shapes"][_name(part)])
             stored = np.memmap(self.store.folder / _name(part), np.float32, "r")
             # Slices of a memmap itself take far longer to make.
-            self._open[part] = np.asarray(stored), self._offsets(axes, shape), shape
+            self._open[part] = np.asarray(stored), self._offsets(axes, shape), axes, shape
         return self._open[part]
 
     def _offsets(self, axes: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
@@ -166,11 +168,6 @@ def _create(path: Path, numbers: int) -> np.ndarray:
 
 def _name(part: Part) -> str:
     return f"{part[0]}.{part[1]}.f32" if part[1] >= 0 else f"{part[0]}.f32"
-
-
-def _signal(outputs: Outputs, part: Part) -> Tensor:
-    found = getattr(outputs, part[0])
-    return found[part[1]] if part[1] >= 0 else found
 
 
 @functools.cache  # asked of every row of every batch

@@ -118,7 +118,7 @@ class TeacherOutputs:
 
     def _fill(self, want: Want, looked: bool = True) -> None:
         """Store what is asked for, unless it is there; looked: and as it was written."""
-        if stored := [part for part in want.parts() if self._stored(part)]:
+        if stored := [part for part in want.parts() if self.keeps[part[0]]]:
             batches = evaluation_batches(self.cache.data.lengths, BATCH)
             self.cache.fill(stored, self._compute, batches, self.device, looked)
 
@@ -136,8 +136,8 @@ class TeacherOutputs:
     def __call__(self, batch: Batch, want: Want) -> Outputs:
         if want not in self._asked:
             self._fill(want)  # this run alone answers for what it reads; a plugin's may ask for what no cell does
-            computed = [part for part in want.parts() if not self._stored(part)]
-            self._asked[want] = [part for part in want.parts() if self._stored(part)], Want.of_parts(computed)
+            computed = [part for part in want.parts() if not self.keeps[part[0]]]
+            self._asked[want] = [part for part in want.parts() if self.keeps[part[0]]], Want.of_parts(computed)
         stored, missing = self._asked[want]
         ids = batch.ids  # the student may read the same examples otherwise: its encodings are not the teacher's
         outputs = self._compute(self.train.batch(ids, self.device), missing) if missing != Want() else Outputs()
@@ -150,9 +150,6 @@ class TeacherOutputs:
             else:
                 getattr(outputs, name)[layer] = signal
         return outputs
-
-    def _stored(self, part: tuple[str, int]) -> bool:
-        return self.keeps[part[0]]
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
