@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Set
 from typing import Any, cast
 
 import torch
@@ -74,20 +73,14 @@ def built_otherwise(student: PreTrainedModel, teacher: PreTrainedModel, layers: 
 def _unlike(layers: tuple[int, ...], own: list[dict[str, object]], given: list[dict[str, object]]) -> str:
     """Why a student's layers with these traits cannot take those of the teacher, or ""."""
     numbers = _numbers(own) | _numbers(given)
-    found = (unlike(i, own[i - 1], layer, given[layer - 1], numbers) for i, layer in enumerate(layers, start=1))
-    return next(filter(None, found), "")
-
-
-def unlike(
-    number: int, own: Mapping[str, object], layer: int, given: Mapping[str, object], apart: Set[str] = frozenset()
-) -> str:
-    """Why student layer `number` cannot take the weights of teacher layer `layer`, or "": traits but those `apart`."""
-    for name in sorted((own.keys() | given.keys()) - apart):
-        if own.get(name) != given.get(name):
-            return (
-                f"layer {number} of a student cannot start from layer {layer} of the teacher: its {name} is "
-                f"{own.get(name)}, the teacher's {given.get(name)}"
-            )
+    for i, layer in enumerate(layers, start=1):
+        ours, theirs = own[i - 1], given[layer - 1]
+        for name in sorted((ours.keys() | theirs.keys()) - numbers):
+            if ours.get(name) != theirs.get(name):
+                return (
+                    f"layer {i} of a student cannot start from layer {layer} of the teacher: its {name} is "
+                    f"{ours.get(name)}, the teacher's {theirs.get(name)}"
+                )
     return ""
 
 
