@@ -189,25 +189,20 @@ def _interval(value: Sequence[float], places: int) -> str:
 def records(table: Table) -> dict[str, Any]:
     """The rows, and every ordered pair of them. Scores in points."""
     found = over_tasks(table)
-    pairs = []
-    for row in found.rows:
-        for k, other in enumerate(found.rows):
-            if row is not other:
-                pairs.append(
-                    {
-                        "row": row.label,
-                        "other": other.label,
-                        "wins": row.wins[k],
-                        "tasks": len(found.tasks),
-                        **_named("probability", statistics.next_task(row.wins[k], len(found.tasks))),
-                        "p_holm": round(row.p[k], 6),
-                    }
-                )
-    return {"rows": _rows(found), "tasks": list(found.tasks), "pairs": pairs}
-
-
-def _rows(found: OverTasks) -> list[dict[str, Any]]:
-    return [
+    pairs = [
+        {
+            "row": row.label,
+            "other": other.label,
+            "wins": row.wins[k],
+            "tasks": len(found.tasks),
+            **_named("probability", statistics.next_task(row.wins[k], len(found.tasks))),
+            "p_holm": round(row.p[k], 6),
+        }
+        for row in found.rows
+        for k, other in enumerate(found.rows)
+        if row is not other
+    ]
+    rows = [
         {
             "label": row.label,
             "student": row.student,
@@ -220,6 +215,7 @@ def _rows(found: OverTasks) -> list[dict[str, Any]]:
         }
         for row, letter in zip(found.rows, letters(found), strict=True)
     ]
+    return {"rows": rows, "tasks": list(found.tasks), "pairs": pairs}
 
 
 def _named(name: str, values: Sequence[float | None]) -> dict[str, float | None]:

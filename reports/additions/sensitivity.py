@@ -74,11 +74,8 @@ def grids(table: Table) -> list[Grid]:
         scores, best, mattered = [t.score for t in trials(one)], chosen(one), shares(one)
         why = no_importance(one)
         mark = str(reasons.setdefault(why, len(reasons) + 1)) if why and len(lacking) > 1 else ""
-        cells = [
-            Cell(one.label, mark=mark),
-            Cell(str(len(scores))),
-            Cell(written("", 100 * (max(scores) - min(scores)))),
-        ]
+        spread = written("", 100 * (max(scores) - min(scores)))
+        cells = [Cell(one.label, mark=mark), Cell(str(len(scores))), Cell(spread)]
         for name in settings:
             cells.append(Cell(value(best.settings[of[name]]) if name in of else ""))
             cells += [Cell(f"{100 * mattered[of[name]]:.0f} %" if of.get(name) in mattered else "")] if some else []
@@ -92,13 +89,8 @@ def grids(table: Table) -> list[Grid]:
     whole = ", of those that were not stopped early" if any(one.pruned for one in every) else ""
     notes += [("", f"Chosen: the setting of the trial with the highest score on {chosen_on(table)}{whole}.")]
     if some:
-        notes.append(
-            (
-                "",
-                "Importance: the settings' shares in what tells the better half of the trials from all (PED-ANOVA); "
-                "where no setting matters it is chance.",
-            )
-        )
+        what = "the settings' shares in what tells the better half of the trials from all (PED-ANOVA)"
+        notes += [("", f"Importance: {what}; where no setting matters it is chance.")]
     caption = "What was tried and what came of it."
     made = tuple(Group(heading, tuple(lines)) for heading, lines in groups.items())
     return [Grid("Sensitivity to settings", caption, tuple(header), made, tuple(notes))]
@@ -109,28 +101,25 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
     A table without searches has none.
     """
-    made = []
-    for one in found(table):
-        best, mattered = chosen(one), shares(one)
-        for setting, values in one.space.items():
-            for trial in trials(one):
-                made.append(
-                    {
-                        "block": one.block,
-                        "task": one.column.task,
-                        "metric": one.column.metric,
-                        "row": one.label,
-                        "setting": short(one, setting),
-                        "value": trial.settings[setting],
-                        "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
-                        "trial": trial.number,
-                        "dev": round(100 * trial.score, 6),
-                        "chosen_by": round(100 * trial.selection, 6),
-                        "chosen": int(trial is best),
-                        "importance": round(mattered[setting], 6) if setting in mattered else None,
-                    }
-                )
-    return made
+    return [
+        {
+            "block": one.block,
+            "task": one.column.task,
+            "metric": one.column.metric,
+            "row": one.label,
+            "setting": short(one, setting),
+            "value": trial.settings[setting],
+            "scale": "list" if isinstance(values, list) else "log" if values["log"] else "linear",
+            "trial": trial.number,
+            "dev": round(100 * trial.score, 6),
+            "chosen_by": round(100 * trial.selection, 6),
+            "chosen": int(trial is best),
+            "importance": round(mattered[setting], 6) if setting in mattered else None,
+        }
+        for one, best, mattered in ((one, chosen(one), shares(one)) for one in found(table))
+        for setting, values in one.space.items()
+        for trial in trials(one)
+    ]
 
 
 def records(table: Table) -> dict[str, Any]:

@@ -235,11 +235,8 @@ def _sight(table: Table) -> list[str]:
 def differences(table: Table) -> Grid | None:
     """By how much each row is better or worse than the reference in its place, or than the best of the others."""
     best = table.against == BEST
-    shown = [
-        j
-        for j in range(len(table.columns))
-        if any(_compared(line, j, best) for block in table.blocks for line in block.lines)
-    ]
+    every = [line for block in table.blocks for line in block.lines]
+    shown = [j for j in range(len(table.columns)) if any(_compared(line, j, best) for line in every)]
     if not shown:
         return None
     groups = []
@@ -249,7 +246,6 @@ def differences(table: Table) -> Grid | None:
             (Cell(label_of(line, block.init)), *(_interval(_compared(line, j, best)) for j in shown)) for line in lines
         )
         groups += [Group(heading(block.student, block.init), tuple(cells))] if lines else []
-    labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
     if best:
         title = "Differences to the best"
         said = (
@@ -259,11 +255,11 @@ def differences(table: Table) -> Grid | None:
             "Bold: the interval does not reach above 0, so that the row is not the best",
         )
     else:
-        title = f"Differences to {labels[table.against]}"
-        named = sum(line.row.name == table.against for block in table.blocks for line in block.lines)
-        place = " of the same student and initialisation" if named > 1 else ""
+        references = [line.row.label for line in every if line.row.name == table.against]
+        title = f"Differences to {references[0]}"
+        place = " of the same student and initialisation" if len(references) > 1 else ""
         said = (
-            f"Each row minus {labels[table.against]}{place}, with {1 - LEVEL:.0%} intervals that hold together within "
+            f"Each row minus {references[0]}{place}, with {1 - LEVEL:.0%} intervals that hold together within "
             f"a column (Bonferroni), over {_over(table)}",
             f"Bold: p < {LEVEL} after Holm's correction for the rows of its column, which finds a little more than the "
             "intervals",
