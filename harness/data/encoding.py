@@ -107,23 +107,19 @@ def encode(split: Split, tokenizer: Reader, pair_encoding: str, max_length: int,
         each = [encode(split, one, pair_encoding, max_length, ranking) for one in tokenizer]
         sequences_of, sizes_of = ([part for one in each for part in getattr(one, n)] for n in ("sequences", "sizes"))
         return replace(each[0], sequences=tuple(sequences_of), sizes=tuple(sizes_of))
-    first = _masked(split.text_a, tokenizer)
-    second = None if split.text_b is None else _masked(split.text_b, tokenizer)
-    texts: list[tuple[Any, ...]] = [(first,)]
-    if second is not None:
-        texts = [(first, second)] if pair_encoding == "joint" else [(first,), (second,)]
+    texts = [split.text_a] if split.text_b is None else [split.text_a, split.text_b]
+    masked = [_masked(text, tokenizer) for text in texts]
     sequences, sizes = [], []
-    for text in texts:
+    for text in [masked] if pair_encoding == "joint" else [[one] for one in masked]:
         cut: dict[str, Any] = {"truncation": True, "max_length": max_length}
         # On the right whatever the tokenizer says: the first columns are kept, and the first token stands for all.
         found = tokenizer(*text, **cut, padding=True, padding_side="right", return_tensors="np")
         sequences.append({name: torch.from_numpy(np.asarray(array, np.int32)) for name, array in found.items()})
         sizes.append(sequences[-1]["attention_mask"].sum(1))
-    pairs = zip(split.text_a) if split.text_b is None else zip(split.text_a, split.text_b, strict=True)
     return Encoded(
-        torch.arange(len(first)),
+        torch.arange(len(split.text_a)),
         torch.from_numpy(split.labels),
-        hashes(map("\x1f".join, pairs)),
+        hashes(map("\x1f".join, zip(*texts, strict=True))),
         tuple(sequences),
         tuple(sizes),
         groups_of(split) if ranking else None,
