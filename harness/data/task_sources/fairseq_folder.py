@@ -75,13 +75,10 @@ class FairseqFolder(GlueFolder):
         if find_spec("fairseq") is None:
             raise UserError(f"reading {folder} needs fairseq, which is not installed: {INSTALL}")
         found, names = [self._encoder(task)], [_name(task, split) for split in ("train", *task.dev_splits)]
-        for part in _inputs(task):
+        for part in (*_inputs(task), *["label"] * bool(task.labels)):
             found.append(folder / part / "dict.txt")
             found += [folder / part / f"{name}.{suffix}" for name in names for suffix in ("bin", "idx")]
-        if not task.labels:
-            return found + [folder / "label" / f"{name}.label" for name in names]
-        found.append(folder / "label" / "dict.txt")
-        return found + [folder / "label" / f"{name}.{suffix}" for name in names for suffix in ("bin", "idx")]
+        return found if task.labels else found + [folder / "label" / f"{name}.label" for name in names]
 
     def _encoder(self, task: Task) -> Path:
         for folder in (Path(self.data), self.binary(task)):
