@@ -8,10 +8,11 @@ shared between calls. Of models that compute it themselves it is caught at its s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -330,16 +331,13 @@ def _states(model: PreTrainedModel, layers: Set[int]) -> Iterator[dict[int, Tens
     def read(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Tensor]) -> None:
         found[0] = arguments[0] if arguments else keywords["hidden_states"]
 
-    def keep(layer: int) -> Callable[[nn.Module, Any, Any], None]:
-        def take(_: nn.Module, arguments: Any, output: Any) -> None:
-            found[layer] = output if isinstance(output, Tensor) else output[0]
-
-        return take
+    def keep(layer: int, _: nn.Module, arguments: Any, output: Any) -> None:
+        found[layer] = output if isinstance(output, Tensor) else output[0]
 
     hooks = [modules[0].register_forward_pre_hook(read, with_kwargs=True)] if 0 in layers else []
     for layer in layers - {0}:
         # What the whole encoder gives is the last state: some have a normalisation after the last layer.
-        hooks.append((base if layer == depth else modules[layer - 1]).register_forward_hook(keep(layer)))
+        hooks.append((base if layer == depth else modules[layer - 1]).register_forward_hook(partial(keep, layer)))
     try:
         yield found
     finally:
