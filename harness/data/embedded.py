@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import chain
 from random import Random
 
 Example = tuple[str, str | None, float]  # first text, second text of a pair, class index or score
@@ -53,23 +54,11 @@ DISLIKED = ("i disliked the film .", "i hated the film .", "i left the film earl
 
 def vocabulary() -> list[str]:
     """Every word and punctuation mark that the grammar can produce, sorted."""
-    listed = (
-        *NOUNS,
-        *(noun + "s" for noun in NOUNS),
-        *ADJECTIVES,
-        *(form for verb in INTRANSITIVE for form in verb),
-        *TRANSITIVE,
-        *PLACES,
-        *PARTS,
-        *GOOD,
-        *BAD,
-        *FAIR,
-        *MODEST,
-        *LIKED,
-        *DISLIKED,
-    )
     grammar = "the was were not but although by has all most some few no animals people yesterday today while . ,"
-    return sorted({word for text in (*listed, grammar) for word in text.split()})
+    plurals = " ".join(f"{noun}s" for noun in NOUNS)
+    films = (*PARTS, *GOOD, *BAD, *FAIR, *MODEST, *LIKED, *DISLIKED)
+    listed = chain(NOUNS, ADJECTIVES, *INTRANSITIVE, TRANSITIVE, PLACES, films, (grammar, plurals))
+    return sorted({word for text in listed for word in text.split()})
 
 
 def generate(name: str, train: int = TRAIN_SIZE, dev: int = DEV_SIZE) -> tuple[list[Example], list[Example]]:
