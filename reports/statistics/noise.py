@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -280,18 +281,7 @@ def averaged(parts: Sequence[Noise]) -> Noise:
     """The noise of the rows' means over tasks, whose examples and seeds are independent."""
     import numpy as np
 
-    number, whole = len(parts), parts[0]
-    for part in parts[1:]:
-        seeds, weights = _sum(whole, part)
-        whole = replace(
-            whole,
-            values=whole.values + part.values,
-            examples=whole.examples + part.examples,
-            seeds=seeds,
-            weights=weights,
-            size=min(whole.size, part.size),
-            least=whole.least + part.least,
-        )
+    number, whole = len(parts), reduce(_sum, parts)
     known = [part for part in parts if not np.isnan(part.spread)]
     spread, of_means = sum(p.spread for p in known), sum(p.spread / p.count for p in known)
     return replace(
@@ -305,8 +295,8 @@ def averaged(parts: Sequence[Noise]) -> Noise:
     )
 
 
-def _sum(one: Noise, other: Noise) -> tuple[np.ndarray, np.ndarray]:
-    """(k, POINTS) the sums of both variances with their weights, brought together to POINTS of the same mean."""
+def _sum(one: Noise, other: Noise) -> Noise:
+    """Of the sums of both: every sum of two variances over seeds, brought together to POINTS of the same mean."""
     import numpy as np
 
     k = len(one.values)
@@ -320,4 +310,12 @@ def _sum(one: Noise, other: Noise) -> tuple[np.ndarray, np.ndarray]:
         shares[row] = np.bincount(group, weights[row], POINTS)
         total = np.bincount(group, weights[row] * sums[row], POINTS)
         seeds[row] = np.divide(total, shares[row], out=np.zeros(POINTS), where=shares[row] > 0)
-    return seeds, shares
+    return replace(
+        one,
+        values=one.values + other.values,
+        examples=one.examples + other.examples,
+        seeds=seeds,
+        weights=shares,
+        size=min(one.size, other.size),
+        least=one.least + other.least,
+    )
