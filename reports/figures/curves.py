@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from harness.reports.figures.drawing import legend, style, title
@@ -57,15 +58,14 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
 
     labels = list(dict.fromkeys(x["row"] for x in rows))
     tasks = list(dict.fromkeys(x["task"] for x in rows))
-    lines = {
-        (part, label, task): [[(x["epoch"], x["value"]) for x in stage] for stage in _stages(rows, part, label, task)]
-        for part in (SCORE, LOSS)
-        for label in labels
-        for task in tasks
+    staged: dict[Any, dict[str, list[tuple[int, float]]]] = {
+        place: {} for place in product((SCORE, LOSS), labels, tasks)
     }
-    for (part, *_), stages in lines.items():
-        if part == LOSS:
-            stages[:] = _shares(stages)
+    for x in rows:
+        if (place := (x["quantity"], x["row"], x["task"])) in staged:
+            staged[place].setdefault(x["stage"], []).append((x["epoch"], x["value"]))
+    lines = {place: [*found.values()] for place, found in staged.items()}
+    lines |= {place: _shares(stages) for place, stages in lines.items() if place[0] == LOSS}
     parts = {SCORE: "selection score × 100", LOSS: "loss, first epoch = 1"}
     shown = [part for part in parts if any(lines[part, label, task] for label in labels for task in tasks)]
     widest = max(map(len, tasks))
@@ -99,15 +99,6 @@ def _shares(stages: Iterable[Sequence[tuple[int, float]]]) -> list[list[tuple[in
     """(epoch, value) as shares of a stage's first value; without what is not above zero, which has no logarithm."""
     begun = [stage for stage in stages if stage[0][1] > 0]
     return [[(epoch, value / stage[0][1]) for epoch, value in stage if value > 0] for stage in begun]
-
-
-def _stages(rows: Iterable[Mapping[str, Any]], quantity: str, label: str, task: str) -> list[list[Mapping[str, Any]]]:
-    """The rows of one line, stage by stage."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for x in rows:
-        if (x["quantity"], x["row"], x["task"]) == (quantity, label, task):
-            found.setdefault(x["stage"], []).append(x)
-    return list(found.values())
 
 
 def _curve(entry: Entry) -> list[Point]:
