@@ -77,16 +77,16 @@ def _entry(line: Line, columns: Sequence[Column], j: int) -> Entry | None:
 
 def grids(table: Table, made: Sequence[Matrix]) -> list[Grid]:
     """The matrices as text; what is said of all stands under the last."""
-    last, reasons = made[-1], _reasons(made)
+    last, reasons = made[-1], dict[str, int]()
     under = (
         f"What marks and numbers mean, and how all was made: under the last of these matrices, {_name(last.column)}."
     )
     found = []
     for matrix in made:
         title = f"{table.title} ({table.study})" if matrix is made[0] else table.study
+        header, groups = _header(matrix.places), _groups(table, matrix, reasons)
         below = _notes(replace(table, reasons=tuple(reasons)), made) if matrix is last else (("", under),)
         caption = _caption(table, matrix, whole=matrix is made[0])
-        header, groups = _header(matrix.places), _groups(table, matrix, reasons)
         found.append(Grid(f"{title}: {_name(matrix.column)}", caption, header, groups, below, matrix=True))
     return found
 
@@ -126,17 +126,6 @@ def _caption(table: Table, matrix: Matrix, whole: bool) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _reasons(made: Sequence[Matrix]) -> dict[str, int]:
-    """The sentences under the matrices, by number: of one that is said of many pairs only what they have in common."""
-    reasons: dict[str, int] = {}
-    for matrix in made:
-        for line, entries in (*matrix.rows, *matrix.improvements):
-            for place, entry in zip(matrix.places, entries, strict=True):
-                if entry and entry.reason:
-                    reasons.setdefault(_shared(entry.reason, line, place), len(reasons) + 1)
-    return reasons
-
-
 def _shared(reason: str, line: Line, place: Place) -> str:
     """A reason that names the student and the objectives of its own column and row, without their names."""
     student = place[0] or line.student
@@ -149,7 +138,8 @@ def _shared(reason: str, line: Line, place: Place) -> str:
     return reason
 
 
-def _groups(table: Table, matrix: Matrix, reasons: Mapping[str, int]) -> tuple[Group, ...]:
+def _groups(table: Table, matrix: Matrix, reasons: dict[str, int]) -> tuple[Group, ...]:
+    """reasons: the sentences under all matrices by their numbers, to which those of this one are added."""
     show_n = len(counts_of(table)) > 1
     groups = []
     for heading, rows in (("", matrix.rows), ("Improvement", matrix.improvements)):
@@ -159,7 +149,8 @@ def _groups(table: Table, matrix: Matrix, reasons: Mapping[str, int]) -> tuple[G
             other = next((init for init in inits if init != line.init), "")
             cells = [Cell(label_of(line, other), mark=line.mark)]
             for place, entry in zip(matrix.places, entries, strict=True):
-                note = reasons[_shared(entry.reason, line, place)] if entry and entry.reason else 0
+                why = _shared(entry.reason, line, place) if entry and entry.reason else ""
+                note = reasons.setdefault(why, len(reasons) + 1) if why else 0
                 cells.append(_cell(replace(entry, note=note), matrix.column, show_n) if entry else Cell(""))
             made.append(tuple(cells))
         groups += [Group(heading, tuple(made))] if made else []
