@@ -21,7 +21,7 @@ from harness.batch import onto
 from harness.contracts import Batch, Outputs, Want
 from harness.data.store import Once, Store, alone
 from harness.files import cannot_write
-from harness.teaching.held import HeldSignal
+from harness.teaching.held import HeldSignal, fits
 
 Compute = Callable[[Batch, Want], Outputs]
 HOST = torch.device("cpu")
@@ -122,7 +122,8 @@ class TeacherCache:
             return None
         if part not in self._held:
             array, offsets, axes, shape = self._opened(part)
-            self._held[part] = HeldSignal.of(array, offsets[:-1], self.length, axes, shape, device)
+            given = array, offsets[:-1], self.length, axes, shape, device
+            self._held[part] = HeldSignal(*given) if fits(array.nbytes, device) else None
         return self._held[part]
 
     def _read(self, part: Part, rows: np.ndarray, length: int) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,15 +29,6 @@ class HeldSignal:
     its tokens. axes: which dimensions of an example's signal are its length; shape: the others.
     """
 
-    @classmethod
-    def of(cls, numbers: np.ndarray, *more: Any) -> HeldSignal | None:
-        """With the same arguments, if it fits on the device, the last of them."""
-        device = more[-1]
-        if not fits(numbers.nbytes, device):
-            return None
-        TAKEN[device] = TAKEN.get(device, 0) + numbers.nbytes
-        return cls(numbers, *more)
-
     def __init__(
         self,
         numbers: np.ndarray,
@@ -48,7 +38,8 @@ class HeldSignal:
         shape: tuple[int, ...],
         device: torch.device,
     ):
-        self.axes, self.shape, self.device = axes, shape, device
+        TAKEN[device] = TAKEN.get(device, 0) + numbers.nbytes
+        self.device = device
         sizes = list(shape)
         for axis in axes:
             sizes.insert(axis, -1)

@@ -86,7 +86,7 @@ def test_a_device_keeps_what_fits_in_the_order_of_asking(tmp_path: Path, monkeyp
     stored = cache(tmp_path)
     fill(stored, EVERYTHING)
     rows, logits = np.array([0, 1]), 4 * 50 * emit(examples(50).batch(torch.arange(50)), EVERYTHING).logits.shape[1]
-    monkeypatch.setattr("harness.teaching.held.fits", lambda size, device: TAKEN.get(device, 0) + size <= logits)
+    monkeypatch.setattr("harness.teaching.cache.fits", lambda size, device: TAKEN.get(device, 0) + size <= logits)
     monkeypatch.setattr("harness.teaching.held.TAKEN", TAKEN := dict[torch.device, int]())
     for part in (("logits", -1), ("values", 2)):
         assert stored.read(part, rows, 9, META).device == META
