@@ -274,10 +274,7 @@ def tokenised(
 
 
 def _around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """What a tokenizer puts before and after a text: of XLM and FlauBERT, "<s>" in place of [CLS].
-
-    [CLS] and [SEP] where it puts no token at each end.
-    """
+    """What a tokenizer puts before and after a text, as XLM "<s>"; [CLS] and [SEP] where not a token at each end."""
     text, whole = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
     if len(whole) == len(text) + 2 and whole[1:-1] == text:
         return [whole[0], whole[-1]]

@@ -122,10 +122,7 @@ def _split(document: str) -> Iterator[str]:
 
 
 def _parts(document: str) -> Iterator[str]:
-    """A document cut into parts of at most PART characters, where a sentence surely ends if that is possible.
-
-    In a part single spaces divide the words.
-    """
+    """A document in parts of at most PART characters, cut where a sentence surely ends if any; spaces are single."""
     for line in document.splitlines():
         start = 0
         while len(line) - start > PART:

@@ -100,8 +100,7 @@ def _attention(
 
 
 def _in_sight(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The scores, with `OUT_OF_SIGHT` where a window ends: of a key that others see. Padding is masked by those who get
-    them.
+    """The scores, with `OUT_OF_SIGHT` where a window ends: of a key that others see. Who gets them masks padding.
 
     mask: (B, 1, L, L), bool or to be added, or None.
     """

@@ -90,10 +90,7 @@ class TeacherOutputs:
     def __init__(
         self, run: StudentRun, workspace: Workspace, train: Encoded, device: torch.device, info: ModelInfo | None = None
     ):
-        """Fill the cache with what the whole study asks for, unless it is there. train: as the teacher reads it.
-
-        info: of a teacher that is not the study's own.
-        """
+        """Fill the cache with what the study asks for. train: as the teacher reads it; info: of one not the study's."""
         self.train, self.run = train, run
         self.folder = workspace.runs / str(run.teacher) / "weights"
         self.task, self.workspace, self.device = get_task(run.task), workspace, device

@@ -264,10 +264,7 @@ def _block(block: Block, columns: Sequence[Column], lines: Sequence[ComparedLine
 def _counted(
     blocks: Sequence[ComparedBlock], columns: Sequence[Column], notes: Sequence[str]
 ) -> tuple[str, dict[str, list[str]]]:
-    """How many published counts ours equal; and by their reason which ones do not.
-
-    The reason is the study's, else the CSV's note.
-    """
+    """How many published counts ours equal; and by their reason, the study's or the CSV's note, which ones do not."""
     equal = total = 0
     unequal: dict[str, dict[str, list[str]]] = {}
     for block in blocks:

@@ -52,10 +52,7 @@ def by_seed(entries: Sequence[Entry], metrics: Sequence[str]) -> dict[tuple[int,
 
 
 def _difference(ours: Sequence[Entry], theirs: Sequence[Entry], columns: Sequence[Column], j: int) -> Entry:
-    """Ours minus theirs in column j, as far as the less finished of the two.
-
-    Its spread is that of the seeds' own differences, where both have the same seeds.
-    """
+    """Ours minus theirs in column j, as far as the less finished; with the spread of the same seeds' differences."""
     worse = max(ours[j], theirs[j], key=lambda e: STATUSES.index(e.status))
     a, b = ours[j].value, theirs[j].value
     if a is None or b is None:

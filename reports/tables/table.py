@@ -271,10 +271,7 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
 
 
 def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
-    """The mean over tasks; its spread is that of the seeds' own averages, seeds paired by their place.
-
-    Tasks with unequal numbers of seeds give no spread.
-    """
+    """The mean over tasks; its spread is that of the seeds' own averages, paired by place where tasks have as many."""
     if not entries or any(e.status != "complete" for e in entries):
         return Entry("absent")
     seeds = by_seed(entries, metrics)
@@ -286,10 +283,7 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
 
 
 def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[CellResult]) -> tuple[Entry, ...]:
-    """The teacher's own scores, over its seeds; no average before every task has one.
-
-    It is not made for a task of which no cell can exist.
-    """
+    """The teacher's own scores over its seeds, for tasks of which a cell can exist; no average before each has one."""
     scores, possible = provenance.teacher_scores, {cell.task for cell in cells if not cell.refused}
     entries = []
     for column in columns:
