@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -74,9 +75,7 @@ def _text(metric: str, value: float | None) -> str:
 def _curve(record: Mapping[str, Any]) -> list[Any]:
     """[losses, scores, [stage, epochs] of each stage], at most POINTS of them; [] where the run has no curve."""
     curve = [point for point in record.get("curve") or () if "loss" in point]
-    stages: dict[str, int] = {}
-    for point in curve:
-        stages[point["stage"]] = stages.get(point["stage"], 0) + 1
+    stages = Counter(point["stage"] for point in curve)
     step = max(1, -(-len(curve) // POINTS))
     shown = curve[::-1][::step][::-1]  # with the last
     scores = [None if point.get("selection") is None else round(100 * point["selection"], 1) for point in shown]

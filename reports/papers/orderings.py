@@ -19,12 +19,8 @@ def with_verdicts(made: Comparison, table: Table) -> Comparison:
     more of comparable predictions, and none that collapsed. Quantities and differences of rows are not compared, nor
     what the test server scored.
     """
-
-    def of(block: ComparedBlock, j: int, column: Column) -> tuple[Ordering, ...]:
-        return _of_column(block, j, column, table) if is_score(column.metric) and not block.improvement else ()
-
     blocks = (
-        replace(block, orderings=tuple(of(block, j, column) for j, column in enumerate(made.columns)))
+        replace(block, orderings=tuple(_of_column(block, j, column, table) for j, column in enumerate(made.columns)))
         for block in made.blocks
     )
     return replace(made, blocks=tuple(blocks))
@@ -33,6 +29,8 @@ def with_verdicts(made: Comparison, table: Table) -> Comparison:
 def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tuple[Ordering, ...]:
     import numpy as np
 
+    if block.improvement or not is_score(column.metric):
+        return ()
     tested = table.tested.get(table.columns.index(column))
     labels, printed, places = [], [], []
     for compared in block.lines:

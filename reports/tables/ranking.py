@@ -133,18 +133,10 @@ def to_reference(
 def _flags(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, str]:
     """Of each that competes "best", "tied", "untested" or "worse"."""
     known = _known(values, tested)
-    corrected = dict(zip(known, known and _among(known, tested).p_best()[1], strict=True))
-    top = max(values.values())
-    return {
-        key: "best"
-        if value > top - 1e-12
-        else "untested"
-        if key not in known
-        else "tied"
-        if corrected[key] >= LEVEL
-        else "worse"
-        for key, value in values.items()
-    }
+    corrected = _among(known, tested).p_best()[1].tolist() if known else []
+    sure = {key: "tied" if p >= LEVEL else "worse" for key, p in zip(known, corrected, strict=True)}
+    best = {key: "best" for key, value in values.items() if value > max(values.values()) - 1e-12}
+    return dict.fromkeys(values, "untested") | sure | best
 
 
 def _to_best(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, Interval]:
