@@ -50,11 +50,9 @@ def html(table: Table) -> str:
         (evidence.costs(table),),
         (),
     )
-    begin, end = MEASURED
+    template = _environment().get_template("page.html")
     return (
-        _environment()
-        .get_template("page.html")
-        .render(
+        template.render(
             title=plain(table.title),
             table=table,
             sections=[(f"table-{i}", _heading(table, grid), grid) for i, grid in enumerate(shown, 1)],
@@ -64,8 +62,8 @@ def html(table: Table) -> str:
             evidence=behind["cells"],
             json=_json(behind),
             measured=_json(evidence.measured(table)),
-            begin=begin,
-            end=end,
+            begin=MEASURED[0],
+            end=MEASURED[1],
             style=_file("page.css"),
             script=_file("page.js"),
         )
