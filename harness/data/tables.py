@@ -218,8 +218,7 @@ def check_parts(name: str, paths: Sequence[Path]) -> None:
     if parts[0] is None:
         return
     numbers = Counter(int(part[2]) for part in parts if part)
-    doubled = [path.name for part, path in zip(parts, paths, strict=True) if part and numbers[int(part[2])] > 1]
-    if doubled:
+    if doubled := [path.name for part, path in zip(parts, paths, strict=True) if part and numbers[int(part[2])] > 1]:
         raise UserError(f"{folder} holds a part of {name} twice: {' and '.join(doubled[:2])}; leave one there")
     _, low, of, total, _ = parts[0].groups()
     wanted: Sequence[int] = range(min(numbers), max(numbers) + 1) if min(numbers) < 2 else list(numbers)

@@ -153,11 +153,9 @@ def _pieces(path: Path) -> dict[str, int]:
         raise UserError(f"{path} must map every piece of text to its id, a whole number")
     if len(set(found.values())) < len(found):
         raise UserError(f"{path} gives several pieces the same id")
-    missing = [character for character in _byte_characters().values() if character not in found]
-    if missing:
+    if missing := [character for character in _byte_characters().values() if character not in found]:
         raise UserError(f"{path} has no piece for {len(missing)} of the 256 bytes, such as {missing[0]!r}")
-    named = [symbol for symbol in (*SPECIAL, MASK) if symbol in found]
-    if named:
+    if named := [symbol for symbol in (*SPECIAL, MASK) if symbol in found]:
         raise UserError(f"{path} has a piece {named[0]!r}, which is the name of a special token")
     return found
 

@@ -62,8 +62,7 @@ def layers_of(init: str, student_layers: int, teacher_layers: int) -> tuple[int,
             raise UserError(f"initialisation {init} lists {_layers(len(chosen))}, but the student has {student_layers}")
     if init in ("first", "last") and student_layers > teacher_layers:
         raise UserError(f"initialisation {init} needs {_layers(student_layers)}, but the teacher has {teacher_layers}")
-    missing = [layer for layer in chosen if layer > teacher_layers]
-    if missing:
+    if missing := [layer for layer in chosen if layer > teacher_layers]:
         raise UserError(
             f"initialisation {init} names layer {missing[0]}, but the teacher's layers are 1 to {teacher_layers}"
         )

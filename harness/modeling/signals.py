@@ -364,8 +364,7 @@ def _head_at(model: PreTrainedModel, predicted: Tensor | None) -> Iterator[None]
 
 
 def _check_length(model: PreTrainedModel, tokens: int) -> None:
-    limit = longest(model)
-    if limit and tokens > limit:
+    if (limit := longest(model)) and tokens > limit:
         raise UserError(
             f"a text has {tokens} tokens, but a model of type {model.config.model_type} here has {limit} positions: "
             f"--set max_length={limit} (on a corpus general.max_length)"
@@ -389,7 +388,6 @@ def check_layers(model: str, depth: int, want: Want) -> None:
     """Raise UserError for a layer that a model of this depth does not have."""
     for signal in sorted(LAYER_SIGNALS):
         lowest = 0 if signal is Signal.HIDDEN_STATES else 1
-        wrong = sorted(layer for layer in getattr(want, signal.value) if not lowest <= layer <= depth)
-        if wrong:
+        if wrong := sorted(layer for layer in getattr(want, signal.value) if not lowest <= layer <= depth):
             asked = f"{signal.value} of layer {wrong[0]}"
             raise UserError(f"{asked} were asked of {model}, whose layers are {lowest} to {depth}")

@@ -131,8 +131,7 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
 def _remarks(table: Table, published: Published, columns: Sequence[Column], tested: bool) -> list[str]:
     """Sentences on what of both is compared. tested: the published numbers are of a test set."""
     remarks = []
-    missing = [c.name for c in table.columns if not c.average and c not in columns]
-    if missing:
+    if missing := [c.name for c in table.columns if not c.average and c not in columns]:
         remarks.append(f"No published column: {', '.join(missing)}.")
     if published.init:
         made = any(is_init(line.init, published.init) for block in table.blocks for line in block.lines)

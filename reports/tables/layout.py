@@ -153,7 +153,6 @@ def notes(
     """(mark, sentence) of all that stands under a table. bold: something is. marks, more: of its layout alone."""
     made = table.provenance
     entries = list(table.entries())
-    failed = dict.fromkeys(e.cell for e in entries if "failed" in (e.status, *e.progress.split(", ")))
     sentences = []
     if made.protocol:
         selection = {
@@ -175,22 +174,18 @@ def notes(
             f"comparisons with the best, over {_over(table)})"
         )
     sentences += _sight(table)
-    subtracted = [line for block in table.blocks if block.improvement for line in block.lines]
-    if subtracted:
+    if subtracted := [line for block in table.blocks if block.improvement for line in block.lines]:
         labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
         named = (f"{x.row.label} is {' minus '.join(labels[name] for name in x.row.improves)}" for x in subtracted)
         spread = any(e.std is not None for line in subtracted for e in line.entries)
-        sentences.append(
-            f"Improvement: {'; '.join(dict.fromkeys(named))}"
-            + ("; ± of the differences between the same seeds" if spread else "")
-        )
+        more_of = "; ± of the differences between the same seeds" if spread else ""
+        sentences.append(f"Improvement: {'; '.join(dict.fromkeys(named))}{more_of}")
     if table.untested:
         sentences.append(f"Not tested, for want of comparable per-example predictions: {', '.join(table.untested)}.")
     sentences += _computed(table)
-    unfinished = {e.cell for e in entries if e.status in ("waiting", "partial")}
-    if unfinished:
+    if unfinished := {e.cell for e in entries if e.status in ("waiting", "partial")}:
         sentences.append(f"Unfinished cells, shown with their progress: {len(unfinished)}.")
-    if failed:
+    if failed := dict.fromkeys(e.cell for e in entries if "failed" in (e.status, *e.progress.split(", "))):
         sentences.append(f"Failed cells (harness show prints the traceback): {', '.join(failed)}.")
     numbered = [(str(i), reason) for i, reason in enumerate(table.reasons, 1)]
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]

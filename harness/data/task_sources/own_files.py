@@ -63,11 +63,9 @@ class OwnFiles(OwnSource):
     def _found(self) -> dict[str, list[Path]]:
         """The files of every split. A split may also be named as the file that it is."""
         if kind_at(self.path) == "file":
-            found = {"train": [self.path]}
-            beside = {name: self.settings[name] for name in ("train", "dev") if name in self.settings}
-            if beside:
+            if beside := [name for name in ("train", "dev") if name in self.settings]:
                 raise UserError(f"{self.path} is one file: give its folder where {' and '.join(beside)} name others")
-            return found
+            return {"train": [self.path]}
         found = tables.files_of(self.path)
         if not found:
             there = [path.name for path in entries(self.path)]
