@@ -105,18 +105,14 @@ def _traits(model: PreTrainedModel) -> list[dict[str, object]]:
     found = []
     for layer in parts(model):
         traits: dict[str, object] = {}
-        several = [f"{i}." if len(layer) > 1 else "" for i in range(len(layer))]
-        named = [
-            (f"{of}{n}".rstrip("."), m)
-            for of, part in zip(several, layer, strict=True)
-            for n, m in part.named_modules()
-        ]
-        for place, module in named:
-            traits[place or "kind"] = type(module).__name__
-            for name, value in vars(module).items() if not isinstance(module, nn.Dropout) else ():
-                plain = not name.startswith(("_", "signal_")) and name != "training"  # a mode, and what we note
-                if plain and (value is None or isinstance(value, (bool, int, float, str))):
-                    traits[f"{place}.{name}".lstrip(".")] = value
+        for i, part in enumerate(layer):
+            for within, module in part.named_modules():
+                place = (f"{i}.{within}" if len(layer) > 1 else within).rstrip(".")
+                traits[place or "kind"] = type(module).__name__
+                for name, value in vars(module).items() if not isinstance(module, nn.Dropout) else ():
+                    plain = not name.startswith(("_", "signal_")) and name != "training"  # a mode, and what we note
+                    if plain and (value is None or isinstance(value, (bool, int, float, str))):
+                        traits[f"{place}.{name}".lstrip(".")] = value
         found.append(traits)
     return found
 

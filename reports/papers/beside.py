@@ -85,16 +85,13 @@ def _difference(pair: Pair, column: Column) -> Cell:
 
 
 def _agreement(block: ComparedBlock) -> Group:
-    found = block.agreement
-    return Group(
-        "Order of the rows",
-        (
-            (Cell("Kendall's tau-b"), Cell(""), *(Cell(_signed(a.tau)) for a in found)),
-            (Cell("Spearman's rho"), Cell(""), *(Cell(_signed(a.rho)) for a in found)),
-            (Cell("Rows compared"), Cell(""), *(Cell(str(a.n)) for a in found)),
-            *_orderings(block),
-        ),
-    )
+    told = {
+        "Kendall's tau-b": [_signed(a.tau) for a in block.agreement],
+        "Spearman's rho": [_signed(a.rho) for a in block.agreement],
+        "Rows compared": [str(a.n) for a in block.agreement],
+    }
+    lines = ((Cell(name), Cell(""), *map(Cell, texts)) for name, texts in told.items())
+    return Group("Order of the rows", (*lines, *_orderings(block)))
 
 
 def _orderings(block: ComparedBlock) -> list[tuple[Cell, ...]]:
