@@ -88,7 +88,10 @@ class Known:
 
         declaration = self.declaration
         if not declaration.place:  # of a plugin, which a plan does not hold
-            declaration = dataclasses.replace(_of_plugin(declaration.name), settings=declaration.settings)
+            found: Any = TASKS.get(declaration.name)
+            if not isinstance(found, Declaration):
+                raise unknown("task of a plugin", declaration.name, TASKS.names())
+            declaration = dataclasses.replace(found, settings=declaration.settings)
         return opened(declaration)
 
     def to_json(self) -> JSON:
@@ -267,10 +270,3 @@ def _check_name(name: str) -> None:
         raise UserError(
             f"task name {name!r} begins the names of settings, as in {name}.epochs: call your data otherwise"
         )
-
-
-def _of_plugin(name: str) -> Declaration:
-    found: Any = TASKS.get(name)
-    if not isinstance(found, Declaration):
-        raise unknown("task of a plugin", name, TASKS.names())
-    return found

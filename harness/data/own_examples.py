@@ -296,7 +296,11 @@ class OwnExamples:
 
         Equal texts and groups stay together, and no class loses its last examples.
         """
-        share, seed = self._share(), self.said("split_seed")
+        share, seed = _number(self.said("held_out")), self.said("split_seed")
+        if share is None or not 0 < share < 1:
+            raise UserError(
+                f"{self.name}.held_out is a part of train between 0 and 1, not {self.settings['held_out']!r}"
+            )
         if not (seed.isascii() and seed.isdigit()):
             raise UserError(f"{self.name}.split_seed is a whole number from 0 on, not {seed!r}")
         keys = self.groups or ["\x1f".join(texts) for _, texts, _ in examples]
@@ -323,14 +327,6 @@ class OwnExamples:
             [example for number, example in enumerate(examples) if (number in held) is out] for out in (False, True)
         ]
         return parts[0], parts[1]
-
-    def _share(self) -> float:
-        share = _number(self.said("held_out"))
-        if share is None or not 0 < share < 1:
-            raise UserError(
-                f"{self.name}.held_out is a part of train between 0 and 1, not {self.settings['held_out']!r}"
-            )
-        return share
 
 
 def _number(text: str) -> float | None:

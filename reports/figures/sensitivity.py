@@ -31,7 +31,8 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     handles: dict[str, Any] = {}
     for panel, (setting, label) in zip(panels, places, strict=True):
         alike = [row for row in drawn if row["setting"] == setting]  # of all rows: the same axis
-        words = sorted({row["value"] for row in alike}) if not _numbers(alike) else []
+        numbers = all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in alike)
+        words = [] if numbers else sorted({row["value"] for row in alike})
         for number, task in enumerate(tasks):
             for row in (row for row in alike if (row["row"], row["task"]) == (label, task)):
                 colour = PALETTE[number % len(PALETTE)]
@@ -54,10 +55,6 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     legend(figure, {labels.get(task, task): handle for task, handle in handles.items()})
     title(figure, f"Filled: the trial that was chosen{f' ({block})' if block else ''}")
     return figure
-
-
-def _numbers(rows: Sequence[Mapping[str, Any]]) -> bool:
-    return all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
 
 
 def _axis(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:
