@@ -173,8 +173,7 @@ def grids(table: Table) -> list[Grid]:
     for row, letter in zip(found.rows, letters(found), strict=True):
         cells = [Cell(row.label), Cell(f"{row.rank:.2f}"), Cell(letter)]
         cells += [Cell(_interval([scaled("", v) for v in row.middle], 1) if row.middle else "–")] if middles else []
-        beats = _interval(statistics.next_task(row.wins[0], len(found.tasks)), 2)
-        cells.append(Cell("" if row is first else beats))
+        cells.append(Cell("" if row is first else _interval(statistics.next_task(row.wins[0], len(found.tasks)), 2)))
         lines.append(tuple(cells))
     caption = f"{len(found.tasks)} tasks: {', '.join(found.tasks)}. {len(found.rows)} rows, best mean rank first."
     notes = tuple(("", sentence) for sentence in found.notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -58,14 +58,15 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
 
     labels = list(dict.fromkeys(x["row"] for x in rows))
     tasks = list(dict.fromkeys(x["task"] for x in rows))
-    staged: dict[Any, dict[str, list[tuple[int, float]]]] = {
-        place: {} for place in product((SCORE, LOSS), labels, tasks)
-    }
+    staged: dict[Any, dict[str, list[tuple[int, float]]]] = {key: {} for key in product((SCORE, LOSS), labels, tasks)}
     for x in rows:
-        if (place := (x["quantity"], x["row"], x["task"])) in staged:
-            staged[place].setdefault(x["stage"], []).append((x["epoch"], x["value"]))
-    lines = {place: [*found.values()] for place, found in staged.items()}
-    lines |= {place: _shares(stages) for place, stages in lines.items() if place[0] == LOSS}
+        if (key := (x["quantity"], x["row"], x["task"])) in staged:
+            staged[key].setdefault(x["stage"], []).append((x["epoch"], x["value"]))
+    lines = {key: [*found.values()] for key, found in staged.items()}
+    for (part, *_), stages in lines.items():
+        if part == LOSS:  # as shares of what the stage began with; what is not above zero has no logarithm
+            begun = [stage for stage in stages if stage[0][1] > 0]
+            stages[:] = [[(epoch, value / stage[0][1]) for epoch, value in stage if value > 0] for stage in begun]
     parts = {SCORE: "selection score × 100", LOSS: "loss, first epoch = 1"}
     shown = [part for part in parts if any(lines[part, label, task] for label in labels for task in tasks)]
     widest = max(map(len, tasks))
@@ -93,12 +94,6 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     what = common if len(tasks) > 1 else ", ".join(filter(None, (common, tasks[0])))
     title(figure, "Learning curves" + (f" ({what})" if what else ""))
     return figure
-
-
-def _shares(stages: Iterable[Sequence[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
-    """(epoch, value) as shares of a stage's first value; without what is not above zero, which has no logarithm."""
-    begun = [stage for stage in stages if stage[0][1] > 0]
-    return [[(epoch, value / stage[0][1]) for epoch, value in stage if value > 0] for stage in begun]
 
 
 def _curve(entry: Entry) -> list[Point]:

@@ -82,9 +82,8 @@ def _compare(table: Table, published: Published, rows: Sequence[TableRow]) -> Co
         if not found:
             return Pair(entry)
         line, value = found[0], found[0]["value"]
-        note = note_of(line, value, column, tested, entry)
         reason = next((why for wanted, why in published.reasons if has(line, wanted)), "")
-        mark = numbers.setdefault(note, len(numbers) + 1) if note else 0
+        mark = numbers.setdefault(note, len(numbers) + 1) if (note := note_of(line, column, tested, entry)) else 0
         places = tuple(place_of(x) for x in found if value)
         return Pair(entry, value, line.get("std", ""), mark, reason, places=places)
 

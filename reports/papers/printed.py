@@ -201,10 +201,10 @@ def equal(lines: Sequence[Printed], column: Column, row: TableRow, files: Sequen
     return found
 
 
-def note_of(line: Printed, value: str, column: Column, tested: bool, entry: Entry) -> str:
+def note_of(line: Printed, column: Column, tested: bool, entry: Entry) -> str:
     """The CSV's own note, and what else keeps the number from being compared like with like."""
     parts = [line.get("note", "")]
-    if not value:
+    if not line["value"]:
         return "" if parts == [DASH] else parts[0]
     metric = line["metric"]
     if column.task and is_score(column.metric) and metric and metric != printed_metric(column, entry.signed):

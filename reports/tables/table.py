@@ -297,7 +297,8 @@ def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[
             own = [c for c in columns if c.task and c.selects]
             runs = [[run.get(c.metric) for run in scores.get(c.task, ())] for c in own]
             alike = len({len(values) for values in runs}) == 1  # as the seeds of a cell's average, paired
-            entries.append(_mean([_sum(seed, len(own)) for seed in zip(*runs, strict=True)] if alike else []))
+            seeds = zip(*runs, strict=True) if alike else ()
+            entries.append(_mean([None if None in s else sum(v or 0.0 for v in s) / len(s) for s in seeds]))
     return tuple(entries)
 
 
@@ -306,8 +307,3 @@ def _mean(values: Sequence[float | None]) -> Entry:
     if not found or len(found) < len(values):
         return Entry("absent")
     return Entry("complete", *mean_std(found), n=len(found), wanted=len(found))
-
-
-def _sum(values: Sequence[float | None], number: int) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / number if len(found) == number else None
