@@ -73,7 +73,10 @@ def read_config(folder: Path) -> PreTrainedConfig:
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint. Raises UserError if it is missing, unreadable or larger than the vocabulary."""
     if not any((folder / name).is_file() for name in VOCABULARIES):  # the library would make an empty one
-        raise UserError(f"teacher folder {folder} has no tokenizer: none of {', '.join(VOCABULARIES)} is there")
+        raise UserError(
+            f"teacher folder {folder} has no tokenizer: none of {', '.join(VOCABULARIES)} is there; "
+            "tokenizer.save_pretrained, of the tokenizer it was trained with, writes one"
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises anything from KeyError to its own

@@ -108,6 +108,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         notices=[
             *(*asked.contents.notices, *asked.contents.shared),
             *(*_beyond_the_grid(request.trials, cells), *_beyond_the_run(asked, cells)),
+            *prerequisites.notices,
         ],
         unseen=[sentence for task in tasks for sentence in _unseen(asked, task, cells.found)],
         variant=variant(request),

@@ -63,6 +63,7 @@ class Prerequisites:
         self.defaults = defaults
         self.first: dict[RunId, First] = {}
         self.used: set[str] = set()
+        self.notices: dict[str, None] = {}
 
     def of_task(self, task: Task, metric: str, own: Hyperparameters | None = None) -> list[RunId]:
         """The runs, by seed, that fine-tune the teacher for a task; or one that scores it where its weights answer it.
@@ -107,6 +108,8 @@ class Prerequisites:
             raise UserError(refused)
         metric = metric if task.labelled else AGREEMENT
         answers = self._answers(source, task)
+        if not answers:
+            self._tell_unused_head(source, task)
         run = TeacherRun(
             task=task.name,
             teacher=base,
@@ -133,6 +136,18 @@ class Prerequisites:
 
     def _answers(self, source: Any, task: Task) -> bool:
         return self._ask(lambda: bool(source.answers(task)), otherwise=not task.labelled)
+
+    def _tell_unused_head(self, source: Any, task: Task) -> None:
+        """Note that a head is replaced which would answer the task, were it without labels: it may be meant."""
+        if not (task.labelled and task.classification):
+            return
+        if self._ask(lambda: bool(source.answers(replace(task, labelled=False))), otherwise=False):
+            self.notices[
+                f"the head of teacher {source.argument or source.name} is not used for {task.name}, but a fresh one is "
+                "fine-tuned, as its config.json does not say that it was trained for this; where its outputs are "
+                f'{", ".join(task.labels)}, in this order, "finetuning_task": "{task.name}" there says so, and it '
+                "answers as it is"
+            ] = None
 
     def joint_teacher_run(
         self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters

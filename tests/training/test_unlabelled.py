@@ -59,6 +59,15 @@ def planned(glue: Path, teacher: Path, *objectives: str, task: str = "sst2", **m
     return resolve(Request("objectives_vs_init", **asked))
 
 
+def test_with_labels_a_plan_says_that_a_head_is_not_used(glue: Path, elsewhere: Path, tmp_path: Path) -> None:
+    said = '"finetuning_task": "sst2" there says so'
+    assert said in " ".join(planned(glue, elsewhere, "vanilla_kd", overrides=SMALL).notices)
+    recorded = shutil.copytree(elsewhere, tmp_path / "recorded")
+    config = json.loads((recorded / "config.json").read_text())
+    (recorded / "config.json").write_text(json.dumps({**config, "finetuning_task": "sst2"}))
+    assert said not in " ".join(planned(glue, recorded, "vanilla_kd", overrides=SMALL).notices)
+
+
 def performed(plan: Plan, out: Path) -> Ledger:
     """A ledger with every run that the plan asks for."""
     ledger = Ledger(out, create=True)
