@@ -230,6 +230,12 @@ class OwnExamples:
         known = sum(number is not None for number in numbers)
         if not known and kind != "score":
             return False
+        if not kind and 2 * known <= len(numbers):  # then those are odd, such as one "NaN" among names
+            where, _, label = next(one for one, number in zip(examples, numbers, strict=True) if number is not None)
+            raise UserError(
+                f"{where}: {self.label} {short(label)} is a number, but {len(numbers) - known} of {len(numbers)} are "
+                f"none; {self.name}.kind=classes takes all as names"
+            )
         for (where, _, label), number in zip(examples, numbers, strict=True):
             if number is None:
                 rest = (

@@ -144,6 +144,7 @@ HOSTILE: dict[str, Case] = {
         file("a.jsonl", rows(0.5, 1.5, "n/a", 2)),
         r"line 3: label 'n/a' is not a number, but 3 of 4 are; mine\.kind=classes",
     ),
+    "a number among names": (csv("text,label\na,x\nb,NaN\nc,y\n"), "line 3: label 'NaN' is a number, but 2 of 3 "),
     "a score without end": (csv("text,score\na,1.5\nb,inf\n"), "line 3: .*not finite"),
     "a score that is none": (csv(GOOD), r"line 2: label 'yes' is not a number$", "kind=score"),
     "one class": (csv("text,label\na,x\nb,x\n"), "of train have one label, x"),
