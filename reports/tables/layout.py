@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from harness.reports.statistics.noise import LEVEL, POWER
 from harness.reports.tables import quantities
 from harness.reports.tables.quantities import COUNTED, is_score, scaled, written
+from harness.reports.tables.ranking import commonest
 from harness.reports.tables.shapes import Column, Entry, Interval, Line, Table
 
 BEST = "best"  # in place of a row that others are compared with
@@ -168,11 +169,12 @@ def notes(
         ]
     if bold:
         others = any(not line.row.competes for block in table.blocks for line in block.lines)
-        sentences.append(
-            f"Bold: best of its column{', teachers and other references aside' if others else ''}. Underlined: it may "
-            f"be the best too. The truly best is bold or underlined in {1 - LEVEL:.0%} of such tables (simultaneous "
-            f"comparisons with the best, over {_over(table)})"
+        best = f"Bold: best of its column{', teachers and other references aside' if others else ''}."
+        sure = (
+            f" Underlined: it may be the best too. The truly best is bold or underlined in {1 - LEVEL:.0%} of such "
+            f"tables (simultaneous comparisons with the best, over {_over(table)})"
         )
+        sentences.append(best + sure * bool(table.tested or not table.untested))
     sentences += _sight(table)
     if subtracted := [line for block in table.blocks if block.improvement for line in block.lines]:
         labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
@@ -181,8 +183,12 @@ def notes(
         more_of = "; ± of the differences between the same seeds" if spread else ""
         sentences.append(f"Improvement: {'; '.join(dict.fromkeys(named))}{more_of}")
     if table.untested:
-        sentences.append(f"Not tested, for want of comparable per-example predictions: {', '.join(table.untested)}.")
-    sentences += _computed(table)
+        which = ", ".join(table.untested)
+        sentences.append(
+            f"Not tested, for want of comparable per-example predictions, so that bold is the highest number and no "
+            f"more: {which}."
+        )
+    sentences += [*_doubtful_teachers(table), *_computed(table)]
     if unfinished := {e.cell for e in entries if e.status in ("waiting", "partial")}:
         sentences.append(f"Unfinished cells, shown with their progress: {len(unfinished)}.")
     if failed := dict.fromkeys(e.cell for e in entries if "failed" in (e.status, *e.progress.split(", "))):
@@ -199,6 +205,22 @@ def _over(table: Table) -> str:
     drawn = "seeds and dev examples" if several else "dev examples alone, as one seed tells nothing of others"
     teachers = {0: "", 1: ", for this teacher alone"}.get(table.provenance.teachers, ", each seed with its own teacher")
     return drawn + (teachers if several else teachers.replace("each seed with its own teacher", "for these teachers"))
+
+
+def _doubtful_teachers(table: Table) -> list[str]:
+    """Says of which tasks the teacher knows no more than which class is the commonest of dev."""
+    said = []
+    for j, (column, teacher) in enumerate(zip(table.columns, table.teacher, strict=False)):
+        runs = [run for _, line in table.lines() for run in line.entries[j].runs]
+        if column.metric == "accuracy" and teacher.value is not None and runs:
+            share = commonest(runs[0])
+            if share is not None and teacher.value <= share:
+                ours, least = (written(column.metric, scaled(column.metric, value)) for value in (teacher.value, share))
+                said.append(
+                    f"On {column.label} the teacher, {ours}, is no better than the commonest class for all, {least}: "
+                    "students learn its mistakes."
+                )
+    return said
 
 
 def _computed(table: Table) -> list[str]:

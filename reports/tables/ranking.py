@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -208,6 +209,12 @@ def collapsed(run: RunResult) -> bool:
         return False
     answers, expected = found[1:]
     return bool((answers == answers[0]).all() and not (expected == expected[0]).all())
+
+
+def commonest(run: RunResult) -> float | None:
+    """The accuracy of answering all dev examples by their commonest class; None where they are not kept."""
+    found = _answers(run, "predictions")
+    return None if found is None else max(Counter(found[2].tolist()).values()) / len(found[2])
 
 
 def _answers(run: RunResult, beside: str) -> Sequence[np.ndarray] | None:

@@ -138,6 +138,21 @@ def test_ties_need_predictions_of_the_same_examples_that_give_the_recorded_value
         assert not entries(made)["hid_seq"][0].tied and made.untested == ("SST-2",)
 
 
+def test_where_nothing_was_tested_nothing_is_promised_of_the_bold():
+    record = {"predictions": lambda: None}
+    seeds = [(row, (run(score, 0, **record), run(score, 1, **record))) for row, score in ((ATT, 86), (HID, 84))]
+    text = render(table([cell(row, "sst2", (), seeds=found, trials=found) for row, found in seeds]), "markdown")
+    assert "**86.0" in text and "so that bold is the highest number and no more: SST-2" in text
+    assert "truly best" not in text
+
+
+@pytest.mark.parametrize(("accuracy", "told"), [(0.4, True), (0.5, True), (0.51, False)])
+def test_a_teacher_that_knows_no_more_than_the_commonest_class_is_told(accuracy, told):
+    made = table([cell(ATT, "sst2", (60, 60))], teacher_scores={"sst2": [{"accuracy": accuracy}]})
+    for form in ("markdown", "latex", "html", "terminal"):
+        assert ("is no better than the commonest class for all, 50.0" in render(made, form)) == told, form
+
+
 def test_a_correlation_of_constant_predictions_is_undefined_not_a_number():
     nothing = RunResult("r", 0, {}, {"accuracy": math.nan}, 0.0, {})
     made = table([cell(ATT, "sst2", (80, 80)), cell(VAL, "sst2", (), seeds=(nothing, nothing))])
