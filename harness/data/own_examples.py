@@ -26,6 +26,7 @@ NONE = "none"  # in place of the column of the label: the teacher's answers stan
 MOST_CLASSES = 50  # as many different whole numbers are classes; more are a score
 MOST_HELD_OUT = 2000  # examples
 SHOWN = 5  # classes that are printed by name
+MISSING = {"nan", "none", "null", "na", "n/a", "nil", "?", "-"}  # how tools write that there is no value
 
 
 class OwnExamples:
@@ -82,6 +83,8 @@ class OwnExamples:
         folded = [_folded(name) for name in self.labels]
         if alike := [name for name, one in zip(self.labels, folded, strict=True) if folded.count(one) > 1]:
             what += f", of which {_listed(alike)} differ in case or spelling alone"
+        if missing := [name for name in self.labels if name.lower() in MISSING]:
+            what += f", of which {_listed(missing)} reads as if there was no label"
         if self.score:
             numbers = [float(label) for _, _, label in (*self.train, *self.dev) if label is not None]
             what = f"a score from {min(numbers):g} to {max(numbers):g}" if numbers else "a score"

@@ -171,6 +171,12 @@ def test_classes_that_may_be_one_are_told(tmp_path: Path, labels: list[object], 
     assert (f"of which {alike} differ in case or spelling alone" in told) if alike else ("differ" not in told)
 
 
+@pytest.mark.parametrize(("label", "told"), [("N/A", True), ("null", True), ("nana", False)])
+def test_a_class_that_may_be_no_label_is_told(tmp_path: Path, label: str, told: bool) -> None:
+    table(tmp_path / "train.csv", ROWS + [ROWS[0] | {"text": "more", "label": label}])
+    assert (f", of which {label} reads as if there was no label; " in reads(tmp_path).told) == told
+
+
 def test_what_is_reported(tmp_path: Path) -> None:
     """dev where there is one; test where there is none; otherwise a part of train. Test beside dev is not read."""
     table(tmp_path / "train.csv", ROWS)
