@@ -79,21 +79,21 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
 
     layout, against (the row that others are compared with): where not the study's own.
     """
-    study = registry.STUDIES.get(plan.study)
+    declared = registry.STUDIES.get(plan.study)
     replays = results.replayed(plan, ledger)
     runs = frame.runs(plan, ledger, replays)
     cells = frame.cells(plan, runs)
     known = tasks_of(plan)
-    shown = results.shown(study, known, cells)
+    shown = results.shown(declared, known, cells)
     tasks = {name: replace(task, metric=shown[name][0]) for name, task in known.items()}
-    inits, profile = tuple(plan.inits), study.profile(plan.profile)
+    inits, profile = tuple(plan.inits), declared.profile(plan.profile)
     study = replace(
-        study,
-        metrics={**study.metrics, **shown},
+        declared,
+        metrics={**declared.metrics, **shown},
         students=tuple(plan.students),
-        layout=layout or study.layout,
+        layout=layout or declared.layout,
         profiles={
-            **study.profiles,
+            **declared.profiles,
             plan.profile: replace(profile, inits=inits, tasks=tuple(plan.tasks)),
         },
     )
@@ -108,7 +108,8 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
         notes=(
             *(told["told"] for told in plan.declared.values()),
             *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in plan.unseen),
-            *results.misnamed(plan, registry.STUDIES.get(plan.study)),
+            *results.misnamed(plan, declared),
+            *results.redeclared(plan, declared),
             *results.how_far(plan, replays),
             *recipe.families(plan),
             *recipe.corpus_recipe(plan),

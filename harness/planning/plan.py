@@ -16,7 +16,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import flags_of, variant
-from harness.planning.planned import Cell, First, Plan, distinct, trials_of
+from harness.planning.planned import Cell, First, Plan, declaration_of, distinct, trials_of
 from harness.planning.prerequisites import Prerequisites, apart, own_name
 from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
@@ -113,6 +113,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         unseen=[sentence for task in tasks for sentence in _unseen(asked, task, cells.found)],
         variant=variant(request),
         flags=flags_of(request),
+        declaration=declaration_of(asked.study, request.profile),
         origins=_origins([*(one.run for one in first.values()), *(cell.run for cell in cells.found)]),
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.contracts import ModelInfo
-from harness.files import JSON
+from harness.contracts import ModelInfo, Study
+from harness.files import JSON, digest
 from harness.hyperparameters import Hyperparameters
 from harness.planning.space import Space, size
 from harness.registry import load_file
@@ -16,6 +16,7 @@ from harness.rows import TableRow
 from harness.runs import Run, RunId
 
 FORMAT = 3  # of plan.json
+ABSENT_IF_EMPTY = ("declared", "variant", "flags", "declaration")  # from it, as in plans of earlier versions
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Plan:
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
     declared: a task of the user's own -> what it is, as `harness.data.own` tells it; unseen: see `planning.reading`;
     variant: what it is beside the whole study, the name of its folder below that (see `filed`);
-    flags: what its kind is asked for by, as it is typed.
+    flags: what its kind is asked for by, as it is typed; declaration: `declaration_of` its study then.
     """
 
     study: str
@@ -123,6 +124,7 @@ class Plan:
     unseen: Sequence[str] = ()
     variant: str = ""
     flags: str = ""
+    declaration: str = ""
     format: int = FORMAT
 
     @property
@@ -146,7 +148,7 @@ class Plan:
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items()}
-        return {name: value for name, value in told.items() if value or name not in ("declared", "variant", "flags")}
+        return {name: value for name, value in told.items() if value or name not in ABSENT_IF_EMPTY}
 
     @classmethod
     def from_json(cls, told: JSON) -> Plan:
@@ -175,6 +177,13 @@ def size_of(info: ModelInfo) -> dict[str, int]:
     """What a cell's time is estimated by."""
     operations = info.operations or 12 * info.layers * info.width**2  # of attention 4 matrices, of feed-forward 8
     return {"layers": info.layers, "width": info.width, "operations": operations}
+
+
+def declaration_of(study: Study, profile: str) -> str:
+    """A hash of what a study asks for in a profile: all that decides its cells, and none of its words."""
+    rows = [{**row.to_json(), "label": "", "mark": ""} for row in study.rows_of(profile)]
+    here = dataclasses.asdict(study.profile(profile))
+    return digest(_plain([study.procedure, study.students, study.general, study.analysis, rows, here]))[:16]
 
 
 def _plain(value: Any) -> Any:

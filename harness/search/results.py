@@ -12,7 +12,7 @@ from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.errors import listed
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.planning.planned import Plan
+from harness.planning.planned import Plan, declaration_of
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.search.index import Index
@@ -71,6 +71,16 @@ def misnamed(plan: Plan, study: Study) -> tuple[str, ...]:
         return ()
     rows, students = (", ".join(dict.fromkeys(part)) for part in zip(*found, strict=True))
     return (f"The study names rows after students of its own; trained with {students} they are the objective: {rows}.",)
+
+
+def redeclared(plan: Plan, study: Study) -> tuple[str, ...]:
+    """What a table says where the study asks for something else by now than when its runs were planned."""
+    if plan.declaration in ("", declaration_of(study, plan.profile)):
+        return ()
+    return (
+        f"Study {plan.study} was changed since these runs were planned, and asks for others now: harness run makes "
+        "them.",
+    )
 
 
 def unlabelled(plan: Plan) -> tuple[str, ...]:

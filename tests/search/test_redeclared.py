@@ -1,0 +1,38 @@
+"""A study that was changed after its runs were planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.planning.planned import Plan
+from harness.registry import STUDIES
+from harness.search.results import redeclared
+from tests.studies.builders import planned
+
+STUDY = STUDIES.get("objectives_vs_init")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return planned(STUDY.name, profile="quick", objectives=("vanilla_kd",), inits=["every"], tasks=["sentiment"])
+
+
+def test_its_words_and_plans_of_earlier_versions_tell_nothing(plan: Plan) -> None:
+    words = replace(STUDY, title="", question="", rows=tuple(replace(row, label=row.name) for row in STUDY.rows))
+    assert redeclared(plan, STUDY) == redeclared(plan, words) == redeclared(replace(plan, declaration=""), STUDY) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rows": STUDY.rows[1:]}, {"seeds": 9}, {"settings": {"epochs": 9}}, {"search": {"epochs": (8, 9)}}],
+    ids=list,
+)
+def test_what_it_asks_for_now_is_told(changes: dict[str, Any], plan: Plan) -> None:
+    other = replace(STUDY, **changes) if "rows" in changes else replace(
+        STUDY, profiles={**STUDY.profiles, "quick": replace(STUDY.profile("quick"), **changes)}
+    )  # fmt: skip
+    (sentence,) = redeclared(plan, other)
+    assert sentence.startswith("Study objectives_vs_init was changed since these runs were planned")
