@@ -32,14 +32,14 @@ def figures(options: Namespace) -> int:
     check_writable(folder, "--to")  # before anything is measured for columns
     table = columns.added(plan, ledger, table, options.columns, say) if options.columns else table
     widths = reports.WIDTHS if options.width == "both" else {options.width: reports.WIDTHS[options.width]}
-    written = 0
+    written, files = 0, dict[str, bytes]()
     for name in options.names or reports.FIGURES:
         kind, shown = reports.FIGURES[name], measured(plan, ledger, table, name) if options.names else table
         rows, missing = kind.rows(shown)
         if missing:
             say(f"{name} is not drawn: {missing}")
             continue
-        atomic_write(folder / f"{name}.csv", reports.rows_as_csv(rows).encode())
+        files[f"{name}.csv"] = reports.rows_as_csv(rows).encode()
         for of_paper, width in widths.items():
             columns_wide = f"{of_paper} column{'s' * (of_paper != 'one')}"
             try:
@@ -49,12 +49,17 @@ def figures(options: Namespace) -> int:
                 continue
             assert figure is not None  # there are rows
             for form, write in reports.WRITERS.items():
-                atomic_write(folder / f"{name}_{columns_wide.replace(' ', '_')}.{form}", write(figure))
+                files[f"{name}_{columns_wide.replace(' ', '_')}.{form}"] = write(figure)
         tell(f"{name}: {kind.title}")
         written += 1
     say_damage(ledger)
     if not written:
         raise UserError("none of these figures can be drawn of this table")
+    for path in map(folder.joinpath, files):
+        if not path.is_dir():  # what is killed from here on leaves some missing, none beside those of an earlier table
+            path.unlink(missing_ok=True)
+    for file, content in files.items():
+        atomic_write(folder / file, content)
     tell(f"{written} figure{'s' * (written != 1)}, as {', '.join(reports.WRITERS)} and csv, in {folder}")
     return 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.files import atomic_write
 from tests.commands import results
 from tests.conftest import Harness
 from tests.results import refused
@@ -56,6 +57,28 @@ def test_the_same_table_gives_the_same_files(out: Path, call: Harness, tmp_path:
     assert one == other and {*one} == {"heatmap.csv", *(f"heatmap_one_column.{form}" for form in ("svg", "pdf", "png"))}
     pdf = one["heatmap_one_column.pdf"]
     assert b"/FontFile2" in pdf and b"/Type3" not in pdf and b"Date" not in pdf  # TrueType, embedded
+
+
+def test_stopped_while_it_writes_it_leaves_no_figure_of_an_earlier_table(
+    out: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files(place: str) -> dict[str, bytes]:
+        assert not figures(call, out, "heatmap", "--width", "one", "--to", tmp_path / place)
+        return {path.name: path.read_bytes() for path in (tmp_path / place).iterdir()}
+
+    def stopped(path: Path, content: bytes) -> None:
+        if path.suffix == ".pdf":
+            raise KeyboardInterrupt
+        atomic_write(path, content)
+
+    before = files("to")
+    results.record(results.Ledger(out), results.student("att_kl"), 0.75, curve=POINTS)
+    with monkeypatch.context() as patch, pytest.raises(AssertionError, match="stopped"):
+        patch.setattr("harness.commands.figures.atomic_write", stopped)
+        files("to")
+    calm, left = files("calm"), {path.name: path.read_bytes() for path in (tmp_path / "to").iterdir()}
+    assert {*left} == {"heatmap.csv", "heatmap_one_column.svg"} and left.items() <= calm.items()
+    assert files("to") == calm != before
 
 
 def test_a_figure_that_is_named_has_the_columns_that_it_needs(out: Path, call: Harness, tmp_path: Path) -> None:
