@@ -149,10 +149,11 @@ def write_sealed(path: Path, value: Mapping[str, object]) -> None:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, new: bool = False) -> Iterator[BinaryIO]:
     """A file to write such that `path` is either absent, old or whole, whatever happens.
 
     What killed processes left of it goes, as with `beside`.
+    new: what somebody else has meanwhile put in its place stays, and UserError is raised.
     Raises UserError if the disk is full or the place cannot be written.
     """
     temporary = half_written(path)
@@ -163,14 +164,27 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _make_way(path)
-        os.replace(temporary, path)
+        if new:
+            _rename_to_new(temporary, path)
+        else:
+            _make_way(path)
+            os.replace(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
         with suppress(OSError):  # what is wrong with the place has been told
             temporary.unlink()
+
+
+def _rename_to_new(file: Path, path: Path) -> None:
+    """As os.rename, which would write over a file that is there; of two at once one is told that it is."""
+    try:
+        os.link(file, path)  # `file` itself is removed by whoever wrote it
+    except FileExistsError:
+        raise
+    except OSError:  # a file system that gives a file one name alone
+        os.rename(file, path)
 
 
 def _make_way(path: Path) -> None:
@@ -251,9 +265,9 @@ def abandoned(left: Path) -> bool | None:
     return False
 
 
-def atomic_write(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes, new: bool = False) -> None:
     """Write `content` to `path` as `atomic_file` does."""
-    with atomic_file(path) as file:
+    with atomic_file(path, new) as file:
         file.write(content)
 
 

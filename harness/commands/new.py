@@ -15,7 +15,7 @@ from harness.code_versions import ROOT
 from harness.commands import declared, distribution
 from harness.commands.telling import tell
 from harness.errors import UserError
-from harness.files import atomic_write
+from harness.files import atomic_write, remove_abandoned
 
 LONGEST = 100  # of a name, and of its file
 DISTRIBUTION = "plugin"  # of an objective
@@ -70,6 +70,7 @@ def new(options: Namespace) -> int:
         raise UserError(f"{name!r} cannot name {what}: it is a word of Python's own")
     if len(name) > LONGEST:
         raise UserError(f"{name!r} is too long to name a file: the name of {what} has at most {LONGEST} letters")
+    remove_abandoned(path)  # also of one that was killed once its file had its name
     if path.exists() or path.is_symlink():
         raise UserError(f"{path} exists already; choose another name or remove it")
     if _installed(name):
@@ -87,7 +88,7 @@ def new(options: Namespace) -> int:
         tell(f"  pip install --editable '{path}[test]' && pytest {path}")
         tell(f"  harness run {_filled(template.run, name)}")
         return 0
-    atomic_write(path, _filled(template.text, name).encode())
+    atomic_write(path, _filled(template.text, name).encode(), new=True)
     tell(f"{path} written. {template.todo}, then:")
     if template.tested:
         tell(f"  python -m harness.testing {path}    (with pytest installed; a minute or two)")

@@ -95,6 +95,26 @@ def test_a_name_that_is_taken_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("kind", "file"), [("objective", "mine.py"), ("plugin", "mine/mine.py")])
+def test_of_two_at_once_the_first_to_end_has_the_name(
+    kind: str, file: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_ends(name: str) -> bool:
+        monkeypatch.setattr(new, "_installed", lambda _: False)
+        assert call("new", kind, name).returncode == 0
+        Path(file).write_text("filled in")
+        return False
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "_installed", other_ends)  # what takes long, once the name was found to be free
+    done = call("new", kind, "mine")
+    assert done.returncode == 2 and "cannot be written" in done.stderr
+    left = tmp_path / f".{Path(file).parts[0]}.{2**31 - 1}.tmp"
+    left.write_text("")  # of a process that was killed once its file had its name
+    assert "exists already" in call("new", kind, "mine").stderr
+    assert Path(file).read_text() == "filled in" and not list(tmp_path.glob(".*"))
+
+
 @pytest.mark.parametrize("kind", TEMPLATES)
 @pytest.mark.parametrize("name", ["_", "_1", "student", "Task", "a" * 100])
 def test_any_name_gives_a_file_that_is_python(
