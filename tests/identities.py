@@ -40,6 +40,7 @@ NOT_PINNED = (
     "unseen",
     "origins",
     "shown",
+    "declaration",
     "rows",
     "cells",
     "first",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from harness.commands import columns
 from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, near, unknown
-from harness.files import atomic_write, check_writable
+from harness.files import atomic_file, check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
 from harness.planning.planned import Plan
@@ -55,11 +56,14 @@ def figures(options: Namespace) -> int:
     say_damage(ledger)
     if not written:
         raise UserError("none of these figures can be drawn of this table")
-    for path in map(folder.joinpath, files):
-        if not path.is_dir():  # what is killed from here on leaves some missing, none beside those of an earlier table
-            path.unlink(missing_ok=True)
-    for file, content in files.items():
-        atomic_write(folder / file, content)
+    with ExitStack() as whole:
+        for file, content in files.items():
+            half = whole.enter_context(atomic_file(folder / file))
+            half.write(content)
+            half.flush()  # on a full disk it ends here, and those of before stay
+        for path in map(folder.joinpath, files):
+            if not path.is_dir():  # killed from here on it leaves some missing, none beside those of an earlier table
+                path.unlink(missing_ok=True)
     tell(f"{written} figure{'s' * (written != 1)}, as {', '.join(reports.WRITERS)} and csv, in {folder}")
     return 0
 

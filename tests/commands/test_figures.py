@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import pytest
 
-from harness.files import atomic_write
+from harness.files import half_written
 from tests.commands import results
 from tests.conftest import Harness
 from tests.results import refused
@@ -62,22 +63,33 @@ def test_the_same_table_gives_the_same_files(out: Path, call: Harness, tmp_path:
 def test_stopped_while_it_writes_it_leaves_no_figure_of_an_earlier_table(
     out: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def files(place: str) -> dict[str, bytes]:
-        assert not figures(call, out, "heatmap", "--width", "one", "--to", tmp_path / place)
+    def read(place: str) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (tmp_path / place).iterdir()}
 
-    def stopped(path: Path, content: bytes) -> None:
+    def files(place: str) -> dict[str, bytes]:
+        assert not figures(call, out, "heatmap", "--width", "one", "--to", tmp_path / place)
+        return read(place)
+
+    def begun(path: Path) -> Path:
         if path.suffix == ".pdf":
             raise KeyboardInterrupt
-        atomic_write(path, content)
+        return half_written(path)
 
-    before = files("to")
+    def named(half: Path, path: Path) -> None:
+        rename(half, begun(path) and path)
+
+    before, rename = files("to"), os.replace
     results.record(results.Ledger(out), results.student("att_kl"), 0.75, curve=POINTS)
-    with monkeypatch.context() as patch, pytest.raises(AssertionError, match="stopped"):
-        patch.setattr("harness.commands.figures.atomic_write", stopped)
-        files("to")
-    calm, left = files("calm"), {path.name: path.read_bytes() for path in (tmp_path / "to").iterdir()}
-    assert {*left} == {"heatmap.csv", "heatmap_one_column.svg"} and left.items() <= calm.items()
+    calm = files("calm")
+    last = "heatmap_one_column.png"  # which gets its name first
+    for place, stop, kept in (
+        ("harness.files.half_written", begun, before),
+        ("harness.files.os.replace", named, {last: calm[last]}),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(AssertionError):
+            patch.setattr(place, stop)
+            files("to")
+        assert read("to") == kept
     assert files("to") == calm != before
 
 
