@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.contracts import ModelInfo, Study
+from harness.contracts import Hyperparameter, ModelInfo, Study
 from harness.files import JSON, digest
 from harness.hyperparameters import Hyperparameters
 from harness.planning.space import Space, size
@@ -182,16 +182,17 @@ def size_of(info: ModelInfo) -> dict[str, int]:
 def declaration_of(study: Study, profile: str) -> str:
     """A hash of what a study asks for in a profile: all that decides its cells, and none of its words."""
     rows = [{**row.to_json(), "label": "", "mark": ""} for row in study.rows_of(profile)]
-    here = dataclasses.asdict(study.profile(profile))
-    return digest(_plain([study.procedure, study.students, study.general, study.analysis, rows, here]))[:16]
+    of_all = study.procedure, study.students, study.general, study.analysis
+    return digest(_plain([*of_all, rows, vars(study.profile(profile))]))[:16]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (Cell, First)):
         return value.to_json()
     value = value.to_json() if isinstance(value, TableRow) else value
+    value = vars(value) if isinstance(value, Hyperparameter) else value
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(part) for part in value]
     return value
