@@ -23,6 +23,7 @@ from harness import registry, reports
 from harness.cli import main
 from harness.ledger import Ledger
 from harness.reports.statistics.noise import Noise
+from harness.reports.statistics.planning import SEED_SPREAD
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "docs" / "results"
@@ -72,6 +73,16 @@ def found(
         records = [ledger.read(run) for run in ledger.runs()]
         made[entry["name"]] = packed.Results(entry, printed[entry["name"]][1], records)
     return made
+
+
+def test_plans_assume_the_spread_over_seeds_that_half_of_the_columns_stay_under(found: dict[str, Any]) -> None:
+    spreads = [
+        math.sqrt(tested.noise.spread)
+        for results in found.values()
+        for place, tested in results.table.tested.items()
+        if results.table.columns[place].task and results.table.columns[place].selects and tested.noise.spread >= 0
+    ]
+    assert len(spreads) > 30 and np.median(spreads) == pytest.approx(SEED_SPREAD, abs=0.005)
 
 
 def test_every_ledger_has_its_page_and_every_page_its_ledger(scripts: dict[str, ModuleType]) -> None:

@@ -35,7 +35,8 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
     if not lines:
         return []
     how = f"runs of other seeds differ by a standard deviation of {100 * SEED_SPREAD:g} point and two rows answer "
-    how += f"{DISAGREEMENT:.0%} of the examples differently (as of accuracies)"
+    how += f"{DISAGREEMENT:.0%} of the examples differently (as of accuracies; from random weights or few examples "
+    how += "seeds lie 2 to 8 points apart)"
     assumption = "" if len(measured) == len(lines) else f", if {how}"
     first = f"what a test of two rows named beforehand finds with 80% power{assumption}:"
     return [first, *lines]

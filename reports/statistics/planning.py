@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from harness.reports.statistics.noise import LEVEL, POWER
 
-SEED_SPREAD, DISAGREEMENT = 0.01, 0.1  # assumed where nothing is measured
+# Assumed where nothing is measured. The first is the median of the columns of docs/results, to a point.
+SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
 MOST_SEEDS = 100
 
 
