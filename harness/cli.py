@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from harness.commands import flags, words
@@ -45,15 +46,21 @@ def arguments_of(command: str) -> dict[str, argparse.Action]:
     return {action.dest: action for action in found._actions if action.dest != "help"}
 
 
+def _command(commands: Any, name: str, help: str, text: str = "", **others: Any) -> argparse.ArgumentParser:
+    """One command. text: what its own help says of it, where that is more than `help`."""
+    found: argparse.ArgumentParser = commands.add_parser(
+        name, help=help, description=text or help, allow_abbrev=False, **others
+    )
+    return found
+
+
 def _add_working(commands: Any) -> None:
     """The commands that train, and what they would."""
-    selection = flags.selection()
-    run = commands.add_parser(
+    command = partial(_command, commands, parents=[flags.selection()])
+    run = command(
         "run",
-        parents=[selection],
-        allow_abbrev=False,
-        help="train what is missing and print the table",
-        description="Train what is missing and print the table. A second call trains nothing.",
+        "train what is missing and print the table",
+        "Train what is missing and print the table. A second call trains nothing.",
     )
     run.add_argument("--workers", type=int, metavar="N", help="runs at once (default: a core each; on GPUs found out)")
     run.add_argument("--mps", action="store_true", help="let runs share a GPU by CUDA's Multi-Process Service")
@@ -84,21 +91,17 @@ def _add_working(commands: Any) -> None:
     flags.add_layout(run)
     run.add_argument("--storage", metavar="URL", help="Optuna's database (default: optuna.db in the folder of --out)")
     flags.add_columns(run)
-    commands.add_parser(
+    command(
         "distil-corpus",
-        aliases=["pretrain"],  # as it was called first
-        parents=[selection],
-        allow_abbrev=False,
-        help="only the distillations on a corpus, by all processes of a launch",
-        description="Train the distillations on a corpus that a study begins with, by all processes that torchrun or "
+        "only the distillations on a corpus, by all processes of a launch",
+        "Train the distillations on a corpus that a study begins with, by all processes that torchrun or "
         "accelerate launch started; harness run then goes on from them.",
+        aliases=["pretrain"],  # as it was called first
     )
-    plan = commands.add_parser(
+    plan = command(
         "plan",
-        parents=[selection],
-        allow_abbrev=False,
-        help="what a run would do; trains nothing",
-        description="Every cell, run and refusal with its reason, and an estimate of the time.",
+        "what a run would do; trains nothing",
+        "Every cell, run and refusal with its reason, and an estimate of the time.",
     )
     plan.add_argument("--workers", type=int, metavar="N", help="for the estimate (default: the number of cores)")
     plan.add_argument("--explain", action="store_true", help="instead: each setting beside what the work's text says")
@@ -106,13 +109,12 @@ def _add_working(commands: Any) -> None:
 
 def _add_report(commands: Any) -> None:
     """The command that prints the table."""
-    seen = flags.selection()
-    report = commands.add_parser(
+    report = _command(
+        commands,
         "report",
-        parents=[seen],
-        allow_abbrev=False,
-        help="the table, from what is recorded",
-        description="The table from what is recorded: of the whole study, or of what the flags of harness run choose.",
+        "the table, from what is recorded",
+        "The table from what is recorded: of the whole study, or of what the flags of harness run choose.",
+        parents=[flags.selection()],
     )
     report.add_argument(
         "--format",
@@ -148,12 +150,12 @@ def _add_report(commands: Any) -> None:
 def _add_looking(commands: Any) -> None:
     """The other commands that read what is recorded."""
     seen = flags.selection()
-    figures = commands.add_parser(
+    figures = _command(
+        commands,
         "figures",
+        "the table's figures as files for a paper",
+        "The figures of the table as SVG, PDF (fonts embedded) and PNG, with their data as CSV.",
         parents=[seen],
-        allow_abbrev=False,
-        help="the table's figures as files for a paper",
-        description="The figures of the table as SVG, PDF (fonts embedded) and PNG, with their data as CSV.",
     )
     figures.add_argument(
         "names", nargs="*", metavar="FIGURE", help=f"only these: {', '.join(words.FIGURES)} (default: all there are)"
@@ -166,21 +168,16 @@ def _add_looking(commands: Any) -> None:
         help="for one column of paper (3.3 inches), two (6.9) or both (default)",
     )
     flags.add_columns(figures)
-    commands.add_parser(
-        "status",
-        parents=[seen],
-        allow_abbrev=False,
-        help="what is done, running, failed, left",
-        description="What is done, running, failed and left.",
-    )
-    submit = commands.add_parser(
+    whole = "What is done, running, failed and left."
+    _command(commands, "status", "what is done, running, failed, left", whole, parents=[seen])
+    submit = _command(
+        commands,
         "submit",
-        parents=[flags.kind()],
-        allow_abbrev=False,
-        help="write GLUE submission files, or keep what the server said of them",
-        description="Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
+        "write GLUE submission files, or keep what the server said of them",
+        "Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
         "and write the files that GLUE's server takes. Or keep the scores that the server gave them, which comparisons "
         "with published test scores then show.",
+        parents=[flags.kind()],
     )
     submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
     submit.add_argument("--student", metavar="S", help="which student, where the row has several")
@@ -194,13 +191,7 @@ def _add_looking(commands: Any) -> None:
 
 def _add_keeping(commands: Any) -> None:
     """The commands that look after folders of results."""
-
-    def command(name: str, help: str, text: str = "") -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(
-            name, help=help, description=text or help, allow_abbrev=False
-        )
-        return parser
-
+    command = partial(_command, commands)
     merge = command("merge", "Bring the runs and plans of folders of results into one.")
     merge.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of results, which stay as they are")
     merge.add_argument("--into", required=True, metavar="FOLDER", help="another, or a new one; what it has, stays")
@@ -227,42 +218,33 @@ def _add_keeping(commands: Any) -> None:
 
 
 def _add_others(commands: Any) -> None:
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        return parser
-
+    """The commands for trained students, and all the rest."""
+    command = partial(_command, commands)
     convert = command("convert", "Write a teacher of another library into a folder in Hugging Face's format.")
     convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
     convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")
-    convert.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
-    _add_taking(command)
-    show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
-    show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
-    show.add_argument("--out", default="results", metavar="DIR")
-    listing = command("list", "Every name of one kind.")
-    listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(words.KINDS)}")
-    listing.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
-    plugin = command("new", "Write a plugin file, ready to fill in.")
-    plugin.add_argument("kind", choices=words.NEW, help="plugin: a distribution of one, with pyproject.toml and tests")
-    plugin.add_argument("name", metavar="NAME")
-
-
-def _add_taking(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """The commands for trained students."""
     export = command("export", "Write the best run of a cell, or a run, into a folder in Hugging Face's format.")
     export.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as for harness show")
     export.add_argument("--to", required=True, metavar="FOLDER", help="a new folder")
     export.add_argument("--onnx", action="store_true", help="with an ONNX graph beside the weights")
     export.add_argument("--push", metavar="NAME", help="upload it to the hub, too, as USER/NAME")
-    export.add_argument("--out", default="results", metavar="DIR")
     predict = command("predict", "What a trained student says of texts: labels and probabilities, or scores.")
     predict.add_argument("what", metavar="CELL|RUN|FOLDER", help="as for harness export, or what it wrote")
     predict.add_argument(
         "--input", required=True, metavar="FILE|-", help="a text a line, a table by its columns, or a pipe"
     )
     predict.add_argument("--output", metavar="FILE", help="csv, tsv or JSON lines (default: printed as JSON lines)")
-    predict.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
-    predict.add_argument("--out", default="results", metavar="DIR")
+    show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
+    show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
+    listing = command("list", "Every name of one kind.")
+    listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(words.KINDS)}")
+    plugin = command("new", "Write a plugin file, ready to fill in.")
+    plugin.add_argument("kind", choices=words.NEW, help="plugin: a distribution of one, with pyproject.toml and tests")
+    plugin.add_argument("name", metavar="NAME")
+    for parser in (convert, listing, predict):
+        parser.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
+    for parser in (export, predict, show):
+        parser.add_argument("--out", default="results", metavar="DIR")
 
 
 # Where the function of a command's name is, in harness.commands; where it is called otherwise, MODULE.FUNCTION.
