@@ -55,6 +55,11 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def counted(number: int, what: str) -> str:
+    """ "1 run", "3 runs"."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def close(name: str, valid: Iterable[str]) -> str:
     """'did you mean a or b?' where something is close, or has the name as a part or is one of it, otherwise ""."""
     valid = sorted(set(valid))

@@ -16,7 +16,7 @@ from harness.code_versions import of_stored
 from harness.commands.recorded import find
 from harness.commands.telling import say, tell
 from harness.data.store import INDEX
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.files import abandoned, half_written, read_sealed
 from harness.files import remove as delete
 from harness.ledger import Ledger
@@ -65,7 +65,7 @@ def remove(options: Namespace) -> int:
             return 0
         for run in reversed(chosen):  # later trials are found by those before: one that is killed is given again
             _take_away(ledger.folder(run))
-    tell(f"{len(chosen)} run{'s' * (len(chosen) > 1)} removed; the harness run command that made them makes them again")
+    tell(f"{counted(len(chosen), 'run')} removed; the harness run command that made them makes them again")
     return 0
 
 
@@ -97,18 +97,18 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
     begun = [run for run, record in runs.items() if record is None and run not in ledger.damaged]
     parts: dict[str, Sequence[Path]] = {}
     if old := _old(ledger, plans):
-        parts[f"cache of other versions of the code ({_many(old, 'folder')})"] = old
+        parts[f"cache of other versions of the code ({counted(len(old), 'folder')})"] = old
     if begun:
-        what = f"what {_many(begun, 'interrupted run')} left, which would go on from there"
+        what = f"what {counted(len(begun), 'interrupted run')} left, which would go on from there"
         parts[what] = [ledger.folder(run) for run in begun]
     finished = [run for run, record in runs.items() if record and record["status"] == "finished"]
     # A driver was killed between the record and this.
     if over := [path for run in finished for path in ledger.folder(run).glob("checkpoint*.pt")]:
-        parts[f"{_many(over, 'checkpoint')} of finished runs"] = over
+        parts[f"{counted(len(over), 'checkpoint')} of finished runs"] = over
     if again := sorted((ledger.out / "cache").glob("again-*")):
-        parts[f"what {_many(again, 'export')} left, killed while making a run again"] = again
+        parts[f"what {counted(len(again), 'export')} left, killed while making a run again"] = again
     if torn := _torn(ledger, [path for paths in parts.values() for path in paths]):
-        parts[f"{_many(torn, 'file')} half written by a process that was killed"] = torn
+        parts[f"{counted(len(torn), 'file')} half written by a process that was killed"] = torn
     if unread:
         for error in unread:
             say(str(error))
@@ -117,7 +117,7 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
     needed = _needed(runs, [Holdings(plan, ledger) for plan in plans])
     free = [run for run in runs if run not in needed and run not in begun]
     if weights := [folder for run in free if (folder := ledger.folder(run) / "weights").is_dir()]:
-        parts[f"weights of {_many(weights, 'run')} in no plan"] = weights
+        parts[f"weights of {counted(len(weights), 'run')} in no plan"] = weights
     names = _names(runs[run] for run in free) - _names(runs[run] for run in needed)
     current = [folder for folder in _of_code(ledger) if folder not in old]
     if stores := [
@@ -126,7 +126,7 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
         for store in _stores(folder)
         if names & _strings(read_sealed(store / INDEX).get("key"))
     ]:
-        parts[f"cache of runs in no plan ({_many(stores, 'folder')})"] = stores
+        parts[f"cache of runs in no plan ({counted(len(stores), 'folder')})"] = stores
     return parts
 
 
@@ -212,7 +212,7 @@ def _resting_on(chosen: Sequence[RunId], holdings: Sequence[Holdings], ledger: L
         for cell in held.plan.cells:
             if shared := [run for run in held.cells[cell.id] if run in chosen]:
                 where = f"{cell.row}, {cell.student}, init {cell.init}, {cell.task}"
-                said.append(f"cell {cell.id} of {held.plan.study} ({where}) has {_many(shared, 'of these runs', '')}")
+                said.append(f"cell {cell.id} of {held.plan.study} ({where}) has {len(shared)} of these runs")
     for run in ledger.runs():
         if run not in chosen and (before := sorted(set(_rests_on(ledger.read(run))) & set(chosen))):
             said.append(f"run {run} ({_title(ledger.read(run))}) started from {' and '.join(before)}, and stays")
@@ -250,7 +250,3 @@ def _size(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
-def _many(things: Sequence[Any], name: str, plural: str = "s") -> str:
-    return f"{len(things)} {name}{plural * (len(things) != 1)}"

@@ -12,7 +12,7 @@ from typing import Any
 from harness import registry, reports
 from harness.contracts import Task
 from harness.data.tasks import get_task
-from harness.errors import UserError, sentence, unknown
+from harness.errors import UserError, counted, sentence, unknown
 from harness.executors.made_on import processor
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
@@ -137,7 +137,7 @@ def _speeds(
     with ExitStack() as held:
         if missing := sum(not speeds for speeds in known.values()):
             held.enter_context(ledger.lock())  # nothing else works here meanwhile, which would slow it
-            say(f"measuring how fast {missing} kind{'s' * (missing > 1)} of model encode here, some 15 seconds each")
+            say(f"measuring how fast {counted(missing, 'kind')} of model encode here, some 15 seconds each")
         for cell, model in kept.items():
             shape = shapes[cell]
             if not known[shape]:

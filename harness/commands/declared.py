@@ -20,7 +20,7 @@ from harness.code_versions import ROOT, here, sources
 from harness.contracts import Hyperparameter, Study, Task
 from harness.data import metric_names
 from harness.data.own import Declaration
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.runs.settings import (
     GENERAL_TRAINING,
@@ -231,7 +231,7 @@ def _profiles() -> Iterator[Line]:
         for size, profile in registry.STUDIES.get(name).profiles.items():
             axes = f"teacher {profile.teacher}; tasks {', '.join(profile.tasks)}; inits {', '.join(profile.inits)}"
             numbers = {"trial": profile.trials, "seed": profile.seeds}
-            budget = ", ".join(f"{number} {what}{'s' * (number != 1)}" for what, number in numbers.items())
+            budget = ", ".join(counted(number, what) for what, number in numbers.items())
             yield Line(f"{name} {size}", f"{axes}; {budget}")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from harness import registry
 from harness.commands.taken import Taken, opened, taken
 from harness.commands.telling import say, tell
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.files import check_new_folder
 from harness.planning.recipe import as_known
 from harness.reports.tables.quantities import written
@@ -200,7 +200,6 @@ def _table(one: Taken, taught: bool) -> str:
     metric = one.cell.metric
     values = [100 * seed.record["metrics"][metric] for seed in one.found.seeds if seed.score is not None]
     score = written(metric, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
-    seeds = f"{len(values)} seed{'s' * (len(values) > 1)}"
     teacher = (taught_by(one.plan, one.made) if taught else "") or one.plan.teachers.get(one.task.name, "")
     found = scores_of(one.plan, one.ledger, teacher, one.task.name) if teacher else []
     found = [scores for scores in found if metric in scores]
@@ -209,6 +208,6 @@ def _table(one: Taken, taught: bool) -> str:
     theirs = f"; {whose} teacher has {written(metric, mean)}" if found else ""
     return (
         f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has "
-        f"{metric} {score} on {one.task.label}, over {seeds}{theirs}. Of the seeds "
+        f"{metric} {score} on {one.task.label}, over {counted(len(values), 'seed')}{theirs}. Of the seeds "
         "this is the one that did best on the examples that choose epochs and settings."
     )

@@ -11,7 +11,7 @@ from harness import registry, reports
 from harness.commands import columns
 from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say, tell
-from harness.errors import UserError, near, unknown
+from harness.errors import UserError, counted, near, unknown
 from harness.files import atomic_file, check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -64,7 +64,7 @@ def figures(options: Namespace) -> int:
         for path in map(folder.joinpath, files):
             if not path.is_dir():  # killed from here on it leaves some missing, none beside those of an earlier table
                 path.unlink(missing_ok=True)
-    tell(f"{written} figure{'s' * (written != 1)}, as {', '.join(reports.WRITERS)} and csv, in {folder}")
+    tell(f"{counted(written, 'figure')}, as {', '.join(reports.WRITERS)} and csv, in {folder}")
     return 0
 
 

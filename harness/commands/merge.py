@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import code_versions
 from harness.commands.telling import say, tell
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.evaluation import server_scores
 from harness.files import (
     atomic_file,
@@ -79,7 +79,7 @@ class Union:
     def summary(self) -> str:
         counts = self.counts
         return (
-            f"{counts['brought']} run{'s' * (counts['brought'] != 1)} brought, {counts['there']} there before, "
+            f"{counted(counts['brought'], 'run')} brought, {counts['there']} there before, "
             f"{counts['conflict']} in conflict, {counts['damaged']} damaged, {counts['plan']} plans brought"
         )
 
@@ -248,8 +248,8 @@ def pack(options: Namespace) -> int:
             union, size = _packed(ledger, to, folder, form)
     except OSError as error:
         raise cannot_write(to, error, "--to") from error
-    runs, reads = union.counts["brought"], "harness report --study NAME --out FOLDER reads it"
-    tell(f"{runs} run{'s' * (runs != 1)}, {size / 1e6:.1f} MB, in {to}; {reads}")
+    runs, reads = counted(union.counts["brought"], "run"), "harness report --study NAME --out FOLDER reads it"
+    tell(f"{runs}, {size / 1e6:.1f} MB, in {to}; {reads}")
     _tell_what_run_needs(union)
     return 1 if union.left_out else 0
 

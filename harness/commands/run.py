@@ -20,7 +20,7 @@ from harness.commands.recorded import chosen_on, say_damage, table_of
 from harness.commands.sight import sight
 from harness.commands.telling import say, tell
 from harness.data.tasks import get_task
-from harness.errors import UserError, near
+from harness.errors import UserError, counted, near
 from harness.executors import choosing, environment
 from harness.files import atomic_write, check_writable
 from harness.folders import check_free, holds_results
@@ -67,8 +67,7 @@ def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
     done = work(options)
     print(done.text)
-    trained = f"{done.trained} run{'s' * (done.trained != 1)} trained"
-    print(f"{trained}. The table as a page, in LaTeX, Markdown, CSV and JSON:")
+    print(f"{counted(done.trained, 'run')} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
     tell(f"  {done.folder}/{', '.join(path.name for path in done.files)}")
     return status_of(done.failed)
 
@@ -160,7 +159,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     if options.explain:
         return worked_out, _explain(worked_out)
     _check_pretrained(worked_out, ledger)
-    replays, missing, counted, lines = replayed(worked_out, ledger, whole=True), 0, set(), []
+    replays, missing, searches, lines = replayed(worked_out, ledger, whole=True), 0, set(), []
     for cell, found in zip(worked_out.cells, replays, strict=True):
         label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
         if cell.refused:
@@ -168,11 +167,10 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
             continue
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell.seeds - 1
-        missing += 0 if cell.search in counted else wanted - done
-        counted.add(cell.search)
+        missing += 0 if cell.search in searches else wanted - done
+        searches.add(cell.search)
         epochs = cell.run.settings.get("epochs")
-        stages = f"{cell.stages} stage{'s' * (cell.stages != 1)} of" if epochs else ""
-        trains = f"{stages} {epochs} epoch{'s' * (epochs != 1)}, " if epochs else ""
+        trains = f"{counted(cell.stages, 'stage')} of {counted(epochs, 'epoch')}, " if epochs else ""
         lines.append(f"{label}  {trains}runs {done} of {wanted} done")
     lines += ["\n" + told["told"] for told in worked_out.declared.values()]
     real = [cell for cell in worked_out.cells if not cell.refused]
@@ -180,7 +178,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
     lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
     if before := started_from(worked_out, replays):
-        what = f"{len(before)} run{'s' * (len(before) != 1)} that these start from (teachers, distillations)"
+        what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"
         lines.append(f"{what}, {len(to_make(worked_out, replays, ledger))} missing")
     if real and (chosen := protocol(worked_out)):
         how = f"{chosen} (epochs and settings are chosen on {chosen_on(chosen)})"
@@ -323,5 +321,5 @@ def status_of(failed: int) -> int:
     """The exit status with so many cells failed, which is said."""
     if failed:
         again = "the same command tries again what has not diverged"
-        say(f"{failed} cell{'s' * (failed > 1)} failed; harness show CELL tells why, and {again}")
+        say(f"{counted(failed, 'cell')} failed; harness show CELL tells why, and {again}")
     return 1 if failed else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.commands.recorded import table_of, tasks_of
 from harness.contracts import Task
 from harness.data import sources
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
 from harness.planning.recipe import protocol
@@ -31,7 +31,7 @@ def sight(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> lis
             continue
         expected = measured.get(name) or assumed(examples, len(own))
         by = "measured" if name in measured else "assumed"
-        lines.append(f"  {name}, {examples} dev examples, {_seeds(seeds)} ({by}): {_told(expected, seeds)}")
+        lines.append(f"  {name}, {examples} dev examples, {counted(seeds, 'seed')} ({by}): {_told(expected, seeds)}")
     if not lines:
         return []
     how = f"runs of other seeds differ by a standard deviation of {100 * SEED_SPREAD:g} point and two rows answer "
@@ -50,10 +50,6 @@ def _told(expected: Expected, seeds: int) -> str:
     if hidden:
         told.append(f"{' or '.join(hidden)} by no number up to {MOST_SEEDS}, as the examples are too few")
     return f"{100 * expected.least(seeds):.1f} points{alone}; {', '.join(told)}"
-
-
-def _seeds(number: int) -> str:
-    return f"{number} seed{'s' * (number > 1)}"
 
 
 def _examples(task: Task, plan: Plan) -> int:
