@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from harness import registry, reports
+from harness.commands.telling import say
 from harness.contracts import Task
 from harness.data.tasks import get_task
 from harness.errors import UserError, counted, sentence, unknown
@@ -23,7 +24,6 @@ from harness.search.kept import best_run
 from harness.search.progress import Finished
 from harness.search.results import replayed
 
-Say = Callable[[str], None]
 ROUNDS = 5
 SPEEDS = (
     "sentences_per_second_from_ids",
@@ -35,21 +35,16 @@ COLUMNS = {"parameters": ("parameters",), "megabytes": ("megabytes",), "speed": 
 NOT_KEPT = "the weights of its best run are not kept, so that they are neither weighed nor timed"
 
 
-def check(asked: Sequence[str]) -> None:
-    """Raise UserError for a column that there is none of."""
-    for name in asked:
-        if name not in COLUMNS:
-            raise unknown("column", name, COLUMNS)
-
-
-def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], say: Say) -> reports.Table:
+def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str]) -> reports.Table:
     """The table with the columns asked for after its own: of its models on its first task.
 
-    ledger: a `Ledger`, or records that were only counted. say tells what takes its time.
+    ledger: a `Ledger`, or records that were only counted.
     Speed is measured once for each shape of model and kept in the cache. Raises UserError for an unknown column, where
     nothing that could be timed is kept, and where it has to be measured while another run works in the folder.
     """
-    check(asked)
+    for name in asked:
+        if name not in COLUMNS:
+            raise unknown("column", name, COLUMNS)
     task = get_task(table.columns[0].task)
     found = _models(plan, ledger, task)
     told = {cell: _sizes(ledger, model, task) for cell, model in found.items()}
@@ -64,7 +59,7 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str], s
         notes.append("Megabytes: of the file of weights, 1 MB being a million bytes")
     metrics = [metric for name in dict.fromkeys(asked) for metric in COLUMNS[name]]
     if SPEEDS[0] in metrics:
-        for cell, speeds in _speeds(plan, ledger, found, task, say).items():
+        for cell, speeds in _speeds(plan, ledger, found, task).items():
             told[cell] = {**told[cell], **speeds}
         notes.append(_how(task))
     return reports.with_columns(table, metrics, told, notes)
@@ -121,7 +116,7 @@ def _held(file: Path, without: tuple[str, ...]) -> tuple[int, int]:
 
 
 def _speeds(
-    plan: Plan, ledger: Ledger, found: Mapping[str, Finished], task: Task, say: Say
+    plan: Plan, ledger: Ledger, found: Mapping[str, Finished], task: Task
 ) -> dict[str, dict[str, reports.Entry]]:
     """Cell -> metric -> what was measured, of the models whose weights are kept."""
     timed: dict[str, dict[str, reports.Entry]] = {}

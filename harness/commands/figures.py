@@ -31,7 +31,7 @@ def figures(options: Namespace) -> int:
     table = reports.with_published(table, study) if study.published else table
     folder = Path(options.to) if options.to else filed.folder_of(ledger.out, plan) / "figures"
     check_writable(folder, "--to")  # before anything is measured for columns
-    table = columns.added(plan, ledger, table, options.columns, say) if options.columns else table
+    table = columns.added(plan, ledger, table, options.columns) if options.columns else table
     widths = reports.WIDTHS if options.width == "both" else {options.width: reports.WIDTHS[options.width]}
     written, files = 0, dict[str, bytes]()
     for name in options.names or reports.FIGURES:
@@ -72,7 +72,7 @@ def measured(plan: Plan, ledger: Ledger, table: reports.Table, name: str) -> rep
     """The table that this figure is drawn of: with the columns that it needs, where it has none of them."""
     kind = reports.FIGURES[name]
     wanted = () if kind.rows(table)[0] else kind.columns
-    return columns.added(plan, ledger, table, wanted, say) if wanted else table
+    return columns.added(plan, ledger, table, wanted) if wanted else table
 
 
 def figure_of(plan: Plan, ledger: Ledger, table: reports.Table, name: str) -> Figure:

@@ -81,7 +81,7 @@ def _text(plan: Plan, ledger: Any, options: Namespace) -> str:
     if options.compare:
         table = reports.with_published(table, registry.STUDIES.get(plan.study))
     if options.columns:
-        table = columns.added(plan, ledger, table, options.columns, say)
+        table = columns.added(plan, ledger, table, options.columns)
     table = reports.with_additions(table, options.additions)
     if options.format in methods.FORMATS:
         return methods.write(plan, ledger, table, options.format)

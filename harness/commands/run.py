@@ -106,7 +106,7 @@ def work(options: Namespace) -> Done:
         done = _reported(plan, ledger, trained, options, folder, code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():
-            table = columns.added(plan, ledger, done.table, options.columns, say)
+            table = columns.added(plan, ledger, done.table, options.columns)
             _write_reports(plan, table, folder)
             done = replace(done, made=lambda: table, text=reports.render(table, "terminal"))
     return done

@@ -158,7 +158,7 @@ def load_results(
     own.recall(chosen.declared)
     table = table_of(chosen, ledger, layout, against)
     say_damage(ledger)
-    return Results(chosen, ledger, added(chosen, ledger, table, columns, say) if columns else table)
+    return Results(chosen, ledger, added(chosen, ledger, table, columns) if columns else table)
 
 
 def _only(ledger: Ledger, study: str | None, profile: str | None) -> tuple[str, str]:
