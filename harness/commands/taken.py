@@ -64,10 +64,10 @@ def taken(out: Path, asked: str) -> Taken:
     if len(held) > 1:
         which_cell = ", ".join(f"{one.cell.id} on {task}" for task, one in held.items() if one.cell)
         raise UserError(f"run {which} answers several tasks: give the cell of one of them: {which_cell}")
-    for single in held.values():
-        return _checked(single)
+    if held:
+        return _checked(*held.values())
+    record = ledger.read(which)
     for plan in plans:
-        record = ledger.read(which)
         if which in plan.first and record is not None:
             made = plan.first[which].run
             tasks = list(made.data_of)
@@ -112,16 +112,15 @@ def opened(one: Taken) -> Iterator[tuple[Opened, Record]]:
     from harness.exporting.opened import of_run
 
     workspace = workspace_of(one.plan, one.ledger.out, one.run, one.made)
-    trouble, student = one.ledger.trouble_with_weights(one.run), None
-    if not trouble:
+    if not (trouble := one.ledger.trouble_with_weights(one.run)):
         try:
             student = of_run(one.made, one.task, workspace)
         except (OSError, ValueError):
             if not (trouble := one.ledger.trouble_with_weights(one.run)):  # taken away as they were opened
                 raise
-    if student is not None:
-        yield student, one.record
-        return
+        else:
+            yield student, one.record
+            return
     say(f"the weights of run {one.run} {trouble}: it is made again")
     aside = one.ledger.out / "cache" / f"again-{one.run}"
     with one.ledger.lock():
