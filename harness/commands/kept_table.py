@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from harness.ledger import Ledger
 from harness.planning.planned import Plan
 
 ROOM = "tables"  # in the cache
-UNASKED: tuple[Any, ...] = ("", None, [])  # --against, --compare and --with of a report that gives none
 
 
 class KeptTable:
@@ -64,9 +63,16 @@ class KeptTable:
                 write_sealed(self._named(also), {"key": self._key, "files": {}, "said": {"text": said["text"]}})
 
 
-def of_report(plan: Plan, form: str, layout: str | None, *asked: Any) -> str:
-    """What `harness report` is named here. asked: --against, --compare and --with."""
-    return f"report {plan.study} {plan.profile} {plan.variant} {[form, layout, *(asked or UNASKED)]}"
+def of_report(
+    plan: Plan,
+    form: str,
+    layout: str | None,
+    against: str = "",
+    compare: str | None = None,
+    additions: Sequence[str] = (),
+) -> str:
+    """What `harness report` with these flags is named here."""
+    return f"report {plan.study} {plan.profile} {plan.variant} {[form, layout, against, compare, [*additions]]}"
 
 
 def _sums(files: Iterable[str]) -> dict[str, str]:
