@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -218,7 +217,7 @@ def _runs(plan: Plan, ledger: Any, table: Table, citations: Citations) -> Iterab
 
 def _terms(objective: str) -> list[str]:
     """The objectives of a sum, without their weights."""
-    return [term.rpartition("*")[2].strip() for term in re.split(r"\+", objective) if term]
+    return [term.rpartition("*")[2].strip() for term in objective.split("+") if term]
 
 
 def _place(name: str) -> str:

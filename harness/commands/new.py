@@ -77,7 +77,7 @@ def new(options: Namespace) -> int:
         raise UserError(
             f"{name!r} cannot name {what}: its file would hide the installed module {name} from what lies beside it"
         )
-    kinds = {template.plural, *(plural for plural in ("studies",) if "study(" in template.text)}
+    kinds = {template.plural} | ({"studies"} if "study(" in template.text else set())
     for plural in sorted(kinds):
         if name in {line.name for line in declared.lines(plural)}:
             found = registry.ALL[plural]

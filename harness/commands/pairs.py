@@ -74,14 +74,15 @@ def bert(task: Task) -> ModelInfo:
 
 
 def reasons_of(teacher: Callable[[Task], ModelInfo]) -> Reasons:
+    known = registry.STUDENTS
+    students = {name: known.get(name) for name in known.names() if known.ships(name)}
     return {
         objective: {
             name: {letter: _reason(objective, student, teacher(task), task) for letter, (_, task) in KINDS.items()}
-            for name, (student, _) in sorted(registry.STUDENTS.known().items())
-            if registry.STUDENTS.ships(name)
+            for name, student in students.items()
         }
         for objective in registry.OBJECTIVES.names()
-        if registry.OBJECTIVES.ships(objective) and registry.STUDENTS.names()
+        if registry.OBJECTIVES.ships(objective)
     }
 
 
