@@ -77,14 +77,14 @@ def wanted(plan: Plan) -> list[str]:
     return found
 
 
-def _planned(request: Any, out: Path, held: ExitStack) -> Plan:
+def _planned(request: Request, out: Path, held: ExitStack) -> Plan:
     """The plan, written down; the folder is locked until `held` ends."""
     check_writable(out)
     held.enter_context(Ledger(out, create=True).lock())
     plan = planning.resolve(request, cache=out / "cache")
-    if not wanted(plan):
+    if not (runs := wanted(plan)):
         raise UserError(f"study {request.study} distils nothing on a corpus, so there is nothing to pre-train")
-    for run in wanted(plan):
+    for run in runs:
         _check_shares(plan.first[run].run)
     filed.keep(out, plan)
     return plan
@@ -156,9 +156,9 @@ def _told(find: Callable[[], Any]) -> Any:
         found = find() if processes.leads() else None
     except UserError as error:
         refused = error
-    sentence, value = processes.from_leader(("" if refused is None else str(refused), found))
+    stops, value = processes.from_leader((refused is not None, found))
     if refused is not None:
         raise refused
-    if sentence:
+    if stops:
         sys.exit(2)
     return value
