@@ -33,7 +33,8 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
     given = {name: value for name, value in arguments.items() if value is not None}
     for name, value in given.items():
         _refuse_data(name, value)
-    check_path(**{name: given[name] for name in ("out",) if name in given})
+    if "out" in given:
+        check_path(out=given["out"])
     given |= {name: named(given[name]) for name in OBJECTS & given.keys()}
     if "plugin" in known:
         files: list[Any] = []
@@ -70,24 +71,23 @@ def _plugins(out: Path) -> Path:
     return Ledger(out, create=True).out / "plugins"
 
 
-def signature(command: str, *first: str) -> inspect.Signature:
-    """The command's arguments as a function has them: `first` by their place too, the others by name."""
-    known = arguments_of(command)
+def signature(command: str) -> inspect.Signature:
+    """The command's arguments as a function has them: its study, which is the first, by its place too."""
     parameters = [
         inspect.Parameter(
             name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD if name in first else inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if known[name].required else known[name].default,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if name == "study" else inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if action.required else action.default,
         )
-        for name in (*first, *(name for name in known if name not in first))
+        for name, action in arguments_of(command).items()
     ]
     return inspect.Signature(parameters)
 
 
-def shared(command: str, other: str) -> list[str]:
-    """The arguments that both of two commands have, but for study, profile and out."""
-    both = [name for name in arguments_of(command) if name in arguments_of(other)]
-    return [name for name in both if name not in ("study", "profile", "out")]
+def choosing() -> list[str]:
+    """The arguments of run that report has too, but for study, profile and out."""
+    seen = arguments_of("report").keys() - {"study", "profile", "out"}
+    return [name for name in arguments_of("run") if name in seen]
 
 
 def told(command: str) -> str:

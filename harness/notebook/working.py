@@ -36,7 +36,7 @@ def _as(command: str) -> Callable[[Function], Function]:
     """Give a function the signature and the arguments' help of a command."""
 
     def told(function: Function) -> Function:
-        function.__signature__ = asking.signature(command, "study")  # type: ignore[attr-defined]
+        function.__signature__ = asking.signature(command)  # type: ignore[attr-defined]
         function.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n{asking.told(command)}\n"
         return function
 
@@ -142,7 +142,7 @@ def load_results(
 
     harness.load_results("results", "objectives_vs_init", set={"epochs": 2}).compare("att_kl", "vanilla_kd")
     """
-    known = asking.shared("run", "report")
+    known = asking.choosing()
     for name in choosing:
         if name not in known:
             raise UserError(f"unknown argument {name!r}: {near(name, known)}")
