@@ -49,9 +49,8 @@ def write(opened: Opened, path: Path) -> None:
     """Write the graph: inputs input_ids, attention_mask and what else the model reads, (B, L) int64, output logits.
 
     Of a pair that is read apart there is a second input of each name, ending in _2, padded to the same length. Raises
-    UserError if it cannot be written, or does not say what torch says.
+    UserError if it cannot be written, or does not say what torch says. `check_installed` comes before it.
     """
-    check_installed()
     traced, flat = _inputs(opened)
     model = _Traced(opened, traced).eval()
     names = [name + (f"_{i + 1}" if i else "") for i, part in enumerate(traced) for name in part]

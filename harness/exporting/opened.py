@@ -75,12 +75,11 @@ class Opened:
         """
         found = self.logits(texts, batch_size)
         values = predictions_of(self.task, found.numpy()) if len(found) else np.empty(0)
-        if not self.task.labels:
+        if not self.labels:
             return [{"score": float(value)} for value in values]
         shares = torch.cat([found, -found], 1).sigmoid() if self.task.ranking else found.softmax(1)
-        labels = self.task.labels
         return [
-            {"label": labels[int(value)], "probabilities": dict(zip(labels, of_one.tolist(), strict=True))}
+            {"label": self.labels[int(value)], "probabilities": dict(zip(self.labels, of_one.tolist(), strict=True))}
             for value, of_one in zip(values, shares, strict=True)
         ]
 
@@ -190,7 +189,7 @@ def load(folder: str | Path, plugins: Sequence[str | Path] = ()) -> Opened:
     quiet()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        model = _model(folder, told["student"])
+        model = model_in(folder, told["student"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
         raise UserError(f"the exported student in {folder} cannot be loaded: {error}") from error
     joint = told["task"]["pair"] and told["pair_encoding"] == "joint"
@@ -222,7 +221,7 @@ def _told(folder: Path) -> JSON:
     return told
 
 
-def _model(folder: Path, student: str) -> PreTrainedModel:
+def model_in(folder: Path, student: str) -> PreTrainedModel:
     """student: the plugin that the weights belong to, "" of transformers' own model."""
     if student:
         return cast(PreTrainedModel, registry.STUDENTS.get(student).from_pretrained(folder))

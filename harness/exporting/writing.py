@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import PreTrainedModel
 
 from harness.contracts import Task
 from harness.data.own import KNOWN
 from harness.errors import UserError
 from harness.exporting import card, onnx_graph
 from harness.exporting.card import About
-from harness.exporting.opened import FORMAT, TOLD, Opened, load, quiet
+from harness.exporting.opened import FORMAT, TOLD, Opened, load, model_in, quiet
 from harness.files import checksums, trouble_with
 from harness.modeling.bases import Emitter, Student
 from harness.runs import Run, RunId
@@ -100,17 +100,20 @@ def _write_plain(opened: Opened, folder: Path, data: str) -> PreTrainedModel | N
         return None
     _tell_labels(own, opened.task, data)
     own.save_pretrained(folder)
-    plain: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False
-    )
+    plain = model_in(folder, "")
     batch = opened.probe()
     with torch.inference_mode():
         theirs, ours = replace(opened, model=plain.eval()).of_batch(batch), opened.of_batch(batch)
-    if theirs.shape == ours.shape and bool((theirs - ours).abs().max() <= CLOSE * ours.abs().max().clamp(min=1)):
+    if theirs.shape == ours.shape and _agree(theirs, ours):
         return plain
     for file in folder.iterdir():
         file.unlink()
     return None
+
+
+def _agree(theirs: torch.Tensor, ours: torch.Tensor) -> bool:
+    """Whether two ways to compute logits, (N, C) each, give the same; not where some are no numbers."""
+    return bool((theirs - ours).abs().max() <= CLOSE * ours.abs().max().clamp(min=1))
 
 
 def _tell_labels(model: PreTrainedModel, task: Task, data: str) -> None:
@@ -145,7 +148,7 @@ def _check_says_the_same(opened: Opened, folder: Path) -> None:
     texts: list[Any] = opened.tokenizer.batch_decode([part["input_ids"] for part in opened.probe().encodings][0])
     texts = [(text, texts[-1]) for text in texts] if opened.task.pair else texts
     ours, theirs = opened.logits(texts), load(folder).logits(texts)
-    if not bool((theirs - ours).abs().max() <= CLOSE * ours.abs().max().clamp(min=1)):
+    if not _agree(theirs, ours):
         raise UserError(
             f"no folder is written: what it holds answers texts otherwise than {type(opened.model).__name__} does, by "
             f"up to {(theirs - ours).abs().max():.1g} in its logits"
