@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import torch
@@ -56,15 +55,15 @@ def pretraining(run: PretrainingRun, work: Work) -> Performed:
     total = 0.0
     model.train()
     for step, (part, targets) in enumerate(_batches(source.tokenizer(), settings, generator), start=1):
-        began = time.perf_counter()
-        logits = model(**{name: tensor.to(model.device) for name, tensor in part.items()}).logits
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().to(model.device))  # (B L, V), (B L)
-        if not torch.isfinite(loss):
-            raise Diverged(f"the masked-language-model loss became {loss.item()} at step {step}")
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        work.clock.add(began)
+        with work.clock:
+            logits = model(**{name: tensor.to(model.device) for name, tensor in part.items()}).logits
+            # (B L, V), (B L)
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().to(model.device))
+            if not torch.isfinite(loss):
+                raise Diverged(f"the masked-language-model loss became {loss.item()} at step {step}")
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
         scheduler.step()
         total += loss.item()
         if step % 100 == 0 or step == steps:

@@ -149,30 +149,27 @@ def _update(
     for number in range(processes.state().process_index, len(parts), processes.number()):
         batch = pieces.data.batch(parts[number], device, pieces.epoch)
         imitated = teacher(batch, theirs)
-        began = time.perf_counter()
-        machine.seed(derive_seed("micro_batch", regime.seed, pieces.step, number))  # of dropout
-        with precision(settings, device):
-            outputs = model(batch, ours)
-        check_outputs(model, outputs)
-        loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
         share = len(parts[number]) / len(index)
-        told += share * torch.stack([loss.detach(), *(terms[name].detach() for name in names)]).float()
-        clock.add(began)
+        with clock:
+            machine.seed(derive_seed("micro_batch", regime.seed, pieces.step, number))  # of dropout
+            with precision(settings, device):
+                outputs = model(batch, ours)
+            check_outputs(model, outputs)
+            loss, terms = objective(in_float32(outputs), in_float32(imitated), batch)
+            told += share * torch.stack([loss.detach(), *(terms[name].detach() for name in names)]).float()
         if number == 0 and not pieces.told.shares:
             pieces.told.shares |= shares(terms, model.parameters())
         check_trains(loss, terms)
-        began = time.perf_counter()
-        (share * loss).backward()
-        clock.add(began)
+        with clock:
+            (share * loss).backward()
     loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
     if not torch.isfinite(torch.tensor(loss)):
         bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
         where = f"at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
         raise Diverged(f"the loss became {loss} {where}{why(objective)}")
     pieces.told.add(dict(zip(names, parts_of_loss, strict=True)))
-    began = time.perf_counter()
-    optimisation.update()
-    clock.add(began)
+    with clock:
+        optimisation.update()
     return float(loss)
 
 

@@ -52,12 +52,16 @@ class Stage:
 
 @dataclass
 class Clock:
-    """Seconds spent in the model itself: forward, backward and update."""
+    """Seconds spent in the model itself: forward, backward and update, each done `with` it."""
 
     seconds: float = 0.0
+    began: float = 0.0
 
-    def add(self, since: float) -> None:
-        self.seconds += time.perf_counter() - since
+    def __enter__(self) -> None:
+        self.began = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds += time.perf_counter() - self.began
 
 
 @dataclass
@@ -234,27 +238,24 @@ class _Training:
         """One update. Its loss is among the unseen: nothing waits for the device."""
         regime = self.regime
         imitated = self.teacher(batch, stage.wants[1])
-        began = time.perf_counter()
-        with precision(regime.settings, regime.device):
-            outputs = self.model(batch, stage.wants[0])
-        check_outputs(self.model, outputs)
-        loss, terms = stage.objective(in_float32(outputs), imitated, batch)
-        self.unseen.append((loss.detach(), {name: term.detach() for name, term in terms.items()}))
-        regime.clock.add(began)
+        with regime.clock:
+            with precision(regime.settings, regime.device):
+                outputs = self.model(batch, stage.wants[0])
+            check_outputs(self.model, outputs)
+            loss, terms = stage.objective(in_float32(outputs), imitated, batch)
+            self.unseen.append((loss.detach(), {name: term.detach() for name, term in terms.items()}))
         if not terms.keys() <= within.told.shares.keys():
             within.told.shares |= shares(terms, self.model.parameters())
         check_trains(loss, terms)
-        began = time.perf_counter()
-        self.optimisation.step(loss)
-        del outputs, loss, terms  # freeing the graph is a step's work, too
-        regime.clock.add(began)
+        with regime.clock:
+            self.optimisation.step(loss)
+            del outputs, loss, terms  # freeing the graph is a step's work, too
 
     def _look(self, stage: Stage, epoch: int, within: EpochState) -> None:
         """Tell `within` of the steps since the last look. Raises Diverged where a loss is not finite."""
-        began = time.perf_counter()
-        every = [value.float().reshape(()) for loss, terms in self.unseen for value in (loss, *terms.values())]
-        values = iter(torch.stack(every).tolist())
-        self.regime.clock.add(began)  # what the device has still to compute
+        with self.regime.clock:  # what the device has still to compute
+            every = [value.float().reshape(()) for loss, terms in self.unseen for value in (loss, *terms.values())]
+            values = iter(torch.stack(every).tolist())
         first = self.steps[epoch] + within.step - len(self.unseen) + 1
         for number, (_, terms) in enumerate(self.unseen, first):
             self.loss = next(values)
@@ -333,16 +334,13 @@ def predict(
     model.eval()
     order, parts = list[Tensor](), list[Tensor]()
     for index, batch in _batches(data, evaluation_batches(data.lengths, batch_size), device):
-        began = time.perf_counter()
-        with precision(settings, device):
-            parts.append(model(batch, Want(logits=True)).logits.float())
         order.append(index)
-        clock.add(began)
+        with clock, precision(settings, device):
+            parts.append(model(batch, Want(logits=True)).logits.float())
     if not parts:
         raise TrainingFailure("there are no examples to predict")
-    began = time.perf_counter()
-    found = torch.cat(parts).cpu()  # once: the host waits for the device here
-    clock.add(began)
+    with clock:
+        found = torch.cat(parts).cpu()  # once: the host waits for the device here
     if wrong := not_numbers(found):
         raise Diverged(f"the logits of {wrong} of {len(found)} examples are not finite numbers")
     logits = torch.empty_like(found)
