@@ -78,20 +78,21 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         content, run = memoryview(raw)[:-_END], self.path.parent.name
-        why = ""
-        if raw[-_END:] != _SUM + hashlib.sha256(content).hexdigest().encode():
-            why = "is damaged or written by another version"
-        else:
-            try:
+        try:
+            if raw[-_END:] != _SUM + hashlib.sha256(content).hexdigest().encode():
+                why = "is damaged or written by another version"
+            else:
                 state: State = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-                why = "" if state["code"] == self.code else "was written by another version of the code"
-                there = state.get("device", self.device)
-                why = why or ("" if there == self.device else f"was written on another kind of device ({there})")
-                why = why if state["run"] == run else "is another run's"
-            except (RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError):
-                why = "cannot be read"  # whole, but no checkpoint
-        if not why:
-            return state
+                if state["run"] != run:
+                    why = "is another run's"
+                elif state["code"] != self.code:
+                    why = "was written by another version of the code"
+                elif state["device"] != self.device:
+                    why = f"was written on another kind of device ({state['device']})"
+                else:
+                    return state
+        except (RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError):
+            why = "cannot be read"  # whole, but no checkpoint
         os.replace(self.path, self.path.with_name(ASIDE))
         tell({"note": f"the checkpoint of run {run} {why}: it is set aside as {ASIDE}, and the run starts over"})
         return None
