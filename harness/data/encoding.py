@@ -212,7 +212,7 @@ def subset_index(index: Tensor, count: int, content: str, groups: Tensor | None 
     return index[_permutation(len(index), content, groups)[:count]].sort().values
 
 
-def _permutation(size: int, content: str, groups: Tensor | None = None) -> Tensor:
+def _permutation(size: int, content: str, groups: Tensor | None) -> Tensor:
     """Positions in random order; those of a group one after another, where the first of them stands."""
     order = torch.randperm(size, generator=torch.Generator().manual_seed(derive_seed("split", content)))
     if groups is None:

@@ -97,8 +97,7 @@ class Known:
     def to_json(self) -> JSON:
         """Without the function of a plugin, which whoever reads it finds there again."""
         place = self.declaration.place if isinstance(self.declaration.place, str) else ""
-        fields = {f.name: getattr(self.task, f.name) for f in dataclasses.fields(Task)}
-        task = {f.name: fields[f.name] for f in dataclasses.fields(Task) if fields[f.name] != f.default}
+        task = {f.name: said for f in dataclasses.fields(Task) if (said := getattr(self.task, f.name)) != f.default}
         where = {"place": place, "folder": self.declaration.folder, "settings": dict(self.declaration.settings)}
         return {**where, "task": task, "told": self.told}
 

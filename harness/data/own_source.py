@@ -168,5 +168,5 @@ def read(declaration: Declaration) -> Known:
         labelled=not found.unlabelled,
     )
     known = Known(declaration, task, f"task {declaration.name}: {found.told()}; metric {chosen}")
-    known.__dict__["source"] = source  # which has read the data already
+    known.source = source  # which has read the data already
     return known

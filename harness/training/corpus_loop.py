@@ -6,6 +6,7 @@ when: so a killed training goes on with the very same losses, and two processes 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,8 +164,8 @@ def _update(
         with clock:
             (share * loss).backward()
     loss, *parts_of_loss = processes.add_up(told, optimisation.parameters).tolist()
-    if not torch.isfinite(torch.tensor(loss)):
-        bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not torch.isfinite(torch.tensor(part))]
+    if not math.isfinite(loss):
+        bad = [name for name, part in zip(names, parts_of_loss, strict=True) if not math.isfinite(part)]
         where = f"at step {pieces.step + 1} of stage {STAGE} in term {' and '.join(bad or names)}"
         raise Diverged(f"the loss became {loss} {where}{why(objective)}")
     pieces.told.add(dict(zip(names, parts_of_loss, strict=True)))

@@ -36,8 +36,7 @@ class Optimisation:
             {"params": decayed, "weight_decay": settings["weight_decay"]},
             {"params": others + self.rows if self.adadelta else others, "weight_decay": 0.0},
         ]
-        beta2, epsilon = settings["adam_beta2"], settings["adam_epsilon"]
-        adam: dict[str, Any] = {"betas": (0.9, beta2), "eps": epsilon}
+        adam: dict[str, Any] = {"betas": (0.9, settings["adam_beta2"]), "eps": settings["adam_epsilon"]}
         self.optimisers: list[torch.optim.Optimizer] = []
         if self.adadelta:
             self.optimisers.append(torch.optim.Adadelta(groups, lr=settings["learning_rate"], rho=0.95, eps=1e-6))
