@@ -271,6 +271,12 @@ def atomic_write(path: Path, content: bytes, new: bool = False) -> None:
         file.write(content)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable that somebody else wrote."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)

@@ -24,6 +24,7 @@ from harness.files import (
     check_writable,
     remove,
     remove_abandoned,
+    sync_file,
     sync_folder,
 )
 from harness.folders import holds_results
@@ -264,7 +265,7 @@ def _packed(ledger: Ledger, to: Path, folder: Path, form: str) -> tuple[Union, i
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if form:
         made = _archived(folder, to, form)
-        _sync(made)
+        sync_file(made)
         _check_target(to, ledger.out)  # another may have ended meanwhile
         os.replace(made, to)
     else:
@@ -315,8 +316,3 @@ def _archived(folder: Path, to: Path, form: str) -> Path:
         if path.name not in (".archived", ".lock"):
             os.replace(path, inside / path.name)
     return Path(shutil.make_archive(str(folder / "archive"), form, folder / ".archived", name))
-
-
-def _sync(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

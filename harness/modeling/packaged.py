@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from harness.errors import UserError
-from harness.files import sync_folder, trouble_with
+from harness.files import sync_file, sync_folder, trouble_with
 
 
 def folder_of(package: str) -> Path | None:
@@ -53,8 +53,7 @@ def unpacked(name: str, files: Mapping[str, str], write: Callable[[Path], None])
                         f"what is installed of {name} is not what it should be, its files {trouble}: install it again"
                     )
                 for file in files:
-                    with open(temporary / file, "rb") as written:
-                        os.fsync(written.fileno())
+                    sync_file(temporary / file)
                 shutil.rmtree(folder, ignore_errors=True)
                 os.replace(temporary, folder)
             finally:

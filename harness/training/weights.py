@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.files import beside, cannot_write, none_left_empty, sync_folder
+from harness.files import beside, cannot_write, none_left_empty, sync_file, sync_folder
 
 
 def save(
@@ -47,8 +47,7 @@ def whole_folder(folder: Path, durable: bool = True, new: bool = False) -> Itera
             temporary.mkdir(parents=True)
             yield temporary
             for path in filter(Path.is_file, temporary.rglob("*")) if durable else ():
-                with open(path, "rb") as file:
-                    os.fsync(file.fileno())
+                sync_file(path)
             if folder.exists() and not new:  # of a run that was killed before its record was written, or is made anew
                 shutil.rmtree(folder)
             os.replace(temporary, folder)
