@@ -15,6 +15,7 @@ from harness.commands.telling import say, tell
 from harness.errors import UserError, counted
 from harness.files import check_new_folder
 from harness.planning.recipe import as_known
+from harness.reports import mean_std
 from harness.reports.tables.quantities import written
 from harness.runs import Run
 from harness.runs.told import Record
@@ -114,10 +115,10 @@ def _about(one: Taken, record: Record, name: str) -> About:
     of_hub = who == registry.HUB and not os.path.exists(base)
     teacher = Path(plan.label).name if os.path.exists(plan.label) else plan.label
     learnt, starts = _learnt(one, record)
-    threads, device = made.settings["threads"], record["device"]
+    device = record["device"]
+    by = f" with {counted(made.settings['threads'], 'thread')}" if device == "cpu" else ""
     speed = (
-        f"{part['examples_per_second']:,.0f} examples of dev a second, from token ids in batches of 64, on {device}"
-        f"{f' with {threads} thread{chr(115) * (threads > 1)}' if device == 'cpu' else ''}"
+        f"{part['examples_per_second']:,.0f} examples of dev a second, from token ids in batches of 64, on {device}{by}"
     )
     searched = one.found.best.hyperparameters if one.found and one.found.best else {}
     told = ("epochs", "batch_size", "learning_rate", "max_length", "precision", "protocol")
@@ -199,13 +200,12 @@ def _table(one: Taken, taught: bool) -> str:
         return "It is a teacher, not a row of a table."
     metric = one.cell.metric
     values = [100 * seed.record["metrics"][metric] for seed in one.found.seeds if seed.score is not None]
-    score = written(metric, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    score = written(metric, *mean_std(values))
     teacher = (taught_by(one.plan, one.made) if taught else "") or one.plan.teachers.get(one.task.name, "")
-    found = scores_of(one.plan, one.ledger, teacher, one.task.name) if teacher else []
-    found = [scores for scores in found if metric in scores]
+    scores = scores_of(one.plan, one.ledger, teacher, one.task.name) if teacher else []
+    found = [of_run[metric] for of_run in scores if metric in of_run]
     whose = "its" if taught else "the study's"
-    mean = 100 * statistics.fmean(s[metric] for s in found) if found else 0.0
-    theirs = f"; {whose} teacher has {written(metric, mean)}" if found else ""
+    theirs = f"; {whose} teacher has {written(metric, 100 * statistics.fmean(found))}" if found else ""
     return (
         f"In the table of the study {one.plan.study} (profile {one.plan.profile}) the row {one.cell.row} has "
         f"{metric} {score} on {one.task.label}, over {counted(len(values), 'seed')}{theirs}. Of the seeds "
