@@ -25,6 +25,7 @@ from harness.data.places import kind_at, refuse_unread
 from harness.data.store import Once, Store, alone
 from harness.errors import UserError, near
 from harness.files import atomic_file, canonical, content_of
+from harness.folders import cannot_read
 
 SENTENCES = 20_000  # texts drawn from our own grammar
 LONGEST = 10_000_000  # bytes of a line, and of a document between blank lines; a longer line is refused
@@ -130,7 +131,7 @@ def _lines(path: Path) -> Iterator[str]:
                 except UnicodeDecodeError as error:
                     raise UserError(f"{path}, line {number}: not UTF-8 text ({error.reason})") from error
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        raise cannot_read(path, error) from error
 
 
 def _file(path: Path) -> Iterator[str]:

@@ -18,6 +18,7 @@ from harness.contracts import Task
 from harness.data.places import home, kind_at, spoilt
 from harness.errors import UserError, near, unknown
 from harness.files import JSON
+from harness.folders import cannot_read
 from harness.registry import TASKS, file_of
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _yaml(name: str, path: Path) -> dict[str, str]:
     try:
         found = yaml.compose(path.read_bytes(), yaml.SafeLoader)
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, yaml.MappingNode) or not all(isinstance(key, yaml.ScalarNode) for key, _ in found.value):

@@ -23,6 +23,7 @@ from harness.data.masking import CorpusText
 from harness.data.store import Once, Store, alone
 from harness.errors import UserError
 from harness.files import atomic_file
+from harness.folders import cannot_read
 
 PART = 1000  # characters split at once: in longer text pysbd pairs quotation marks wrongly, and slows down
 SHORTEST = 3  # words of a sentence that is kept
@@ -58,7 +59,7 @@ def texts(store: Store) -> Iterator[str]:
             for line in file:
                 yield line.removesuffix("\n")
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        raise cannot_read(path, error) from error
 
 
 def tokenised_sentences(

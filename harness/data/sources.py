@@ -21,6 +21,7 @@ from harness.contracts import Task
 from harness.data.own import KNOWN
 from harness.data.places import halved, kind_at
 from harness.errors import UserError
+from harness.folders import cannot_read
 from harness.registry import SOURCES, TASKS, file_of
 
 Example = tuple[str, Sequence[str | None], str | float | None]  # where it stands, its text or both, its label
@@ -343,7 +344,7 @@ def _bytes(path: Path) -> bytes:
     try:
         found = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        raise cannot_read(path, error) from error
     if not found.strip():
         raise UserError(f"{path} is empty")
     return found

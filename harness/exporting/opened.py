@@ -30,6 +30,7 @@ from harness.data.sources import Split
 from harness.errors import UserError, check_path
 from harness.evaluation.metrics import predictions_of
 from harness.files import JSON, trouble_with
+from harness.folders import cannot_read
 from harness.jobs.examples import encoding_of
 from harness.modeling.bases import Student, StudentConfig, in_own_memory
 from harness.modeling.signals import own_inputs
@@ -210,7 +211,7 @@ def _told(folder: Path) -> JSON:
     except FileNotFoundError as error:
         raise UserError(f"{folder} has no {TOLD}: it is no folder that harness export wrote") from error
     except OSError as error:
-        raise UserError(f"{folder / TOLD} cannot be read: {error.strerror}") from error
+        raise cannot_read(folder / TOLD, error) from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{folder / TOLD} is damaged; export the student again") from error
     parts = {"format", "student", "task", "pair_encoding", "max_length", "files"}
