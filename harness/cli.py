@@ -295,14 +295,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_nothing_more()
         return 0
     except OSError as error:  # of a file, a folder or a disk that nothing of ours expected to fail
-        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        if error.filename is not None:
+            return _refused(f"{error.filename} cannot be used: {error.strerror}")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             _print_nothing_more()
             return _refused(f"what is printed cannot be written: {error.strerror}")
-        if error.filename is None and not os.path.exists(os.curdir):
+        if not os.path.exists(os.curdir):
             return _refused("the current folder does not exist any more: go to another")
-        if error.filename is None:
-            raise
-        return _refused(f"{error.filename} cannot be used: {error.strerror}")
+        raise
     except KeyboardInterrupt as error:
         by, status = (" by SIGTERM", 143) if isinstance(error, Terminated) else ("", 130)
         print(f"harness: stopped{by}; finished runs are kept, and the same command goes on from here", file=sys.stderr)
