@@ -240,13 +240,13 @@ def _copy(source: Path, target: Path) -> None:
 def pack(options: Namespace) -> int:
     """Write a folder of results without what can be made again, as a folder or an archive."""
     ledger, to = Ledger(Path(options.out)), Path(options.to)
-    form = _form(to)
+    ending = _ending(to)
     _check_target(to, ledger.out)
     # In a folder that is only to be read no lock can be had, and what changes meanwhile is left out.
     held = ledger.lock() if os.access(ledger.out, os.W_OK) else nullcontext()
     try:
         with held, beside(to) as folder:
-            union, size = _packed(ledger, to, folder, form)
+            union, size = _packed(ledger, to, folder, ending)
     except OSError as error:
         raise cannot_write(to, error, "--to") from error
     runs, reads = counted(union.counts["brought"], "run"), "harness report --study NAME --out FOLDER reads it"
@@ -255,7 +255,7 @@ def pack(options: Namespace) -> int:
     return 1 if union.left_out else 0
 
 
-def _packed(ledger: Ledger, to: Path, folder: Path, form: str) -> tuple[Union, int]:
+def _packed(ledger: Ledger, to: Path, folder: Path, ending: str) -> tuple[Union, int]:
     """Write all into a new folder, and give that or an archive of it the name `to`. Returns its bytes, too."""
     union = Union(Ledger(folder, create=True), packs=True)
     union.add(ledger)
@@ -263,8 +263,8 @@ def _packed(ledger: Ledger, to: Path, folder: Path, form: str) -> tuple[Union, i
         for table in path.parent.glob("table.*"):
             _copy(table, folder / table.relative_to(ledger.out))
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    if form:
-        made = _archived(folder, to, form)
+    if ending:
+        made = _archived(folder, to.name.removesuffix(ending), ARCHIVES[ending])
         sync_file(made)
         _check_target(to, ledger.out)  # another may have ended meanwhile
         os.replace(made, to)
@@ -286,12 +286,12 @@ def _tell_what_run_needs(union: Union) -> None:
         tell(f"left where they are, and needed to train more: {', '.join(left)}")
 
 
-def _form(to: Path) -> str:
-    """What sort of archive a name is of; "" of a folder's."""
-    form = next((form for ending, form in ARCHIVES.items() if to.name.endswith(ending)), "")
-    if not form and to.suffix in OTHERS:
+def _ending(to: Path) -> str:
+    """By which a name is one of an archive; "" of a folder's."""
+    found = next((ending for ending in ARCHIVES if to.name.endswith(ending)), "")
+    if not found and to.suffix in OTHERS:
         raise UserError(f"--to {to} must be a folder or a file that ends in {', '.join(ARCHIVES)}")
-    return form
+    return found
 
 
 def _check_target(to: Path, out: Path) -> None:
@@ -307,9 +307,8 @@ def _check_target(to: Path, out: Path) -> None:
         raise cannot_write(to, error, "--to") from error
 
 
-def _archived(folder: Path, to: Path, form: str) -> Path:
-    """The folder's content as an archive of a single folder, beside it under a name of its own."""
-    name = to.name[: -len(next(ending for ending in ARCHIVES if to.name.endswith(ending)))]
+def _archived(folder: Path, name: str, form: str) -> Path:
+    """The folder's content as an archive of a single folder of this name, beside it under a name of its own."""
     inside = folder / ".archived" / name
     inside.mkdir(parents=True)
     for path in folder.iterdir():
