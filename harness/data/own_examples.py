@@ -332,10 +332,8 @@ class OwnExamples:
                 f"{self.source.data}: {len(examples)} examples{said} are too few to hold some out: give a dev split"
             )
         self.groups = [group for number, group in enumerate(self.groups) if number not in held]
-        parts = [
-            [example for number, example in enumerate(examples) if (number in held) is out] for out in (False, True)
-        ]
-        return parts[0], parts[1]
+        kept = [example for number, example in enumerate(examples) if number not in held]
+        return kept, [examples[number] for number in sorted(held)]
 
 
 def _number(text: str) -> float | None:

@@ -87,12 +87,12 @@ def _tokenizer(teacher: str, argument: str) -> PreTrainedTokenizerBase:
 
 def teacher_readers(workspace: Workspace) -> Reader:
     """What a text is read with for the teacher: its tokenizer, or of an ensemble those of its members."""
-    members = teacher_source(workspace.teacher, workspace.argument).members
-    return _readers(workspace.teacher, workspace.argument) if members else teacher_tokenizer(workspace)
+    return _readers(workspace.teacher, workspace.argument) or teacher_tokenizer(workspace)
 
 
 @functools.lru_cache(maxsize=2)
 def _readers(teacher: str, argument: str) -> tuple[PreTrainedTokenizerBase, ...]:
+    """Those of the members of an ensemble; none of any other teacher."""
     return tuple(member.tokenizer() for member in teacher_source(teacher, argument).members)
 
 
