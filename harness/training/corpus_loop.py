@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -48,9 +48,6 @@ class Course:
         point: Entry = {"stage": STAGE, "epoch": epoch + 1, "loss": self.total / self.since, "selection": None}
         self.curve.append({**point, "step": self.step, "terms": self.told.terms(), "learning_rate": rate})
         self.total, self.since, self.told = 0.0, 0, Told(shares=self.told.shares)
-
-    def state(self) -> State:
-        return {**vars(self), "told": vars(self.told)}
 
     @classmethod
     def of(cls, state: State) -> Course:
@@ -106,7 +103,7 @@ def train_on_corpus(
             continue
         if watch.saved.due(CHECKPOINT_SECONDS) and course.step < steps:
             parts: dict[str, Any] = {"model": model, "objective": objective, "optimisation": optimisation}
-            checkpoint.write({"course": course.state(), **{name: part.state_dict() for name, part in parts.items()}})
+            checkpoint.write({"course": asdict(course), **{name: part.state_dict() for name, part in parts.items()}})
             regime.tell({"stage": STAGE, "epoch": epoch + 1, "loss": loss, "saved": True})
         if watch.told.due(TELL_SECONDS):
             where: Entry = {"stage": STAGE, "epoch": epoch + 1, "step": course.step, "steps": steps, "loss": loss}

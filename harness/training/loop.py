@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -118,9 +118,6 @@ class EpochState:
     step: int = 0
     total: float = 0.0
     told: Told = field(default_factory=Told)
-
-    def state(self) -> State:
-        return {**vars(self), "told": vars(self.told)}
 
     @classmethod
     def of(cls, state: State) -> EpochState:
@@ -296,7 +293,7 @@ class _Training:
             {
                 "stage": self.number,
                 "epoch": epoch,
-                "within": within.state(),
+                "within": asdict(within),
                 "curve": self.history.curve,
                 "best": self.history.best,
                 "model": self.model.state_dict(),
