@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.data.places import entries, kind_at
 from harness.data.sources import lines
-from harness.errors import UserError, near
+from harness.errors import UserError, counted, near
 
 Columns = Mapping[str, Any]  # name -> value
 Row = tuple[str, Columns]  # ("FILE, line N", column -> value)
@@ -67,8 +67,7 @@ def _delimited(path: Path, settings: Mapping[str, str], read: Read) -> Iterator[
     for number, fields in found:
         if len(fields) != len(header):
             raise UserError(
-                f"{path}, line {number}: {len(fields)} column{'s' * (len(fields) != 1)} between {named}s, but {at} "
-                f"has {len(header)}"
+                f"{path}, line {number}: {counted(len(fields), 'column')} between {named}s, but {at} has {len(header)}"
             )
         yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
 

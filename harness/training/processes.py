@@ -12,7 +12,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from harness.errors import UserError
+from harness.errors import UserError, counted
 
 # One process may tokenise a corpus or write a checkpoint while others wait; a dead one ends the launch at once anyway.
 PATIENCE = timedelta(hours=12)
@@ -33,7 +33,7 @@ def _check_gpus() -> None:
     started, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
     if "LOCAL_RANK" in os.environ and 0 < gpus < started:
         raise UserError(
-            f"{started} processes were started on a machine with {gpus} GPU{'s' * (gpus > 1)}, and each needs its own: "
+            f"{started} processes were started on a machine with {counted(gpus, 'GPU')}, and each needs its own: "
             f"--nproc_per_node {gpus} (accelerate's --num_processes), or CUDA_VISIBLE_DEVICES= to train without"
         )
 
