@@ -15,6 +15,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from harness.collecting import uncollected
 from harness.executors import environment as of_workers
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test waits for a network
@@ -59,6 +60,13 @@ LONGEST = (
     "test_machine.py", "test_kept_plans.py", "test_huggingface_folders.py", "test_code_versions.py", "test_streams.py",
     "test_merge.py", "test_fairseq_teacher.py", "test_submission.py", "test_converting.py", "test_stops.py",
 )  # fmt: skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported here stays: to search it for cycles again and again would be a third of what this takes."""
+    with uncollected():
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -106,8 +106,9 @@ class RayExecutor:
             depot = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=32)(Depot)
             here_only = self._on(ray.get_runtime_context().get_node_id())
             self._depot = depot.options(scheduling_strategy=here_only).remote(str(out.resolve()))
-            # Ray starts a run again whose worker or node died; the depot counts how often.
-            self._train = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(ray_node.train)
+            # Ray starts a run again whose worker or node died; the depot counts how often. max_calls: one with a GPU
+            # would otherwise end with its task, but a run is a process of its own, and to begin another takes seconds.
+            self._train = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1, max_calls=0)(ray_node.train)
             self._listen()
             self._ends = ends.pop_all()
 

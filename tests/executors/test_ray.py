@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,9 +17,9 @@ import pytest
 
 from harness.ledger import Ledger
 from tests.conftest import SMALL_STUDY, Harness
-from tests.executors.ray_nodes import RAY, Nodes, nodes, ray_environment
+from tests.executors.ray_nodes import RAY, Nodes, nodes
 from tests.launching import begun
-from tests.results import done, records, refused, same_runs, without_times, written
+from tests.results import done, records, refused, without_times, written
 
 pytest.importorskip("ray")
 
@@ -57,66 +56,88 @@ def travelled(student, teacher, batch):
 '''
 
 
+@pytest.fixture(scope="module")
+def same(glue: Path, checkpoint: Path) -> tuple[str, ...]:
+    """The study of the first two tests, all its paths being relative."""
+    return ("--study", "objectives_vs_init", "--tasks", "sst2", "--inits", "every", "--seeds", "1", "--trials", "1",
+            "--set", "train_examples=64", "teacher.epochs=1", "epochs=2", "--data", os.path.relpath(glue),
+            "--teacher", os.path.relpath(checkpoint))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def local(same: tuple[str, ...], call: Harness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a local run: of the teacher and of att_kl."""
+    out = tmp_path_factory.mktemp("local") / "out"
+    done(call("run", *same, "--objectives", "att_kl", "--out", out, "--workers", 1))
+    assert len(records(out)) == 2 and len(kept(out)) == 2, "weights of the teacher and of the cell's best run"
+    return out
+
+
+def kept(out: Path) -> set[str]:
+    """The runs whose weights are there."""
+    return {path.parent.name for path in out.glob("ledger/*/weights")}
+
+
 def test_data_teacher_and_plugins_travel_to_two_nodes(
-    cluster: Nodes, glue: Path, checkpoint: Path, tmp_path: Path, call: Harness
+    cluster: Nodes, same: tuple[str, ...], local: Path, tmp_path: Path
 ) -> None:
     """Each node fetches its own copies, all paths being relative; the records are those of a local run."""
     (tmp_path / "travelled.py").write_text(TRAVELLED)
     (tmp_path / "factor.txt").write_text("0.5")
-    local, out, shared, here = tmp_path / "local", tmp_path / "ray", tmp_path / "shared", Path.cwd()
-    same = ("--study", "objectives_vs_init", "--tasks", "sst2", "--inits", "every", "--seeds", 1, "--trials", 1,
-            "--set", "train_examples=64", "teacher.epochs=1", "epochs=2", "--data", os.path.relpath(glue),
-            "--teacher", os.path.relpath(checkpoint))  # fmt: skip
-    own = ("--plugin", os.path.relpath(tmp_path / "travelled.py"), "--address", cluster.address)
-    words = (*same, "--objectives", "att_kl", "travelled", *own, "--out", os.path.relpath(out))
-    status, text, errors = said(driver(*words, folder=tmp_path / "first", cwd=here), tmp_path / "first")
+    out = tmp_path / "ray"
+    words = (*same, "--objectives", "att_kl", "travelled", "--plugin", os.path.relpath(tmp_path / "travelled.py"),
+             "--address", cluster.address, "--out", os.path.relpath(out))  # fmt: skip
+    status, text, errors = said(driver(*words, folder=tmp_path / "said", cwd=Path.cwd()), tmp_path / "said")
     assert status == 0 and "Traceback" not in errors, errors
     assert "travelled" in text and "2 of 2 runs done" in errors and "runs done" not in text
-    done(call("run", *same, "--objectives", "att_kl", "--out", local, "--workers", 1))
-    found, there = records(local), records(out)
-    assert len(found) == 2 and len(there) == 3  # a teacher each
-    for run, record in found.items():
+    there = records(out)
+    assert len(there) == 3  # a teacher each
+    for run, record in records(local).items():
         assert without_times(record) == without_times(there[run]), run
-    kept = {path.parent.name for path in local.glob("ledger/*/weights")}
-    assert len(kept) == 2, "of the teacher and of the cell's best run"
-    assert not any(Ledger(out).trouble_with_weights(run) for run in kept)
-    # where the nodes see the folder of results, nothing of it travels
-    words = (*same, "--objectives", "att_kl", *own[2:], "--shared-out", "--out", os.path.relpath(shared))
-    status, _, errors = said(driver(*words, folder=tmp_path / "second", cwd=here), tmp_path / "second")
-    assert status == 0 and "Traceback" not in errors, errors
-    same_runs(shared, local)
-    assert not any(Ledger(shared).trouble_with_weights(run) for run in kept)
-    assert not [*shared.rglob("*.tmp")] and not [*shared.rglob("checkpoint*")]
+    assert not any(Ledger(out).trouble_with_weights(run) for run in kept(local))
     stored = [(folder / "cache").glob("[!.]*/[!.]*") for folder in (local, out)]
     ours, theirs = ({path.name for path in paths if path.parent.name not in HERE} for paths in stored)
     assert ours == theirs and len(ours) > 1, "the cache did not come back"
 
 
 CROWDED = """
+import os
 from pathlib import Path
+import psutil
 import torch
 from harness.contracts import Signal
 from harness.registry import objective
 
 @objective("crowded", needs={{Signal.LOGITS}}, stage="prediction")
 def crowded(student, teacher, batch):
-    if not Path({mark!r}).exists():
-        Path({mark!r}).touch()
+    mark, server = Path({mark!r}), psutil.Process(os.getppid())
+    first = not mark.exists()
+    with mark.open("a") as file:
+        print(server.ppid(), file=file)
+    if first:
         raise torch.OutOfMemoryError("CUDA out of memory.")
     return (student.logits - teacher.logits).square().mean()
 """
 
 
 def test_a_run_that_others_leave_too_little_memory_has_a_whole_gpu(
-    cluster: Nodes, glue: Path, checkpoint: Path, tmp_path: Path
+    cluster: Nodes, same: tuple[str, ...], local: Path, tmp_path: Path
 ) -> None:
+    """In the same process of Ray, and on nodes that see the folder of results: nothing of it travels."""
     (tmp_path / "crowded.py").write_text(CROWDED.format(mark=str(tmp_path / "mark")))
-    words = (*SMALL_STUDY, "epochs=1", "--objectives", "crowded", "--inits", "every", "--seeds", 1, "--trials", 1,
-             "--data", glue, "--teacher", checkpoint, "--plugin", tmp_path / "crowded.py", "--gpus-per-run", 0.5,
-             "--address", cluster.address, "--out", tmp_path / "out")  # fmt: skip
-    status, text, errors = said(driver(*words, folder=tmp_path / "said"), tmp_path / "said")
-    assert status == 0 and "FAILED" not in text + errors, errors
+    out = tmp_path / "shared"
+    words = (*same, "--objectives", "att_kl", "crowded", "--plugin", tmp_path / "crowded.py", "--gpus-per-run", 0.5,
+             "--address", cluster.address, "--shared-out", "--out", os.path.relpath(out))  # fmt: skip
+    status, text, errors = said(driver(*words, folder=tmp_path / "said", cwd=Path.cwd()), tmp_path / "said")
+    assert status == 0 and "FAILED" not in text + errors and "Traceback" not in errors, errors
     assert "lacked memory on 0.5 of a GPU: it goes on once a whole one is free" in errors
+    assert len({*(tmp_path / "mark").read_text().split()}) == 1, "its process began anew, with all that it imports"
+    there = records(out)
+    assert len(there) == 3 and kept(out) > kept(local)
+    for run, record in records(local).items():
+        assert without_times(record) == without_times(there[run]), run
+    assert not any(Ledger(out).trouble_with_weights(run) for run in kept(out))
+    assert not [*out.rglob("*.tmp")] and not [*out.rglob("checkpoint*")]
 
 
 def _train(processes: list[psutil.Process]) -> bool:
@@ -134,19 +155,17 @@ def test_sigterm_stops_at_once_and_the_next_start_goes_on(tmp_path: Path, call: 
     words = ("--study", "objectives_vs_init", "--tasks", "entailment", "--objectives", "vanilla_kd", "--inits", "every",
              "--seeds", 1, "--trials", 1, "--set", "train_examples=64", "batch_size=32", "epochs=60",
              "--out", out)  # fmt: skip
-    command = [sys.executable, "-m", "harness", "run", *map(str, words), "--executor", "ray"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env=ray_environment(), text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+    process = driver(*words, folder=tmp_path / "said")
     ours, deadline = list[psutil.Process](), time.monotonic() + 200
     while not written(out) or not _train(ours):  # the teacher is done, and its student has begun
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        assert process.is_alive() and time.monotonic() < deadline, (tmp_path / "said" / "error").read_text()
         time.sleep(0.05)
         ours = psutil.Process(process.pid).children(recursive=True)
-    status = call("status", "--study", "objectives_vs_init", "--out", out)
-    assert status.returncode == 0 and " left; teacher runs: 1 of 1 done" in status.stdout
+    told = call("status", "--study", "objectives_vs_init", "--out", out)
+    assert told.returncode == 0 and " left; teacher runs: 1 of 1 done" in told.stdout
     process.terminate()
-    text, errors = process.communicate(timeout=60)
-    assert process.returncode == 143 and "stopped by SIGTERM; finished runs are kept" in errors, errors
+    status, text, errors = said(process, tmp_path / "said")
+    assert status == 143 and "stopped by SIGTERM; finished runs are kept" in errors, errors
     assert "Traceback" not in errors + text
     assert not psutil.wait_procs(ours, timeout=60)[1]
     kept = written(out)
