@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,23 +14,27 @@ from harness.errors import UserError
 from harness.teachers.fairseq import FairseqTeacher
 from harness.teachers.huggingface import HuggingFaceTeacher
 from harness.testing.small_models import TWO, checkpoint
-from tests.conftest import Harness, environment
+from tests.conftest import Harness
+from tests.launching import forked
 from tests.results import refused
 from tests.teachers import fairseq_models as small
 
 COLA = get_task("cola")
 
 
+def without_fairseq(*words: str) -> int:
+    from harness.cli import main
+
+    assert not {"fairseq", "omegaconf"} & {*sys.modules}
+    sys.modules.update(fairseq=None, omegaconf=None)  # type: ignore[arg-type]
+    return main(words)
+
+
 def test_a_masked_language_model(tmp_path: Path) -> None:
     """As a process of its own, in which neither fairseq nor omegaconf can be imported."""
     folder = small.save(tmp_path / "fairseq")
-    without = (
-        "import sys; sys.modules.update(fairseq=None, omegaconf=None); from harness.cli import main; sys.exit(main())"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", without, "convert", f"fairseq:{folder}", "--to", "new/folder"], capture_output=True,
-        text=True, cwd=tmp_path, env=environment(),
-    )  # fmt: skip
+    words = ("convert", f"fairseq:{folder}", "--to", "new/folder")
+    process = forked(*words, folder=tmp_path / "said", cwd=tmp_path, work=without_fairseq)
     assert (process.returncode, process.stderr) == (0, ""), process.stderr
     assert process.stdout == (
         f"fairseq:{folder} is now a RobertaForMaskedLM in new/folder: --teacher new/folder takes it\n"

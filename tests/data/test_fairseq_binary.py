@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from harness.data import sources
 from harness.data.task_sources import glue
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from tests.conftest import environment
+from tests.launching import forked
 from tests.modeling.test_gpt2_bpe import fairseq_bpe, write_pieces
 
 Row = tuple[str, str, str]  # text, second text, label as official files print it
@@ -196,21 +196,17 @@ def test_a_piece_that_the_dictionary_lacked_is_a_word(tmp_path: Path) -> None:
     assert sources.load(task, str(tmp_path)).train.text_a[-1] == expected
 
 
-READ_ANEW = """
-import logging, sys
-from harness.data import sources
-from harness.data.task_sources import glue
-from harness.data.tasks import get_task
-sources.load(get_task("sst2"), sys.argv[1])
-assert "fairseq" in sys.modules
-print(logging.getLogger().handlers, logging.getLogger().level)
-"""
+def read_anew(folder: str) -> None:
+    warnings.simplefilter("ignore")
+    assert "fairseq" not in sys.modules
+    sources.load(get_task("sst2"), folder)
+    assert "fairseq" in sys.modules
+    print(logging.getLogger().handlers, logging.getLogger().level)
 
 
 def test_importing_fairseq_says_nothing_and_leaves_the_logging_as_it_was(tmp_path: Path) -> None:
     write_binary(tmp_path, get_task("sst2"))
-    command = [sys.executable, "-W", "ignore", "-c", READ_ANEW, str(tmp_path)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    done = forked(tmp_path, folder=tmp_path / "said", work=read_anew)
     assert (done.stderr, done.stdout) == ("", f"[] {logging.WARNING}\n")
 
 

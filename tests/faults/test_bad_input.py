@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SMALL_STUDY, Harness, environment
+from tests.launching import begun
 from tests.results import done, refused, table_folder
 
 STUDY = ("run", "--study", "objectives_vs_init")
@@ -224,6 +226,14 @@ def test_output_folders_that_cannot_be_used(glue: Path, checkpoint: Path, call: 
     assert not os.path.exists(latin)
 
 
+def on_a_full_disk(*words: str) -> int:
+    """The kernel refuses to let any file grow past the limit, as it would on a full disk: checkpoints do not fit."""
+    from harness.cli import main
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, resource.RLIM_INFINITY))
+    return main(words)
+
+
 def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     glue: Path, checkpoint: Path, often: Path, call: Harness, tmp_path: Path
 ) -> None:
@@ -235,16 +245,11 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     done(call(*study, "--objectives", "labels_only", *places, *settings))  # with the teacher
     before = {p: p.read_bytes() for p in out.glob("ledger/*/record.json")}
     assert len(before) == 2
-    limit = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, resource.RLIM_INFINITY));"
-        "from harness.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    # The kernel refuses to let any file grow past the limit, as it would on a full disk: checkpoints do not fit.
-    full = subprocess.run(
-        [sys.executable, "-c", limit, *words], capture_output=True, text=True, env=environment(), timeout=300
-    )
-    assert full.returncode == 2, full.stderr
-    assert "disk is full" in full.stderr.splitlines()[-1] and "Traceback" not in full.stderr
+    driver = begun(*words, folder=tmp_path / "said", work=on_a_full_disk)
+    driver.join(300)
+    errors = (tmp_path / "said" / "error").read_text()
+    assert driver.exitcode == 2, errors
+    assert "disk is full" in errors.splitlines()[-1] and "Traceback" not in errors
     assert before.keys() == {*out.glob("ledger/*/record.json")}
     done(call(*words))
     assert all(path.read_bytes() == content for path, content in before.items())

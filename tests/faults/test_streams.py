@@ -26,7 +26,7 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_is_told_even_where_nothing_is_buffered(tmp_path: Path) -> None:
-    done = through(f"ulimit -f 1; {sys.executable} -m harness list objectives > half", tmp_path, PYTHONUNBUFFERED="1")
+    done = through(f"ulimit -f 1; {COMMAND} > half", tmp_path, PYTHONUNBUFFERED="1")
     assert (done.returncode, done.stderr) == (2, b"harness: what is printed cannot be written: File too large\n")
 
 

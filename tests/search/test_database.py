@@ -209,7 +209,7 @@ def test_a_database_that_is_slow_to_be_made_answers(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(module, "PATIENCE", 1.0)
 
     def slow(*what: Any) -> None:
-        time.sleep(0.1)
+        time.sleep(0.03)
 
     sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", slow)
     began = time.monotonic()
