@@ -69,12 +69,14 @@ def _finished(figure: Figure) -> Figure:
         for text in figure.findobj(Text):
             text.set_fontsize(min(max(text.get_fontsize(), SMALLEST), LARGEST))
     for panel in figure.axes:
-        panel.xaxis.set_tick_params(which="both", color=rcParams["xtick.color"])
+        panel.xaxis.set_tick_params(which="both", color=rcParams["xtick.color"])  # and makes a tick, as others will be
         panel.yaxis.set_tick_params(which="both", color=rcParams["ytick.color"])
+    if not on_paper():  # whoever writes it draws it: once more here would be half of what a page's figures take
+        return figure
     with warnings.catch_warnings():  # of a layout that gives up, which `_fits` sees
-        warnings.filterwarnings("ignore", message="constrained_layout not applied" if on_paper() else "^$")
-        figure.draw_without_rendering()  # makes the ticks
-    if on_paper() and not _fits(figure):
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
+        figure.draw_without_rendering()  # makes the ticks, in the sizes of paper
+    if not _fits(figure):
         raise UserError(f"it does not fit into {_width.get()} inches: --width two leaves more room")
     return figure
 

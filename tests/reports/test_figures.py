@@ -13,7 +13,7 @@ from harness.contracts import Row, TeacherRow
 from harness.errors import UserError
 from harness.reports import FIGURES, WIDTHS, render
 from harness.reports.figures import drawing
-from harness.reports.figures.drawing import PALETTE, style, svg
+from harness.reports.figures.drawing import INK, PALETTE, style, svg
 from tests.reports.synthetic import ROWS, STUDY, cell, mixed, run, table
 
 heatmap, lines, curves, masked_words = (FIGURES[name].drawn for name in ("heatmap", "points", "curves", "masked_words"))
@@ -191,6 +191,15 @@ def test_on_paper_a_figure_is_as_wide_as_its_columns_and_its_text_can_be_read(na
     assert all(6 <= text.get_fontsize() <= 8 for text in shown)
     outer = figure.get_tightbbox()
     assert outer.x0 >= 0 and outer.x1 <= width  # inches
+
+
+@pytest.mark.parametrize("name", ["heatmap", "curves", "points"])
+def test_ticks_that_are_made_as_it_is_written_have_the_colour_of_the_page(name):
+    figure = FIGURES[name].drawn(table(*pointed()) if name == "points" else table(mixed()), colour=INK)
+    figure.draw_without_rendering()  # in a style of black text, as whoever has it may
+    ticks = [tick for panel in figure.axes for axis in (panel.xaxis, panel.yaxis) for tick in axis.get_major_ticks()]
+    assert ticks and {tick.label1.get_color() for tick in ticks} == {INK}
+    assert {tick.tick1line.get_markeredgecolor() for tick in ticks} == {INK}
 
 
 def test_a_figure_that_a_column_has_no_room_for_says_so():
