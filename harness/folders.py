@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.errors import UserError
 
 STRAY = (".DS_Store", "Thumbs.db", "desktop.ini", "lost+found")  # what systems leave in any folder
+LOCK, MARKER = ".lock", ".driver"  # of who works in a folder; the second where the file system locks no files
 
 
 def holds_results(out: Path) -> bool:
@@ -17,7 +18,7 @@ def holds_results(out: Path) -> bool:
 
 def check_free(out: Path) -> None:
     """Raise UserError unless a folder that holds no results may become one that does."""
-    if any(name not in (".lock", *STRAY) and not name.endswith(".tmp") for name in names(out)):
+    if any(name not in (LOCK, MARKER, *STRAY) and not name.endswith(".tmp") for name in names(out)):
         raise UserError(f"{out} holds files that are not results; give an empty folder")
 
 

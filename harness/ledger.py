@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UserError
 from harness.files import atomic_write, cannot_write, canonical, remove, sealed, trouble_with, unsealed
 from harness.folders import cannot_read, check_free, holds_results
+from harness.locks import holder, lock_of_folder
 from harness.runs import Run
 from harness.runs.told import Record
 
@@ -256,14 +257,14 @@ class Ledger:
 
         Raises Held if another holds it, UserError if the folder cannot be written.
         """
-        from filelock import FileLock, Timeout
+        from filelock import Timeout
 
-        lock = FileLock(self.out / ".lock")
         try:
+            lock = lock_of_folder(self.out)
             lock.acquire(timeout=0)
         except Timeout as error:
             raise Held(
-                f"another harness run is working in {self.out}: wait for it, or give another folder"
+                f"another harness run is working in {self.out}: wait for it, or give another folder{holder(lock)}"
             ) from error
         except OSError as error:
             raise cannot_write(self.out / ".lock", error) from error

@@ -27,7 +27,7 @@ from harness.files import (
     sync_file,
     sync_folder,
 )
-from harness.folders import holds_results
+from harness.folders import LOCK, MARKER, holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
 from harness.runs import RunId
@@ -312,6 +312,6 @@ def _archived(folder: Path, name: str, form: str) -> Path:
     inside = folder / ".archived" / name
     inside.mkdir(parents=True)
     for path in folder.iterdir():
-        if path.name not in (".archived", ".lock"):
+        if path.name not in (".archived", LOCK, MARKER):
             os.replace(path, inside / path.name)
     return Path(shutil.make_archive(str(folder / "archive"), form, folder / ".archived", name))

@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from harness.files import cannot_write, checksum, digest, read_sealed, trouble_with, write_sealed
+from harness.locks import lock_of_machine
 
 INDEX = "index.json"
 Once = Callable[[Path], AbstractContextManager[None]]
@@ -25,7 +24,7 @@ def alone(folder: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(FileLock(folder / ".lock"))
+            held.enter_context(lock_of_machine(folder / ".lock"))
         except OSError as error:
             raise cannot_write(folder, error) from error
         yield

@@ -14,6 +14,8 @@ from harness import registry
 from harness.errors import UserError
 from harness.executors.local import LocalExecutor
 from harness.executors.ray_cluster import RayExecutor
+from harness.folders import LOCK
+from harness.locks import locks_files
 
 MOST = 1024  # workers
 
@@ -46,7 +48,13 @@ def executor(options: Namespace) -> Callable[[Path], Any]:
         raise UserError("--gpus-per-run must be at most 1: a run computes on one GPU")
     if cpus == 0:
         raise UserError("--cpus-per-run must be more than 0: otherwise every run would start at once")
-    return lambda out: RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit, options.shared_out)
+
+    def on_ray(out: Path) -> RayExecutor:
+        if options.shared_out and not locks_files(out / LOCK):
+            raise UserError(f"the file system of {out} locks no files, which --shared-out needs: leave it out")
+        return RayExecutor(options.address or "", cpus, gpus, out, workers(None), limit, options.shared_out)
+
+    return on_ray
 
 
 def _measures(options: Namespace) -> bool:

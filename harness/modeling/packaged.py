@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from filelock import FileLock
-
 from harness.errors import UserError
 from harness.files import sync_file, sync_folder, trouble_with
+from harness.locks import lock_of_machine
 
 
 def folder_of(package: str) -> Path | None:
@@ -41,7 +40,7 @@ def unpacked(name: str, files: Mapping[str, str], write: Callable[[Path], None])
         return folder
     try:
         cache().mkdir(parents=True, exist_ok=True)
-        with FileLock(cache() / f".{name}.lock"):
+        with lock_of_machine(cache() / f".{name}.lock"):
             if not trouble_with(folder, files):  # another process made it
                 return folder
             shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
