@@ -109,7 +109,7 @@ def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness
     predictions = ledger.predictions(teacher)
     ledger.write(teacher, {**record, "weights": checksums(out / "ledger" / teacher / "weights")}, predictions)
     process = call("report", "--study", "objectives_vs_init", "--out", out, "--format", "markdown")
-    assert f"1 cell started from weights of run {teacher} that were lost" in process.stdout
+    assert f"1 cell started from other weights of run {teacher} than are here" in process.stdout
 
 
 # ---------------------------------------------------------------- at the moment of use
