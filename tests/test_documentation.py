@@ -27,7 +27,7 @@ def commands(page: Path) -> list[list[str]]:
     """The words after `harness` of every line in the page's fenced blocks that calls it."""
     found = []
     for block in FENCED.findall(page.read_text(encoding="utf-8")):
-        block = block.replace("\\\n", " ")
+        block = block.replace("\\\n", " ").replace('"$SLURM_CPUS_PER_TASK"', "1")
         for name, words in ARRAY.findall(block):
             block = block.replace(f'"${{{name}[@]}}"', words)
         for line in block.splitlines():
