@@ -6,7 +6,6 @@ too. That is a run of its own in the ledger, whose specification names the test 
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from harness.contracts import Task
 from harness.errors import UserError, listed, unknown
 from harness.evaluation import server_scores
 from harness.executors import environment
+from harness.executors.choosing import cores
 from harness.executors.local import LocalExecutor
 from harness.files import check_writable
 from harness.ledger import Ledger
@@ -172,8 +172,7 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
 
 
 def _run(plan: Plan, ledger: Ledger) -> None:
-    workers = min(os.cpu_count() or 1, len(plan.cells))
-    with ledger.lock(), closing(LocalExecutor(workers)) as executor, display(plan) as listener:
+    with ledger.lock(), closing(LocalExecutor(min(cores(), len(plan.cells)))) as executor, display(plan) as listener:
         Driver(plan, ledger, executor, listener).run()
 
 

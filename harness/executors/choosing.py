@@ -18,6 +18,7 @@ from harness.folders import LOCK
 from harness.locks import locks_files
 
 MOST = 1024  # workers
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # as containers see it: microseconds of processor time in so many of the clock
 
 
 def executor(options: Namespace) -> Callable[[Path], Any]:
@@ -71,8 +72,17 @@ def workers(asked: int | None) -> int:
     """How many runs go on at the same time on this machine: as asked, or one a core."""
     if asked is not None and not 1 <= asked <= MOST:
         raise UserError(f"--workers must be between 1 and {MOST}, not {asked}")
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return asked or available
+    return asked or cores()
+
+
+def cores() -> int:
+    """The cores that this process may use: those it is bound to, fewer where a container has a share of their time."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(int, QUOTA.read_text().split())
+    except (OSError, ValueError):  # of a machine that is no container, or "max": all
+        return bound
+    return min(bound, math.ceil(quota / period))
 
 
 def _amount(flag: str, asked: float | None, default: float) -> float:
