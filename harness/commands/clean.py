@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 from harness import registry
 from harness.code_versions import of_stored
-from harness.commands.recorded import find
+from harness.commands.recorded import find, title_of
 from harness.commands.telling import say, tell
 from harness.data.store import INDEX
 from harness.errors import UserError, counted
@@ -58,7 +57,7 @@ def remove(options: Namespace) -> int:
         chosen = _chosen(name, holdings, ledger)
         for run in chosen:
             record = ledger.read(run)
-            tell(f"run {run}: {_title(record) if record else 'not finished'}")
+            tell(f"run {run}: {title_of(record) if record else 'not finished'}")
         for said in _resting_on(chosen, holdings, ledger):
             tell(f"  {said}")
         if not _agreed(f"remove {'it' if len(chosen) == 1 else f'these {len(chosen)} runs'}?", options.yes):
@@ -215,16 +214,8 @@ def _resting_on(chosen: Sequence[RunId], holdings: Sequence[Holdings], ledger: L
                 said.append(f"cell {cell.id} of {held.plan.study} ({where}) has {len(shared)} of these runs")
     for run in ledger.runs():
         if run not in chosen and (before := sorted(set(_rests_on(ledger.read(run))) & set(chosen))):
-            said.append(f"run {run} ({_title(ledger.read(run))}) started from {' and '.join(before)}, and stays")
+            said.append(f"run {run} ({title_of(ledger.read(run))}) started from {' and '.join(before)}, and stays")
     return list(dict.fromkeys(said))
-
-
-def _title(record: Record | None) -> str:
-    try:
-        run = Run.read((record or {})["specification"])
-    except (KeyError, TypeError, UserError):  # of a plugin that is not loaded
-        return json.dumps((record or {}).get("specification", {}).get("kind", "a run"))
-    return f"{run.title}, seed {run.seed or 0}"
 
 
 # ---------------------------------------------------------------- shared

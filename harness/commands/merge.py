@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import code_versions
+from harness.commands.recorded import title_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, counted
 from harness.evaluation import server_scores
@@ -105,7 +106,8 @@ class Union:
             return "there"
         theirs, ours = _numbers(record), _numbers(here)
         if other := [name for name in NUMBERS if theirs[name] != ours[name]]:
-            say(f"run {run} of {source.out} has {_differences(here, record, other)}: {self.target.out} keeps its own")
+            which = f"run {run} of {source.out} ({title_of(record)})"
+            say(f"{which} has {_differences(here, record, other)}: {self.target.out} keeps its own")
             return "conflict"
         if self.target.trouble_with_weights(run):
             self._bring_weights(source, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,8 @@ from harness.ledger import Ledger
 from harness.planning import filed, recipe, together
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
+from harness.runs import Run
+from harness.runs.told import Record
 from harness.search import alike, frame, results, terms
 
 
@@ -148,3 +151,12 @@ def tasks_of(plan: Plan) -> dict[str, Task]:
 
 def chosen_on(protocol: str) -> str:
     return {"published": "dev", "nested": "each fold of the training data"}.get(protocol, "held-out training data")
+
+
+def title_of(record: Record | None) -> str:
+    """What a run was, for a sentence."""
+    try:
+        run = Run.read((record or {})["specification"])
+    except (KeyError, TypeError, UserError):  # of a plugin that is not loaded
+        return json.dumps((record or {}).get("specification", {}).get("kind", "a run"))
+    return f"{run.title}, seed {run.seed or 0}"

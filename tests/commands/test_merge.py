@@ -51,8 +51,9 @@ def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path
     before = results.content(one.out)
     done = call("merge", two.out, "--into", one.out)
     assert done.returncode == 1 and "0 runs brought, 1 there before, 2 in conflict" in done.stdout
-    told = f"run {results.run_of('att_kl')} of {two.out} has other numbers (accuracy 0.5 here, 0.75 there"
-    assert told in done.stderr and "keeps its own" in done.stderr and results.content(one.out) == before
+    assert f"run {results.run_of('att_kl')} of {two.out} (" in done.stderr and "keeps its own" in done.stderr
+    assert "att_kl every sst2, seed 0) has other numbers (accuracy 0.5 here, 0.75 there" in done.stderr
+    assert results.content(one.out) == before
 
 
 def test_of_several_tasks_the_numbers_are_compared_and_not_what_was_measured(call: Harness, tmp_path: Path) -> None:
