@@ -104,8 +104,8 @@ def test_another_content_of_a_plugin_is_another_list(forked: Harness, tmp_path: 
     assert "mine" not in forked("list", "objectives").stdout
 
 
-def test_what_is_known_is_listed_in_less_than_a_second(harness: Harness, forked: Harness) -> None:
-    assert forked("list", "objectives").returncode == 0
+def test_what_is_known_is_listed_in_less_than_a_second(harness: Harness) -> None:
+    harness("list", "objectives")
     before = os.times()
     began = time.monotonic()
     assert harness("list", "objectives").returncode == 0

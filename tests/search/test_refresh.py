@@ -147,6 +147,6 @@ def test_cells_are_told_whose_teachers_teacher_has_other_weights_now() -> None:
     done = [Progress(seeds=[Finished("student", student_run(), {}, records["student"])])]
     assert other_weights(done, ledger) == ()
     records["head"] = {"weights": {"model.safetensors": "1" * 64}}
-    assert [said.partition(" that were")[0] for said in other_weights(done, ledger)] == [
-        "1 cell started from weights of run head"
+    assert [said.partition(" than are")[0] for said in other_weights(done, ledger)] == [
+        "1 cell started from other weights of run head"
     ]
