@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.files import atomic_write, cannot_write, canonical, remove, sealed, trouble_with, unsealed
-from harness.folders import cannot_read, check_free, holds_results
+from harness.folders import LOCK, cannot_read, check_free, holds_results
 from harness.locks import holder, lock_of_folder
 from harness.runs import Run
 from harness.runs.told import Record
@@ -267,7 +267,7 @@ class Ledger:
                 f"another harness run is working in {self.out}: wait for it, or give another folder{holder(lock)}"
             ) from error
         except OSError as error:
-            raise cannot_write(self.out / ".lock", error) from error
+            raise cannot_write(self.out / LOCK, error) from error
         try:
             for left in (_RUNNING, f"cache/{KNOWN}"):  # of a driver that was killed; of an earlier session
                 try:
