@@ -182,8 +182,8 @@ def _starts(made: Run, model: str) -> str:
 
 def _model(one: Taken) -> str:
     """The teacher or checkpoint that a run is of, as people call it."""
-    who, argument = one.plan.source_of(one.made)
-    return (Path(argument).name if os.path.exists(argument) else argument) or who
+    who = one.plan.source_of(one.made)
+    return Path(who.argument).name if os.path.exists(who.argument) else str(who)
 
 
 def _data(one: Taken) -> str:

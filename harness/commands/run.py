@@ -263,7 +263,7 @@ def _check_pretrained(plan: Plan, ledger: Ledger | None) -> None:
             raise UserError(f"the weights of run {run} {trouble}: {again}")
         from harness.jobs.starting import check_pretrained  # loads torch
 
-        check_pretrained(cell.run, get_task(cell.task), *plan.source_of(cell.run), ledger.folder(run) / "weights")
+        check_pretrained(cell.run, get_task(cell.task), plan.source_of(cell.run), ledger.folder(run) / "weights")
 
 
 def _distilled(ledger: Ledger, run: str) -> bool:

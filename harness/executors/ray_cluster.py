@@ -355,9 +355,9 @@ def _absolute(workspace: Any) -> Any:
     folders = {name: getattr(workspace, name).resolve() for name in ("run", "runs", "cache")}
     source = whole(workspace.source, *sources.named_sources())
     corpus = whole(workspace.corpus, "", *corpora.NAMED)
-    argument = whole(workspace.argument, "")
+    teacher = workspace.teacher._replace(argument=whole(workspace.teacher.argument, ""))
     declared = {name: own.absolute(told) for name, told in workspace.declared.items()}
-    return replace(workspace, **folders, source=source, corpus=corpus, argument=argument, declared=declared)
+    return replace(workspace, **folders, source=source, corpus=corpus, teacher=teacher, declared=declared)
 
 
 def _parts(run: Run, workspace: Any) -> list[str]:
@@ -366,10 +366,11 @@ def _parts(run: Run, workspace: Any) -> list[str]:
 
     tasks = map(get_task, run.data_of)
     parts = [str(path) for task in tasks for path in sources.source_of(task, workspace.source).parts(task)]
-    named = [workspace.argument, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
+    base = workspace.teacher.argument
+    named = [base, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]
-    if workspace.argument.startswith("/") and Path(workspace.argument).is_dir():  # a link to a folder is not followed
-        parts += [str(path) for path in Path(workspace.argument).iterdir() if path.is_symlink() and path.is_dir()]
+    if base.startswith("/") and Path(base).is_dir():  # a link to a folder is not followed
+        parts += [str(path) for path in Path(base).iterdir() if path.is_symlink() and path.is_dir()]
     parts += [workspace.files[content] for content in inputs.files_of(run, workspace.files)]
     parts += [str(file) for plugin in workspace.plugins for file in code_versions.files(plugin)]
     for before in run.depends_on:

@@ -142,6 +142,7 @@ class Node:
         self.here(self.workspace.run).mkdir(parents=True, exist_ok=True)
         self._resume()
         workspace, known = self.workspace, {part: str(self.here(part)) for part in parts}
+        teacher = workspace.teacher
         within = {workspace.source: str(self.here(workspace.source))} if workspace.source.startswith("/") else {}
         return replace(
             workspace,
@@ -151,7 +152,7 @@ class Node:
             source=within.get(workspace.source, workspace.source),
             corpus=known.get(workspace.corpus, workspace.corpus),
             files={name: known.get(path, path) for name, path in workspace.files.items()},
-            argument=known.get(workspace.argument, workspace.argument),
+            teacher=teacher._replace(argument=known.get(teacher.argument, teacher.argument)),
             plugins=tuple(known.get(path, path) for path in workspace.plugins),
             declared={
                 name: {**told, "place": known.get(told["place"], told["place"])}

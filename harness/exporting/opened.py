@@ -145,7 +145,7 @@ def of_run(run: Run, task: Task, workspace: Workspace) -> Opened:
     Raises UserError for weights that do not fit.
     """
     part = run.part(task.name) if isinstance(run, JointRun) else cast(TaskRun, run)
-    folder, source = workspace.run / "weights", teacher_source(workspace.teacher, workspace.argument)
+    folder, source = workspace.run / "weights", teacher_source(workspace.teacher)
     quiet()
     model: PreTrainedModel
     if not part.student_name:

@@ -47,13 +47,13 @@ def shuffled(keys: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
 
 def shuffling(run: StudentRun, workspace: Workspace) -> Imitated:
     """The run's teacher, its outputs shuffled within the classes of the training examples."""
-    info = teacher_source(workspace.teacher, workspace.argument).info(as_asked(get_task(run.task), run.settings))
+    info = teacher_source(workspace.teacher).info(as_asked(get_task(run.task), run.settings))
     return Imitated(info, lambda run, examples: ShuffledOutputs(run, workspace, examples.imitated))
 
 
 def taught_by(other: RunId, run: StudentRun, workspace: Workspace) -> Imitated:
     """A teacher of the same kind, whose weights run `other` left."""
-    info = teacher_source(workspace.teacher, workspace.argument).info(as_asked(get_task(run.task), run.settings))
+    info = teacher_source(workspace.teacher).info(as_asked(get_task(run.task), run.settings))
     alone = replace(workspace, outputs={})  # no other run asks this one
 
     def outputs(run: StudentRun, examples: Examples) -> TeacherOutputs:

@@ -80,7 +80,7 @@ def corpus_distillation(run: CorpusDistillationRun, work: Work) -> Performed:
     UserError if the corpus cannot be read or changed since the study was planned.
     """
     settings, workspace = run.settings, work.workspace
-    source, reader, theirs = teacher_source(workspace.teacher, workspace.argument), teacher_tokenizer(workspace), None
+    source, reader, theirs = teacher_source(workspace.teacher), teacher_tokenizer(workspace), None
     plugin = registry.STUDENTS.get(run.student)
     teacher: Any
     if settings["text"] == "sentences":
@@ -124,7 +124,7 @@ def masked_head(run: MaskedTeacherRun, work: Work) -> Performed:
     trained, held_out = _parts(run, workspace)
     machine.seed(derive_seed("weights", run.seed))
     encoder = Encoder(load_masked_teacher(run.teacher, workspace)).to(machine.device())
-    info = teacher_source(workspace.teacher, workspace.argument).info(CORPUS)
+    info = teacher_source(workspace.teacher).info(CORPUS)
     objective = Sum(combine.parse(run.objective), info, info, LayerMap(()), settings)
     record = train_on_corpus(encoder, objective, trained, NoTeacher(), work.regime(run))
     if not processes.leads():

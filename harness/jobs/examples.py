@@ -93,7 +93,7 @@ def examples_of(run: TaskRun, workspace: Workspace, reader: Reader) -> Examples:
     if settings["augmentation"] != "none":
         data = _loaded(task.name, workspace.source, content)
         made = augmented(
-            _part(data.train, index), run, workspace, teacher_source(workspace.teacher, workspace.argument)
+            _part(data.train, index), run, workspace, teacher_source(workspace.teacher)
         )
         ours = encode(made, reader, pair_encoding, length, task.ranking)
         return Examples(ours, ours if alike else encode(made, all_theirs, "joint", length), selection, tuple(dev))

@@ -48,7 +48,7 @@ class StudentOutputs(TeacherOutputs):
 def imitating(other: RunId, run: StudentRun, workspace: Workspace, init: str = "") -> Imitated:
     """What `run` imitates: the student that run `other` left. init: as `Imitated` has it."""
     own, task = Run.read(record_of(other, workspace)["specification"]), get_task(run.task)
-    teacher = teacher_source(workspace.teacher, workspace.argument).info(task)
+    teacher = teacher_source(workspace.teacher).info(task)
     info = registry.STUDENTS.get(own.student_name).describe(own_settings(own), teacher, task)
 
     def outputs(run: StudentRun, examples: Examples) -> TeacherOutputs:

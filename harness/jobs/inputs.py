@@ -28,9 +28,9 @@ def check(run: Run, workspace: Workspace) -> dict[str, str]:
     """
     found = {before: _checked_weights(before, workspace) for before in run.depends_on}
     who = _base_teacher(run, workspace)
-    if who and teacher_source(workspace.teacher, workspace.argument).content() != who.content:
+    if who and teacher_source(workspace.teacher).content() != who.content:
         raise UserError(
-            f"teacher {workspace.argument or workspace.teacher} is not the one that the study was planned with: its "
+            f"teacher {workspace.teacher} is not the one that the study was planned with: its "
             "files changed meanwhile, or the hub has a newer one; give the command again"
         )
     for content in files_of(run, workspace.files):

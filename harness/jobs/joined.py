@@ -29,7 +29,7 @@ def join(run: JoinedTeachersRun, work: Work) -> Performed:
                 _take(file, folder / str(number) / file.name)
     readers = teacher_readers(workspace)
     examples = examples_of(run, workspace, readers)
-    source = teacher_source(workspace.teacher, workspace.argument)
+    source = teacher_source(workspace.teacher)
     model = ensemble(source, task, workspace.run / "weights").to(machine.device()).eval()
     scores, predictions = evaluate(model, task, run, work, examples, readers)
     if not task.labelled:

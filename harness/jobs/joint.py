@@ -36,7 +36,7 @@ from harness.training.workspace import teacher_source, teacher_tokenizer
 def joint_teacher(run: JointTeacherRun, work: Work) -> Performed:
     """Refine the teacher on the labels of all tasks (liu2020, section 4.1.1) and keep its weights."""
     workspace, parts, reader = work.workspace, run.parts(), reader_of(run, work.workspace)
-    source = teacher_source(workspace.teacher, workspace.argument)
+    source = teacher_source(workspace.teacher)
     examples = {name: examples_of(part, workspace, reader) for name, part in parts.items()}
     base = workspace.runs / run.teacher.pretrained / "weights" if run.teacher.pretrained else None
 
@@ -57,7 +57,7 @@ def joint_teacher(run: JointTeacherRun, work: Work) -> Performed:
 def joint_student(run: JointStudentRun, work: Work) -> Performed:
     """Distil the teacher's head for each task into the student's (liu2020, section 4.2) and keep its weights."""
     workspace, parts, reader = work.workspace, run.parts(), reader_of(run, work.workspace)
-    source = teacher_source(workspace.teacher, workspace.argument)
+    source = teacher_source(workspace.teacher)
     examples = {name: examples_of(part, workspace, reader) for name, part in parts.items()}
     plugin, terms = registry.STUDENTS.get(run.student), combine.parse(run.objective)
     sides: dict[str, tuple[ModelInfo, ModelInfo, LayerMap]] = {}  # of each task's objective

@@ -41,7 +41,7 @@ def fine_tune(run: TeacherRun | CheckpointRun, work: Work, random: bool = False)
     task, settings, workspace = as_asked(get_task(run.task), run.settings), run.settings, work.workspace
     reader = reader_of(run, workspace)
     examples = examples_of(run, workspace, reader)
-    source = teacher_source(workspace.teacher, workspace.argument)
+    source = teacher_source(workspace.teacher)
     pretrained = run.teacher.pretrained
     machine.seed(derive_seed("weights", run.seed))
     model = source.model(task, workspace.runs / pretrained / "weights" if pretrained else None)
@@ -90,7 +90,7 @@ def distil(run: StudentRun, work: Work, imitated: Imitated | None = None, keep: 
         examples = answered(examples, run, workspace)
     teacher = teacher_of(run, workspace, examples.imitated, machine.device())
     plugin = registry.STUDENTS.get(run.student)
-    info = teacher_source(workspace.teacher, workspace.argument).info(task)
+    info = teacher_source(workspace.teacher).info(task)
     described = plugin.describe(own_settings(run), info, task)
     answers = imitated.of(run, examples) if imitated else teacher
     info, mapped = (imitated.info, imitated.init) if imitated else (info, "")

@@ -42,7 +42,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     machine.reset_peak_memory()
     rests_on = inputs.check(run, workspace)
     # What other code stored of teachers and texts may be other than what this one would.
-    work = Work(replace(workspace, cache=workspace.cache / code_versions.of_stored(workspace.teacher)), tell)
+    work = Work(replace(workspace, cache=workspace.cache / code_versions.of_stored(workspace.teacher.name)), tell)
     record, predictions = _performed(run, work)
     if (workspace.run / "weights").is_dir() and processes.leads():
         record["weights"] = checksums(workspace.run / "weights")

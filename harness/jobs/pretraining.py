@@ -42,7 +42,7 @@ def pretraining(run: PretrainingRun, work: Work) -> Performed:
     Raises Diverged when a loss is not finite.
     """
     machine.seed(derive_seed("weights", run.seed))
-    settings, source = run.settings, teacher_source(work.workspace.teacher, work.workspace.argument)
+    settings, source = run.settings, teacher_source(work.workspace.teacher)
     model = source.masked_language_model()
     nn.Module.to(model, machine.device())
     generator = torch.Generator().manual_seed(run.seed or 0)

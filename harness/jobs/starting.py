@@ -21,7 +21,7 @@ from harness.jobs.examples import own_settings
 from harness.modeling import static_vectors
 from harness.modeling.bases import Student, StudentConfig
 from harness.modeling.layers import BUILT_LIKE
-from harness.runs import OfStudent, Run
+from harness.runs import OfStudent, Run, TeacherName
 from harness.runs.told import Record
 from harness.teaching.static import static_file
 from harness.training.failures import TrainingFailure
@@ -48,7 +48,7 @@ def started_student(
     `pretrained` run that is missing or does not fit.
     """
     plugin = registry.STUDENTS.get(run.student_name)
-    source, own = teacher_source(workspace.teacher, workspace.argument), own_settings(run)
+    source, own = teacher_source(workspace.teacher), own_settings(run)
     vocabulary = 0 if reader is teacher_tokenizer(workspace) else len(reader)
     if before := run.starts_from:
         folder = _weights(workspace.runs / before, before)
@@ -98,10 +98,10 @@ def load_pretrained(student: Student, folder: Path, run: str, task: Task) -> Rec
     return {"pretrained": run} | ({"head": task.name} if heads else {})
 
 
-def check_pretrained(run: Run, task: Task, teacher: str, argument: str, folder: Path) -> None:
+def check_pretrained(run: Run, task: Task, teacher: TeacherName, folder: Path) -> None:
     """Raise UserError if the student of a run cannot start from the weights in `folder`. Nothing is loaded."""
     plugin = registry.STUDENTS.get(run.student_name)
-    configuration = teacher_source(teacher, argument).configuration()
+    configuration = teacher_source(teacher).configuration()
     vocabulary = json.loads((folder / "config.json").read_bytes()).get("vocabulary", 0)
     with torch.device("meta"):
         student = _built(plugin, own_settings(run), configuration | built_like(folder), task, vocabulary)

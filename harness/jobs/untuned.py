@@ -186,7 +186,7 @@ def _learn(student: nn.Module, run: UntunedRun, work: Work, examples: Examples, 
     settings, task, workspace = run.settings, get_task(run.task), work.workspace
     theirs = replace(run, student="", pair_encoding=APART)
     teacher.store(examples_of(theirs, workspace, teacher_tokenizer(workspace)).train)
-    info = teacher_source(workspace.teacher, workspace.argument).info(task)
+    info = teacher_source(workspace.teacher).info(task)
     described = registry.STUDENTS.get(run.student).describe(own_settings(run), info, task)
     objective = Sum(
         combine.parse(run.objective),

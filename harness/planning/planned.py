@@ -13,7 +13,7 @@ from harness.hyperparameters import Hyperparameters
 from harness.planning.space import Space, size
 from harness.registry import load_file
 from harness.rows import TableRow
-from harness.runs import Run, RunId
+from harness.runs import Run, RunId, TeacherName
 
 FORMAT = 3  # of plan.json
 ABSENT_IF_EMPTY = ("declared", "variant", "flags", "declaration")  # from it, as in plans of earlier versions
@@ -138,13 +138,13 @@ class Plan:
         after = {run for first in found.values() for run in first.after}
         return found | (self.needed(after) if after else {})
 
-    def source_of(self, run: Run) -> tuple[str, str]:
-        """(name, argument) of the teacher that a run is of, or that the run is of which it learns from."""
+    def source_of(self, run: Run) -> TeacherName:
+        """The teacher that a run is of, or that the run is of which it learns from."""
         who = run.learns_from
         while isinstance(who, str):
             who = self.first[who].run.learns_from if who in self.first else None
-        name, argument = self.checkpoints.get(who.content if who else "", ("", ""))
-        return (name, argument) if who and name == who.name else (self.teacher, self.argument)
+        found = self.checkpoints.get(who.content if who else "", ("", ""))
+        return TeacherName(*found) if who and found[0] == who.name else TeacherName(self.teacher, self.argument)
 
     def to_json(self) -> JSON:
         told = {name: _plain(value) for name, value in vars(self).items()}

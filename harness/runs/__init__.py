@@ -9,6 +9,7 @@ from harness.runs.base import (
     Run,
     RunId,
     Teacher,
+    TeacherName,
     as_json,
     base_weights,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "StudentRun",
     "TaskRun",
     "Teacher",
+    "TeacherName",
     "TeacherRun",
     "UntunedRun",
     "as_json",

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from harness.errors import UserError
 from harness.files import JSON, digest
@@ -31,6 +31,17 @@ class BaseTeacher:
     name: str
     content: str
     pretrained: RunId | None = None
+
+
+class TeacherName(NamedTuple):
+    """A teacher plugin and its argument, as in `--teacher NAME:ARGUMENT`: what it is made of in any process."""
+
+    name: str
+    argument: str = ""
+
+    def __str__(self) -> str:
+        """What people call it by."""
+        return self.argument or self.name
 
 
 Teacher = BaseTeacher | RunId  # base weights, or those that a run left

@@ -234,7 +234,6 @@ class Driver:
 
 def workspace_of(plan: Plan, out: Path, run: RunId, what: Run, keep: bool = False) -> Any:
     """Where a run of the plan finds what it needs. keep: its weights are wanted."""
-    teacher, argument = plan.source_of(what)
     return Workspace(
         run=out / "ledger" / run,
         runs=out / "ledger",
@@ -242,8 +241,7 @@ def workspace_of(plan: Plan, out: Path, run: RunId, what: Run, keep: bool = Fals
         source=plan.source,
         corpus=plan.corpus,
         files=plan.files,
-        teacher=teacher,
-        argument=argument,
+        teacher=plan.source_of(what),
         plugins=tuple(plan.plugins),
         outputs=plan.outputs,
         keep=keep,

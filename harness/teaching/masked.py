@@ -28,7 +28,7 @@ BATCH = 64  # pieces a teacher call when its targets are stored
 
 def load_masked_teacher(who: Teacher | None, workspace: Workspace) -> PreTrainedModel:
     """A teacher as a masked language model: as a run left it, or its base weights."""
-    return teacher_source(workspace.teacher, workspace.argument).masked_language_model(_folder(who, workspace))
+    return teacher_source(workspace.teacher).masked_language_model(_folder(who, workspace))
 
 
 def _folder(who: Teacher | None, workspace: Workspace) -> Path | None:
@@ -68,7 +68,7 @@ class MaskedTeacher(CorpusTeacher):
         """data: the pieces that are trained on (general.Part)."""
         super().__init__(run, workspace, device)
         self.data = data
-        self.vocabulary = teacher_source(workspace.teacher, workspace.argument).info(CORPUS).vocabulary
+        self.vocabulary = teacher_source(workspace.teacher).info(CORPUS).vocabulary
         self.divergence: float | None = None  # of what is stored for the last epoch, see StoredTargets
         self._stored: dict[int, StoredTargets] = {}  # by epoch
 

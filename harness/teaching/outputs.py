@@ -18,7 +18,7 @@ from harness.data.encoding import Encoded, evaluation_batches
 from harness.data.tasks import get_task
 from harness.files import checksums
 from harness.modeling import signals
-from harness.runs import BaseTeacher, StudentRun
+from harness.runs import BaseTeacher, StudentRun, TeacherName
 from harness.teaching.cache import TeacherCache
 from harness.training.joint_model import Joint, check_head, heads_in, load_joint_teacher
 from harness.training.workspace import Workspace, teacher_fingerprint, teacher_source
@@ -102,7 +102,7 @@ class TeacherOutputs:
         name = [checksums(self.folder), head, teacher_fingerprint(workspace), run.settings["max_length"]]
         self.cache = TeacherCache(workspace.cache, name, train, workspace.once)
         self.rows = self.cache.rows(train.keys)
-        info = info or teacher_source(workspace.teacher, workspace.argument).info(self.task)
+        info = info or teacher_source(workspace.teacher).info(self.task)
         numbers = {
             **dict.fromkeys((Signal.EMBEDDINGS, Signal.HIDDEN_STATES, *HEAD_SIGNALS), info.width),
             Signal.MLM_LOGITS: info.vocabulary,
@@ -127,7 +127,7 @@ class TeacherOutputs:
         """The teacher's model, loaded once a process, and not prepared for signals: those may all be stored."""
         if self.heads:
             return cast(PreTrainedModel, self._encoder().model)
-        model = _model(self.workspace.teacher, self.workspace.argument, self.task.name, self.folder)
+        model = _model(self.workspace.teacher, self.task.name, self.folder)
         return nn.Module.to(model, self.device)
 
     def __call__(self, batch: Batch, want: Want) -> Outputs:
@@ -154,29 +154,29 @@ class TeacherOutputs:
         return outputs
 
     def _encoder(self) -> Any:
-        who = self.workspace.teacher, self.workspace.argument
+        who = self.workspace.teacher
         if self.heads:
-            return _joint_teacher(*who, self.folder, self.device).models[self.task.name]
-        return _teacher_model(*who, self.task.name, self.folder, self.device)
+            return _joint_teacher(who, self.folder, self.device).models[self.task.name]
+        return _teacher_model(who, self.task.name, self.folder, self.device)
 
 
 @functools.lru_cache(maxsize=4)
-def _teacher_model(teacher: str, argument: str, task: str, folder: Path, device: torch.device) -> nn.Module:
-    source = teacher_source(teacher, argument)
+def _teacher_model(teacher: TeacherName, task: str, folder: Path, device: torch.device) -> nn.Module:
+    source = teacher_source(teacher)
     if source.members:
         return ensemble(source, get_task(task), folder).to(device).eval()
-    return Encoder(_model(teacher, argument, task, folder), exact=True).to(device).eval()
+    return Encoder(_model(teacher, task, folder), exact=True).to(device).eval()
 
 
 @functools.lru_cache(maxsize=4)
-def _model(teacher: str, argument: str, task: str, folder: Path) -> PreTrainedModel:
-    model: PreTrainedModel = teacher_source(teacher, argument).model(get_task(task), folder)
+def _model(teacher: TeacherName, task: str, folder: Path) -> PreTrainedModel:
+    model: PreTrainedModel = teacher_source(teacher).model(get_task(task), folder)
     return model.requires_grad_(False)
 
 
 @functools.lru_cache(maxsize=2)
-def _joint_teacher(teacher: str, argument: str, folder: Path, device: torch.device) -> Joint:
+def _joint_teacher(teacher: TeacherName, folder: Path, device: torch.device) -> Joint:
     """Every head of a teacher refined on several tasks, over one encoder."""
-    source = teacher_source(teacher, argument)
+    source = teacher_source(teacher)
     models = ((t, Encoder(load_joint_teacher(source, get_task(t), folder), exact=True)) for t in heads_in(folder))
     return Joint(models).requires_grad_(False).to(device).eval()

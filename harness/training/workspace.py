@@ -13,6 +13,7 @@ from harness import registry
 from harness.code_versions import fingerprint
 from harness.data.store import Store, alone
 from harness.files import JSON, digest
+from harness.runs import TeacherName
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -46,8 +47,7 @@ class Workspace:
     source: str
     corpus: str
     files: Mapping[str, str]
-    teacher: str
-    argument: str
+    teacher: TeacherName
     plugins: tuple[str, ...]
     outputs: Mapping[str, Sequence[Sequence[Any]]]
     exchange: Exchange | None = None
@@ -70,42 +70,42 @@ class Workspace:
 
 
 @functools.lru_cache(maxsize=2)
-def teacher_source(teacher: str, argument: str) -> Teacher:
+def teacher_source(teacher: TeacherName) -> Teacher:
     """The teacher plugin, made once a process."""
-    return registry.TEACHERS.get(teacher)(argument)
+    return registry.TEACHERS.get(teacher.name)(teacher.argument)
 
 
 def teacher_tokenizer(workspace: Workspace) -> PreTrainedTokenizerBase:
     """The tokenizer that the teacher reads with: the same object every time, so that `is` tells it from others."""
-    return _tokenizer(workspace.teacher, workspace.argument)
+    return _tokenizer(workspace.teacher)
 
 
 @functools.lru_cache(maxsize=2)
-def _tokenizer(teacher: str, argument: str) -> PreTrainedTokenizerBase:
-    return teacher_source(teacher, argument).tokenizer()
+def _tokenizer(teacher: TeacherName) -> PreTrainedTokenizerBase:
+    return teacher_source(teacher).tokenizer()
 
 
 def teacher_readers(workspace: Workspace) -> Reader:
     """What a text is read with for the teacher: its tokenizer, or of an ensemble those of its members."""
-    return _readers(workspace.teacher, workspace.argument) or teacher_tokenizer(workspace)
+    return _readers(workspace.teacher) or teacher_tokenizer(workspace)
 
 
 @functools.lru_cache(maxsize=2)
-def _readers(teacher: str, argument: str) -> tuple[PreTrainedTokenizerBase, ...]:
+def _readers(teacher: TeacherName) -> tuple[PreTrainedTokenizerBase, ...]:
     """Those of the members of an ensemble; none of any other teacher."""
-    return tuple(member.tokenizer() for member in teacher_source(teacher, argument).members)
+    return tuple(member.tokenizer() for member in teacher_source(teacher).members)
 
 
 def teacher_fingerprint(workspace: Workspace) -> str:
     """The `tokenizer_fingerprint` of the teacher's tokenizer; of an ensemble a hash of all."""
-    return _fingerprint(workspace.teacher, workspace.argument)
+    return _fingerprint(workspace.teacher)
 
 
 @functools.lru_cache(maxsize=2)
-def _fingerprint(teacher: str, argument: str) -> str:
+def _fingerprint(teacher: TeacherName) -> str:
     from harness.data.encoding import tokenizer_fingerprint
 
-    if members := teacher_source(teacher, argument).members:
+    if members := teacher_source(teacher).members:
         code = [fingerprint(registry.TEACHERS.origin(member.name)) for member in members]
-        return digest([code, [tokenizer_fingerprint(one) for one in _readers(teacher, argument)]])
-    return tokenizer_fingerprint(_tokenizer(teacher, argument))
+        return digest([code, [tokenizer_fingerprint(one) for one in _readers(teacher)]])
+    return tokenizer_fingerprint(_tokenizer(teacher))

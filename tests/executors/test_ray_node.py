@@ -20,7 +20,7 @@ from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node, SharedNode
 from harness.jobs import corpus
 from harness.ledger import CHECKPOINT
-from harness.runs import CorpusDistillationRun, PretrainingRun
+from harness.runs import CorpusDistillationRun, PretrainingRun, TeacherName
 from harness.runs.messages import Finished
 from harness.training.workspace import Workspace, teacher_tokenizer
 from tests.search.builders import BASE, student_run
@@ -49,10 +49,11 @@ def without_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(module, "CHUNK", 5)
 
 
-def workspace_of(out: Path, **more: Any) -> Workspace:
-    given = {"source": "embedded", "corpus": "", "files": {}, "teacher": "embedded", "argument": "", "plugins": ()}
+def workspace_of(out: Path, argument: str = "", **more: Any) -> Workspace:
+    given = {"source": "embedded", "corpus": "", "files": {}, "plugins": ()}
     folders = {"run": out / "ledger" / "run", "runs": out / "ledger", "cache": out / "cache"}
-    return Workspace(**folders, **{**given, **more}, outputs={})  # type: ignore[arg-type]
+    teacher = TeacherName("huggingface" if argument else "embedded", argument)
+    return Workspace(**folders, **{**given, **more}, teacher=teacher, outputs={})  # type: ignore[arg-type]
 
 
 def node_of(tmp_path: Path, name: str = "a", **more: Any) -> Node:
@@ -270,10 +271,10 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     (tmp_path / "home" / "teacher" / "label").symlink_to(tmp_path / "labels")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     workspace = _absolute(workspace_of(tmp_path / "out", argument="~/teacher"))
-    here = node_of(tmp_path, argument=workspace.argument).fetch_all(
+    here = node_of(tmp_path, argument=workspace.teacher.argument).fetch_all(
         _parts(PretrainingRun(teacher=BASE, settings={}), workspace)
     )
-    sizes = {name: size for name, (_, size) in stamps_of(Path(here.argument)).items()}
+    sizes = {name: size for name, (_, size) in stamps_of(Path(here.teacher.argument)).items()}
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
 
 

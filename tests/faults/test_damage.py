@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.files import checksums, content_of
 from harness.jobs import inputs
 from harness.ledger import Ledger
-from harness.runs import BaseTeacher
+from harness.runs import BaseTeacher, TeacherName
 from harness.training.workspace import Workspace
 from tests.conftest import SMALL_STUDY, Harness
 from tests.results import done, records, same_runs, same_tables
@@ -118,7 +118,7 @@ def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness
 def workspace(out: Path, checkpoint: Path, **files: str) -> Workspace:
     return Workspace(
         run=out / "ledger" / "here", runs=out / "ledger", cache=out / "cache", source="", corpus="", files=files,
-        teacher="huggingface", argument=str(checkpoint), plugins=(), outputs={},
+        teacher=TeacherName("huggingface", str(checkpoint)), plugins=(), outputs={},
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def test_a_teacher_is_refined_on_all_tasks(teacher: Found, workspace: Workspace,
     folder = workspace.runs / TEACHER / "weights"
     assert heads_in(folder) == ("mrpc", "rte", "sst2")
     for task in TASKS:
-        model = load_joint_teacher(teacher_source(workspace.teacher, workspace.argument), get_task(task), folder)
+        model = load_joint_teacher(teacher_source(workspace.teacher), get_task(task), folder)
         assert np.array_equal(predicted(Encoder(model), task, workspace, teaching), teacher[1][f"{task}/predictions"])
 
 
@@ -125,7 +125,7 @@ def test_a_student_starts_from_the_refined_layers(
 ) -> None:
     """As the notes of the study multi_task say of its transformer."""
     name = "encoder.layer.0.attention.self.query.weight"
-    source = teacher_source(workspace.teacher, workspace.argument)
+    source = teacher_source(workspace.teacher)
     refined = load_joint_teacher(source, get_task("rte"), workspace.runs / TEACHER / "weights")
     student = fresh(replace(learning, init="first").part("rte"), workspace)
     started, after, before = (
@@ -230,7 +230,7 @@ def outputs_of(task: str, workspace: Workspace, learning: JointStudentRun, teach
 def test_each_heads_outputs_are_its_own_though_the_texts_are_the_same(
     teacher: Found, workspace: Workspace, learning: JointStudentRun
 ) -> None:
-    found, source = {}, teacher_source(workspace.teacher, workspace.argument)
+    found, source = {}, teacher_source(workspace.teacher)
     for task in ("mrpc", "rte"):
         said = outputs_of(task, workspace, learning)
         batch = said.train.batch(torch.tensor([3, 0, 7]))

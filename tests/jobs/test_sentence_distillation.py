@@ -63,7 +63,7 @@ def asked(workspace: Workspace, vocabulary: str = "words", **changes: Any) -> Co
     common = {name: h.default for name, h in GENERAL_TRAINING.items()} | {
         "text": "sentences", "max_length": 16, "batch_size": 16, "learning_rate": 0.01, "epochs": 3,
     }  # fmt: skip
-    teacher = replace(BASE, content=TEACHERS.get("huggingface")(workspace.argument).content())
+    teacher = replace(BASE, content=TEACHERS.get("huggingface")(workspace.teacher.argument).content())
     return a_run(
         CorpusDistillationRun, corpus=corpora.content(workspace.corpus), teacher=teacher, student="bilstm",
         objective="cosine", settings=common | own | changes,
@@ -114,7 +114,7 @@ def vector(student: Any, reader: PreTrainedTokenizerBase, sentence: str) -> np.n
 
 def vectors(workspace: Workspace, sentences: list[str]) -> list[np.ndarray]:
     """The first token's state in the teacher's last layer, of each sentence read alone."""
-    model, reader = AutoModel.from_pretrained(workspace.argument).eval(), teacher_tokenizer(workspace)
+    model, reader = AutoModel.from_pretrained(workspace.teacher.argument).eval(), teacher_tokenizer(workspace)
     with torch.no_grad():
         read = [model(torch.tensor([reader(sentence)["input_ids"]])) for sentence in sentences]
     return [found.last_hidden_state[0, 0].double().numpy() for found in read]

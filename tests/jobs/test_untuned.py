@@ -91,8 +91,8 @@ def test_the_teacher_by_hand(workspace: Workspace, pooling: str) -> None:
     """Each dev pair through the plain library, one sentence at a time, against the recorded threshold."""
     record, predictions = done(workspace, a_comparison(workspace, **{"untuned.pooling": pooling}))
     model, tokenizer = (
-        AutoModel.from_pretrained(workspace.argument).eval(),
-        AutoTokenizer.from_pretrained(workspace.argument),
+        AutoModel.from_pretrained(workspace.teacher.argument).eval(),
+        AutoTokenizer.from_pretrained(workspace.teacher.argument),
     )
 
     def vector(text: str) -> torch.Tensor:
@@ -167,7 +167,8 @@ def test_the_teachers_vectors_are_computed_once_for_all_runs(
     monkeypatch.setattr(module.Apart, "forward", counted)
     first = done(workspace, said)[0]
     assert len(calls) == 4  # 108 pairs, 32 a call, in two epochs
-    tokenizer, train = AutoTokenizer.from_pretrained(workspace.argument), sources.load(MRPC, workspace.source).train
+    tokenizer = AutoTokenizer.from_pretrained(workspace.teacher.argument)
+    train = sources.load(MRPC, workspace.source).train
     for side, texts in enumerate((train.text_a, train.text_b or [])):  # with its own tokenizer, not the student's
         encoding = calls[0].encodings[side]
         ids = zip(encoding["input_ids"], encoding["attention_mask"].bool(), strict=True)

@@ -149,8 +149,9 @@ def test_each_task_has_the_runs_of_its_own_teacher(folders: tuple[str, str], tmp
         assert alone.teachers[task] == plan.teachers[task]
         (cell,) = (cell for cell in plan.cells if cell.task == task)
         assert cell.run.identity(plan.defaults) == alone.cells[0].run.identity(alone.defaults)
-        assert workspace_of(plan, tmp_path, "", cell.run).argument == folder
-        assert workspace_of(resolve_again(plan), tmp_path, "", plan.first[plan.teachers[task]].run).argument == folder
+        assert workspace_of(plan, tmp_path, "", cell.run).teacher.argument == folder
+        teacher = plan.first[plan.teachers[task]].run
+        assert workspace_of(resolve_again(plan), tmp_path, "", teacher).teacher.argument == folder
     assert plan.label == "sentiment=bert, acceptability=gpt2"
     assert variant(Request("objectives_vs_init", teacher=words)) == "teacher=acceptability=gpt2,sentiment=bert"
     ledger = Ledger(tmp_path / "out", create=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from harness.contracts import IGNORED, Batch, Want
 from harness.data.store import Store
-from harness.runs import CorpusDistillationRun
+from harness.runs import CorpusDistillationRun, TeacherName
 from harness.teaching import masked
 from harness.teaching.masked import MaskedTeacher, StoredTargets
 from tests.training.builders import a_run, workspace_of
@@ -159,7 +159,7 @@ def test_packed_pieces_have_targets_of_their_own(tmp_path: Path, monkeypatch: py
     folders: list[Path] = []
     kept = SimpleNamespace(fill=lambda *given: 0.0, logits=lambda ids: torch.zeros(1, 4))
     monkeypatch.setattr(masked, "StoredTargets", lambda store, *given: folders.append(store.folder) or kept)
-    workspace = workspace_of(tmp_path, teacher="embedded")
+    workspace = workspace_of(tmp_path, teacher=TeacherName("embedded"))
     given = {"stored_top_k": 1, "max_length": 8, "mask_probability": 0.1, "precision": "float32"}
     for pack in ({}, {"pack": False}, {"pack": True}):  # older settings do not say
         run = a_run(CorpusDistillationRun, settings=given | pack)

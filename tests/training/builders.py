@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from harness.contracts import Batch, Outputs, Want
 from harness.data.encoding import Encoded
 from harness.ledger import CHECKPOINT
-from harness.runs import BaseTeacher, Run
+from harness.runs import BaseTeacher, Run, TeacherName
 from harness.runs.settings import TRAINING, Settings
 from harness.training.checkpoints import Checkpoint, Timer
 from harness.training.loop import Clock, Regime
@@ -43,7 +43,7 @@ def workspace_of(folder: Path, argument: object = "", **changes: Any) -> Workspa
     """Where a run in `folder` finds what it needs: its teacher is Hugging Face's at `argument`."""
     given = {
         "run": folder, "runs": folder, "cache": folder / "cache", "source": "", "corpus": "", "files": {},
-        "teacher": "huggingface", "argument": str(argument), "plugins": (), "outputs": {},
+        "teacher": TeacherName("huggingface", str(argument)), "plugins": (), "outputs": {},
     }  # fmt: skip
     return Workspace(**given | changes)  # type: ignore[arg-type]
 
