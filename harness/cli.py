@@ -114,7 +114,7 @@ def _add_report(commands: Any) -> None:
         "report",
         "the table, from what is recorded",
         "The table from what is recorded: of the whole study, or of what the flags of harness run choose.",
-        parents=[flags.selection()],
+        parents=[flags.selection(made=True)],
     )
     report.add_argument(
         "--format",
@@ -149,7 +149,7 @@ def _add_report(commands: Any) -> None:
 
 def _add_looking(commands: Any) -> None:
     """The other commands that read what is recorded."""
-    seen = flags.selection()
+    seen = flags.selection(made=True)
     figures = _command(
         commands,
         "figures",
@@ -177,7 +177,7 @@ def _add_looking(commands: Any) -> None:
         "Predict GLUE's test splits by the best run of each cell of a row, which is made again for that, "
         "and write the files that GLUE's server takes. Or keep the scores that the server gave them, which comparisons "
         "with published test scores then show.",
-        parents=[flags.kind()],
+        parents=[flags.kind(made=True)],
     )
     submit.add_argument("--row", required=True, metavar="ROW", help="which row of the study's table")
     submit.add_argument("--student", metavar="S", help="which student, where the row has several")

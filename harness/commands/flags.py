@@ -36,14 +36,15 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
+        first = next((word for word in self.words[:1] if not word.startswith("-")), None)
+        options = [option for action in self._actions for option in action.option_strings]
+        meant = message.endswith(": --study") and first is not None
         if message.startswith("unrecognized arguments: "):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
-            options = [option for action in self._actions for option in action.option_strings]
-            message = (
-                f"unknown flag {word!r}: {near(word, options)}" if word.startswith("-") else f"unexpected word {word!r}"
-            )
-        elif message.endswith(": --study") and self.words and not self.words[0].startswith("-"):
-            message = f"{message}: did you mean --study {self.words[0]}?"
+            flag, meant = word.startswith("-"), "--study" in options and word == first
+            message = f"unknown flag {word!r}: {near(word, options)}" if flag else f"unexpected word {word!r}"
+        if meant:
+            message = f"{message}: did you mean --study {first}?"
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
 
 
@@ -55,12 +56,16 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def kind() -> Parser:
-    """The flags that say which study, of which kind, and where its results are."""
+def kind(made: bool = False) -> Parser:
+    """The flags that say which study, of which kind, and where its results are. made: only what is there is read."""
     found = Parser(add_help=False)
-    add = found.add_argument
-    add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
-    add("--profile", default="quick", metavar="quick|small|paper", help="its size (default: quick)")
+    add, sizes = found.add_argument, "quick|small|paper"
+    if made:
+        add("--study", metavar="NAME", help="which study (default: the only one that there are results of)")
+        add("--profile", metavar=sizes, help="its size (default: quick, or the only one that there are results of)")
+    else:
+        add("--study", required=True, metavar="NAME", help="which study (harness list studies)")
+        add("--profile", default="quick", metavar=sizes, help="its size (default: quick)")
     add(
         "--teacher",
         nargs="+",
@@ -84,9 +89,9 @@ def kind() -> Parser:
     return found
 
 
-def selection() -> Parser:
+def selection(made: bool = False) -> Parser:
     """The flags of those who work on a study, and of those who look at it: what was run is found by its own flags."""
-    found = Parser(add_help=False, parents=[kind()])
+    found = Parser(add_help=False, parents=[kind(made)])
     add = found.add_argument
     add("--data", metavar="DIR", help="a folder in GLUE's official layout or fairseq's, or hub")
     add(

@@ -42,7 +42,8 @@ def say_damage(ledger: Any) -> None:
 
 
 def study_asked_for(options: Namespace) -> Study:
-    """The study asked for. Raises UserError if there is none of that name or profile."""
+    """The study asked for, or the only one of the folder; so too its profile. Raises UserError if there is none."""
+    options.study, options.profile = filed.only(Path(options.out), options.study, options.profile)
     filed.load_study(Path(options.out), options.study, options.plugin)
     if options.study not in registry.STUDIES.names():
         raise unknown("study", options.study, registry.STUDIES.names())

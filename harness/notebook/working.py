@@ -132,7 +132,8 @@ def load_results(
     against: str = "",
     **choosing: Any,
 ) -> Results:
-    """The results in a folder, read without torch. study and profile may be left out where it holds one of them alone.
+    """The results in a folder, read without torch. study and profile may be left out where it holds one of them alone;
+    of several profiles of a study quick is taken.
 
     columns: "parameters", "megabytes" and "speed" stand in the table too; speed is measured here, once, with torch.
     layout: "lines" or "matrix", where it is to be another than the study's. against: the row that others
@@ -152,25 +153,10 @@ def load_results(
     for column in (columns := asking.several(columns or ())):
         check_text(columns=column)
     ledger = Ledger(Path(out))
-    study, profile = _only(ledger, study, profile)
+    study, profile = filed.only(ledger.out, study, profile)
     asked = asking.options("report", {"study": study, "profile": profile, "out": out, **choosing})
     chosen = together.recorded(ledger.out, Request.of(asked))
     own.recall(chosen.declared)
     table = table_of(chosen, ledger, layout, against)
     say_damage(ledger)
     return Results(chosen, ledger, added(chosen, ledger, table, columns) if columns else table)
-
-
-def _only(ledger: Ledger, study: str | None, profile: str | None) -> tuple[str, str]:
-    """The study and profile that a folder has results of. Raises UserError where these leave several, or none."""
-    plans, unread = filed.every(ledger.out)
-    found = list(dict.fromkeys((plan.study, plan.profile) for plan in plans))
-    meant = [one for one in found if study in (None, one[0]) and profile in (None, one[1])]
-    if len(meant) != 1:
-        for error in unread:
-            say(str(error))
-        names = [f"{one[0]} (profile {one[1]})" for one in meant or found]
-        asked = " of ".join(filter(None, (f"profile {profile}" if profile else "", study or ""))) or "a study"
-        what = "say which with study and profile" if meant else f"there is nothing of {asked}"
-        raise UserError(f"{ledger.out} holds results of {', '.join(names) or 'no study'}: {what}")
-    return meant[0]

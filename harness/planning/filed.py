@@ -289,6 +289,24 @@ def every(out: Path) -> tuple[list[Plan], list[Exception]]:
     return plans, unread
 
 
+def only(out: Path, study: str | None, profile: str | None) -> tuple[str, str]:
+    """(study, profile): what is left out is the only one that a folder has results of; of a study's profiles, quick.
+
+    Raises UserError where a study is left out that is not the only one.
+    """
+    there = paths(out) if (out / "ledger").is_dir() else []
+    here = dict.fromkeys(path.relative_to(out).parts[:2] for path in there)
+    meant = [pair for pair in here if study in (None, pair[0]) and profile in (None, pair[1])]
+    if len(meant) == 1:
+        return meant[0]
+    if study is not None:  # what is not there is told where it is looked for
+        return study, profile or "quick"
+    if not here:
+        raise UserError(f"there are no results in {out}; start with harness run --study NAME --out {out}")
+    known = ", ".join(f"{name} (profile {size})" for name, size in meant or here)
+    raise UserError(f"{out} holds results of {known}: " + ("say which" if meant else f"none of profile {profile}"))
+
+
 def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
     """Load the plugin files given, or where nothing else knows the study those that its plans were made with."""
     for path in plugins:

@@ -339,7 +339,7 @@ def test_a_folder_of_several_studies_asks_which(found: Results, out: Path) -> No
     with pytest.raises(harness.UserError, match=r"objectives_vs_init \(profile quick\), .*say which"):
         harness.load_results(out)
     assert harness.load_results(out, profile="quick").plan.profile == "quick"
-    with pytest.raises(harness.UserError, match="there is nothing of sra"):
+    with pytest.raises(harness.UserError, match="study sra has no results"):
         harness.load_results(out, "sra")
     with pytest.raises(harness.UserError, match="there are no results in"):
         harness.load_results(out / "none")

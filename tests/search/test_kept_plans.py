@@ -176,6 +176,13 @@ def test_a_profile_or_kind_that_is_there_is_named(call: Harness, tmp_path: Path)
     out = tmp_path / "out"
     assert call("run", *SHORT, "--objectives", "vanilla_kd", "--inits", "last", "--tasks", "entailment", "--out", out)
     report = ("report", "--study", STUDY, "--out", out)
+    both = call(*report).stdout
+    assert both == call("report", "--out", out).stdout == call("report", "--out", out, "--profile", "quick").stdout
+    assert call("status", "--out", out).stdout.startswith(f"study {STUDY}, profile quick")
+    other = call("report", "--out", out, "--profile", "small")
+    assert other.returncode == 2 and f"holds results of {STUDY} (profile quick): none of profile small" in other.stderr
+    other = call("report", "--out", tmp_path / "none")
+    assert other.returncode == 2 and "there are no results in" in other.stderr and "harness run --study" in other.stderr
     other = call(*report, "--profile", "small")
     assert other.returncode == 2 and "but of quick: give --profile quick" in other.stderr
     other = call(*report, "--seeds", "7")
