@@ -123,6 +123,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *terms.at_their_least(replays),
             *alike.without_effect(plan, replays),
             *results.other_weights(replays, ledger),
+            *results.made_apart(replays),
             *results.unlabelled(plan),
             *results.other_teachers(plan),
         ),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harness.code_versions import changed, current, engine
 from harness.contracts import AGREEMENT, CellResult, Study, Task
-from harness.errors import listed
+from harness.errors import counted, listed
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Plan, declaration_of
@@ -200,6 +200,18 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
         f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {what}"
         for what, count in sorted(made.items())
     ]
+
+
+def made_apart(replays: Sequence[Progress]) -> tuple[str, ...]:
+    """A sentence where the runs of a table are of several kinds of device, or versions of what computes them."""
+    records = {run.run: run.record for found in replays for run in (*found.trials, *found.seeds)}.values()
+    apart = []
+    for what in ("device", "torch", "transformers"):
+        kinds = Counter(kind for record in records if (kind := {**record.get("versions", {}), **record}.get(what)))
+        if len(kinds) > 1:
+            told = listed(f"{kind} ({counted(number, 'run')})" for kind, number in sorted(kinds.items()))
+            apart.append(f"{what} {told}")
+    return (f"Not all runs were made by the same: {'; '.join(apart)}.",) if apart else ()
 
 
 def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...]:

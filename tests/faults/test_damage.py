@@ -112,6 +112,19 @@ def test_cells_that_started_from_other_weights_are_told(out: Path, call: Harness
     assert f"1 cell started from other weights of run {teacher} than are here" in process.stdout
 
 
+def test_runs_of_several_devices_and_versions_in_one_table_are_told(out: Path, call: Harness) -> None:
+    ledger, (run, record) = Ledger(out), min(records(out, "student").items())
+    report = ("report", "--out", out, "--format", "markdown")
+    assert "Not all runs" not in call(*report).stdout
+    versions = {**record["versions"], "transformers": "4.0.0"}
+    ledger.write(run, {**record, "device": "cuda", "versions": versions}, ledger.predictions(run))
+    now = record["versions"]["transformers"]
+    assert (
+        "Not all runs were made by the same: device cpu (1 run) and cuda (1 run); "
+        f"transformers 4.0.0 (1 run) and {now} (1 run)." in call(*report).stdout
+    )
+
+
 # ---------------------------------------------------------------- at the moment of use
 
 
