@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from tests import launching
@@ -210,3 +211,23 @@ def test_what_cannot_be_tested_is_told(tmp_path: Path) -> None:
     for given, sentence in told.items():
         done = conformance(*given.split(), cwd=tmp_path)
         assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_of_a_file_that_only_imports_others_those_are_tested(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text(PLUGINS)
+    (tmp_path / "all_of_mine.py").write_text("import losses\n")
+    done = conformance("all_of_mine.py", "-k", "finite_scalar and outside_right", cwd=tmp_path)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_tests_of_a_distribution_fail_where_there_is_nothing_to_test(tmp_path: Path) -> None:
+    """As `harness new plugin` writes them: all of them were skipped, with status 0."""
+    plugin = tmp_path / "empty.py"
+    plugin.write_text(EMPTY_STUDY.format(name="mine"))
+    (tmp_path / "test_it.py").write_text(
+        f"import os\n\nos.environ['HARNESS_TEST_PLUGINS'] = {str(plugin)!r}\n\n"
+        "from harness.testing.test_objectives import *\n"
+    )
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_it.py")]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode and "register no objective, no student and no task" in done.stdout, done.stdout

@@ -24,7 +24,8 @@ dependencies = ["distill-harness"]
 [project.optional-dependencies]
 test = ["distill-harness[test]"]
 
-# What `harness` loads wherever this is installed. A package with several modules names the one that imports the others.
+# What `harness` loads wherever this is installed. A package with several modules names the one that imports the others,
+# NAME.plugins, and leaves __init__.py empty: what that imports is taken for a part of all that imports from NAME.
 [project.entry-points."harness.plugins"]
 NAME = "NAME"
 

@@ -32,10 +32,6 @@ def main(arguments: list[str]) -> int:
             raise UserError('the conformance tests need pytest: pip install "distill-harness[test]"')
         os.environ[FILES] = os.pathsep.join(files)
         found = [str(Path(__file__).with_name(name)) for name, kinds in TESTS.items() if any(map(chosen, kinds))]
-        if not found:
-            raise UserError(
-                f"{' and '.join(files)} register no objective, no student and no task, which are what is tested"
-            )
     except UserError as error:
         print(f"harness: {error}", file=sys.stderr)
         return 2
