@@ -99,7 +99,7 @@ def check_early(request: Request) -> None:
     if request.plugins and request.study not in registry.STUDIES.names():
         return  # a plugin file may bring the study; it is loaded next
     registry.STUDIES.get(request.study).profile(request.profile)
-    tasks, declared, overrides = own.told_apart(request.tasks, request.overrides)
+    tasks, declared, overrides = _told_apart(request)
     for task in tasks or () if not request.plugins else ():
         if task not in declared:
             get_task(task)
@@ -118,6 +118,14 @@ def check_early(request: Request) -> None:
     merging.check_plain(merging.parse_set(overrides), of_data)
 
 
+def _told_apart(request: Request) -> tuple[list[str] | None, dict[str, own.Declaration], list[str]]:
+    """`own.told_apart` of the tasks that are named or else the profile's, which a plugin may declare by `@task`."""
+    named = request.tasks is not None
+    tasks = request.tasks if named else registry.STUDIES.get(request.study).profile(request.profile).tasks
+    names, declared, overrides = own.told_apart(tasks, request.overrides)
+    return names if named else None, declared, overrides
+
+
 class ResolvedRequest:
     """A request with what it names looked up. lenient: even where data or teacher cannot be read."""
 
@@ -126,7 +134,7 @@ class ResolvedRequest:
         from harness.data import sources
 
         own.KNOWN.clear()
-        names, declared, overrides = own.told_apart(request.tasks, request.overrides)
+        names, declared, overrides = _told_apart(request)
         self.request = request = replace(request, tasks=names, overrides=overrides)
         self.declared = own.know(declared.values())
         self.study: Study = registry.STUDIES.get(request.study)

@@ -308,6 +308,24 @@ def test_a_plugin_says_it_in_a_few_lines(tmp_path: Path, call: Harness) -> None:
     assert refused.returncode == 2 and "there is a task mine already" in refused.stderr
 
 
+OF_MINE = """
+from harness.contracts import Profile, Row, Study
+from harness.registry import study
+
+study(Study("of_mine", "Title", "Question?", "one_stage", (Row("kd", "vanilla_kd", "KD"),), ("transformer",),
+            {"quick": Profile("embedded", ("mine",), ("random",), trials=1, seeds=1)}))
+"""
+
+
+def test_what_the_profile_of_a_plugins_study_names_is_told_and_set_like_what_is_typed(
+    tmp_path: Path, forked: Harness
+) -> None:
+    (tmp_path / "both.py").write_text(PLUGIN.replace("{place}", GIVEN) + OF_MINE)
+    planned = forked("plan", "--study", "of_mine", "--plugin", "both.py", "--set", "mine.metric=accuracy", cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+    assert "task mine: 2 classes (no, yes)" in planned.stdout and "metric accuracy" in planned.stdout
+
+
 def test_from_the_command_to_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Harness, forked: Harness
 ) -> None:
