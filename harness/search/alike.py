@@ -53,5 +53,5 @@ def _difference(one: Run, other: Run) -> str:
 
 
 def _flat(run: Run) -> dict[str, Any]:
-    told = run.specification()
-    return {**told, **told["settings"], "settings": None, "seed": None}
+    told = run.specification()  # the code of plugins differs with their names, which are told
+    return {**told, **told["settings"], "settings": None, "seed": None, "plugins": None}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.search import alike
 from harness.search.alike import without_effect
 from harness.search.progress import Finished, Progress
 from tests.search import builders as search
@@ -60,3 +62,8 @@ def test_failed_measured_and_missing_runs_and_other_tasks_are_not_compared() -> 
     assert told(replay("a", *LOSSES), failed, waiting) == ()
     assert told(replay("a", *LOSSES), replay("d", *LOSSES, init="first"), tasks=("sst2", "rte")) == ()
     assert told(replay("a"), replay("b")) == () and without_effect(search.plan([]), []) == ()
+
+
+def test_a_difference_is_told_by_the_names_of_plugins_not_by_their_code() -> None:
+    one, other = (replace(search.student_run(), plugins={f"objective {name}": "c97259"}) for name in ("a", "b"))
+    assert "plugins" not in alike._difference(one, other)
