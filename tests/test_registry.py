@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,8 @@ import pytest
 from harness import registry
 from harness.code_versions import outside
 from harness.errors import UserError
+from harness.exporting.opened import model_in
+from harness.planning import filed
 from harness.registry import ALL, OBJECTIVES, STUDIES, load_file
 from tests.conftest import Harness
 from tests.results import refused
@@ -359,3 +362,14 @@ def test_a_broken_installed_distribution_is_named(install: Callable[[str, str], 
     install("outside_broken", "import nothing_of_that_name\n")
     with pytest.raises(UserError, match=r"installed plugin 'mine' \(outside_broken\) cannot be loaded: ModuleNotFound"):
         OBJECTIVES.names()
+
+
+def test_results_of_a_plugin_that_is_installed_no_more_say_so(tmp_path: Path) -> None:
+    folder = tmp_path / "gone" / "quick"
+    folder.mkdir(parents=True)
+    (folder / filed.NAME).write_text(json.dumps({"plugins": [], "origins": {"loss": "/site-packages/gone/losses.py"}}))
+    said = "is of a plugin that is not installed here, which was in /site-packages/gone: install its distribution"
+    with pytest.raises(UserError, match=f"study gone {said}"):
+        filed.load_study(tmp_path, "gone", ())
+    with pytest.raises(UserError, match="'gone_student', of a plugin that is not here: install its distribution"):
+        model_in(tmp_path, "gone_student")

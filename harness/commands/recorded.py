@@ -148,6 +148,9 @@ def tasks_of(plan: Plan) -> dict[str, Task]:
     for path in plan.plugins if {*plan.tasks} - known else ():
         registry.load_file(path)
     own.recall(plan.declared)
+    lacking = {*plan.tasks} - {*MEASURED, *registry.TASKS.names(), *plan.declared}
+    if lacking and not plan.plugins:
+        raise filed.not_installed(f"task {min(lacking)}", plan.origins.values())
     return {name: get_task(name) for name in plan.tasks}
 
 

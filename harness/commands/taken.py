@@ -18,6 +18,7 @@ from harness.errors import UserError
 from harness.executors.local import LocalExecutor
 from harness.files import checksums, remove
 from harness.ledger import Ledger, packed
+from harness.planning import filed
 from harness.planning.planned import Cell, Plan
 from harness.runs import Run, RunId
 from harness.runs.messages import Failed, Finished, Refused
@@ -98,6 +99,9 @@ def _checked(one: Taken) -> Taken:
         raise UserError(f"run {one.run} failed: harness show {one.run} tells why")
     for path in one.plan.plugins:
         registry.load_file(path)
+    for known, name in ((registry.STUDENTS, one.made.student_name), (registry.TEACHERS, one.plan.teacher)):
+        if name and name not in known.names():
+            raise filed.not_installed(f"{known.kind} {name}", one.plan.origins.values())
     if not one.made.leaves_model:
         raise UserError(f"run {one.run} ({one.made.title}) leaves no model that answers a task")
     return one

@@ -224,6 +224,11 @@ def _told(folder: Path) -> JSON:
 
 def model_in(folder: Path, student: str) -> PreTrainedModel:
     """student: the plugin that the weights belong to, "" of transformers' own model."""
+    if student and student not in registry.STUDENTS.names():
+        raise UserError(
+            f"the student in {folder} is {student!r}, of a plugin that is not here: install its distribution, or give "
+            "its file, to harness predict by --plugin and to harness.load as plugins=[FILE]"
+        )
     if student:
         return cast(PreTrainedModel, registry.STUDENTS.get(student).from_pretrained(folder))
     model = AutoModelForSequenceClassification.from_pretrained(

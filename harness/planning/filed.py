@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -313,11 +313,14 @@ def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
         registry.load_file(path)
     if study in registry.STUDIES.names() or not (out / study).is_dir():
         return
+    lacking: UserError | None = None
     for plan in sorted((out / study).glob(f"*/**/{NAME}")):
         try:
-            files = json.loads(plan.read_bytes())["plugins"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            told = json.loads(plan.read_bytes())
+            files, origins = told["plugins"], told.get("origins", {}).values()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
+        lacking = lacking or (None if files else not_installed(f"study {study}", origins))
         for text in files:
             path = found(text, os.path.abspath(out))
             if not Path(path).is_file():
@@ -326,3 +329,18 @@ def load_study(out: Path, study: str, plugins: Sequence[str]) -> None:
                     "it is now"
                 )
             registry.load_file(path)
+    if lacking and study not in registry.STUDIES.names():
+        raise lacking
+
+
+def not_installed(what: str, origins: Iterable[str]) -> UserError:
+    """The error for what a plugin of an installed distribution brings that is installed no more.
+
+    origins: the files of plugins that its runs were made with; those of the harness do not count.
+    """
+    folders = sorted({str(Path(path).parent) for path in origins if os.path.isabs(path)})
+    where = f", which was in {' and '.join(folders)}" if folders else ""
+    return UserError(
+        f"{what} is of a plugin that is not installed here{where}: install its distribution, or give its file by "
+        "--plugin where the command takes that"
+    )
