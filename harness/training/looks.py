@@ -13,8 +13,6 @@ from harness.errors import UserError
 from harness.registry import OBJECTIVES, STUDENTS, Registry
 from harness.training.failures import TrainingFailure
 
-DIMENSIONS = {"logits": (2,), "mlm_logits": (2,), "sentence": (2, 3), "hidden_states": (3,), "embeddings": (3,)}
-
 
 def check_outputs(model: object, outputs: object) -> None:
     """Raise TrainingFailure unless what a model's forward returned is Outputs, of tensors."""
@@ -89,15 +87,24 @@ def check_signals(known: Registry[Any], info: ModelInfo, want: Want, outputs: Ou
         found = found if layer < 0 else found.get(layer)
         if found is None:
             raise TrainingFailure(f"{who} does not give {which}, though it says that it emits {signal}")
-        shape, width = tuple(found.shape), info.labels if signal == "logits" else info.sentence_width or info.width
-        right = len(shape) in DIMENSIONS.get(signal, (4,)) and (signal == "mlm_logits" or shape[0] == size)
-        if not right or (signal in ("logits", "sentence") and shape[-1] != width):
-            meant = {
-                "logits": f"({size}, {width})",
-                "sentence": f"({size}, {width})",
-                "hidden_states": f"({size}, tokens, {info.width})",
-            }.get(signal, "as Signal says")
-            raise TrainingFailure(f"{who} gives {which} of shape {shape}, but for {size} examples it must be {meant}")
+        shape, meant = tuple(found.shape), _shape(signal, info, size)
+        seen = shape[::2] if signal == "sentence" and len(shape) == 3 else shape  # a vector of each text of a pair
+        right = len(seen) == len(meant) and all(isinstance(m, str) or m == n for m, n in zip(meant, seen, strict=True))
+        if not right:
+            must = f"({', '.join(map(str, meant))})"
+            raise TrainingFailure(f"{who} gives {which} of shape {shape}, but for {size} examples it must be {must}")
+
+
+def _shape(signal: str, info: ModelInfo, size: int) -> tuple[int | str, ...]:
+    """The shape of a signal of so many examples, by what a model says it is; in words what it does not say."""
+    return {
+        "logits": (size, info.labels),
+        "mlm_logits": ("tokens to predict", info.vocabulary or "vocabulary"),
+        "sentence": (size, info.sentence_width or info.width),
+        "hidden_states": (size, "tokens", info.width),
+        "embeddings": (size, "tokens", info.embedding_width or info.width),
+        "attention_scores": (size, info.heads, "tokens", "tokens"),
+    }.get(signal, (size, "heads", "tokens", "width of a head"))
 
 
 def given(outputs: Outputs) -> dict[str, list[Tensor]]:

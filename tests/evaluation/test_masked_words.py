@@ -79,7 +79,7 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
     workspace = workspace_of(tmp_path, checkpoint, source=str(glue))
     task, reader = get_task("sst2"), teacher_tokenizer(workspace)
     torch.manual_seed(0)
-    model = teacher_source("huggingface", str(checkpoint)).model(task, None)
+    model = teacher_source(workspace.teacher).model(task, None)
     run = student_run(analysis="masked_word_entropy")
     work = Work(workspace, print)
     record, predictions = further(Encoder(model), task, run, work, reader)

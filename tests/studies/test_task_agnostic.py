@@ -14,11 +14,10 @@ from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.recipe import corpus_recipe
 from harness.planning.request import Request
-from harness.registry import STUDENTS, STUDIES
+from harness.registry import STUDENTS, STUDIES, TEACHERS
 from harness.runs import CheckpointRun, CorpusDistillationRun
 from harness.search.driver import workspace_of
 from harness.training.work import Work
-from harness.training.workspace import teacher_source
 from tests.conftest import ROOT
 from tests.search.builders import of_kind
 from tests.studies.builders import planned
@@ -123,7 +122,8 @@ def test_the_last_layer_learns_from_the_last(
     asked = {"objectives": ["att_mse"], "inits": [init], "tasks": ["sst2"], **places}
     plan = resolve(Request(NAME, overrides=["transformer.layers=3"], **asked))  # type: ignore[arg-type]
     ((run, made),) = general(plan).items()
-    plugin, teacher = STUDENTS.get("transformer"), teacher_source("huggingface", str(checkpoint)).info(CORPUS)
+    teacher = TEACHERS.get("huggingface")(str(checkpoint)).info(CORPUS)
+    plugin = STUDENTS.get("transformer")
     described = plugin.describe({"layers": 3}, teacher, CORPUS)
     assert len(plugin.layer_map(init, described, teacher).pairs) == 3  # what the setting takes the place of
 

@@ -153,11 +153,15 @@ def test_a_gradient_is_found_without_being_computed() -> None:
         ("sentence", lambda found: found.unsqueeze(1).unsqueeze(1), r"gives sentence of shape \(6, 1, 1, 8\)"),
         ("hidden_states", lambda found: {min(found): found[min(found)]}, "does not give hidden_states of layer [24]"),
         ("hidden_states", lambda found: {n: one[0] for n, one in found.items()}, ".* of layer . of shape"),
+        ("hidden_states", lambda found: {n: one[..., 1:] for n, one in found.items()}, r".* must be \(6, tokens, 8\)"),
+        ("attention_scores", lambda found: {n: one[:, 1:] for n, one in found.items()}, r".* \(6, 2, tokens, tokens\)"),
+        ("mlm_logits", lambda found: found[:, 1:], r".* must be \(tokens to predict, 11\)"),
     ],
 )
 @pytest.mark.parametrize("who", ["student", "teacher"])
 def test_signals_of_another_shape(who: str, signal: str, of: Callable[[Any], Any], said: str) -> None:
     terms = {"logits": "vanilla_kd", "sentence": "rkd_distance", "hidden_states": "hid_seq"}
+    terms |= {"attention_scores": "att_mse", "mlm_logits": "mlm_kd"}
     made, student, teacher, batch = outputs(terms[signal])
     changed = student if who == "student" else teacher
     setattr(changed, signal, of(getattr(changed, signal)))
