@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from harness.errors import plain, sentence
+from harness.errors import counted, plain, sentence
 from harness.planning.planned import Plan
 from harness.runs import Run
 from harness.runs.told import Entry, Record
@@ -100,7 +100,8 @@ class Display:
             self.bar.update(self.bar_task, left=f"{words(left)} left")
         if not self.measured and time.monotonic() - self.begun > MEASURED:
             self.measured = True
-            self._line(f"as measured so far: about {words(left)} left for {self.wanted - self.done} runs of cells")
+            missing = counted(self.wanted - self.done, "run")
+            self._line(f"as measured so far: about {words(left)} left for {missing} of cells")
         return left
 
     def _line(self, text: str) -> None:

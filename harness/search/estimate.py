@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 from harness.data.tasks import get_task
+from harness.errors import counted
 from harness.files import JSON
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, distinct, trials_of
@@ -231,4 +232,4 @@ def words(seconds: float) -> str:
     for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.1f} {name}"
-    return f"{seconds:.0f} seconds"
+    return counted(round(seconds), "second")
