@@ -49,8 +49,7 @@ def described(known: Registry[Any], name: str, method: str, task: Task, call: Ca
 
 def configured(teacher: Any) -> dict[str, Any]:
     """A teacher's configuration. Raises Faulty where it says something else."""
-    found: dict[str, Any] = ask(TEACHERS, teacher.name, "configuration", dict, teacher.configuration)
-    return found
+    return ask(TEACHERS, teacher.name, "configuration", dict, teacher.configuration)
 
 
 def parts_of(teacher: Any) -> Sequence[Path] | None:

@@ -48,10 +48,9 @@ def arguments_of(command: str) -> dict[str, argparse.Action]:
 
 def _command(commands: Any, name: str, help: str, text: str = "", **others: Any) -> argparse.ArgumentParser:
     """One command. text: what its own help says of it, where that is more than `help`."""
-    found: argparse.ArgumentParser = commands.add_parser(
+    return commands.add_parser(
         name, help=help, description=text or help, allow_abbrev=False, **others
     )
-    return found
 
 
 def _add_working(commands: Any) -> None:
@@ -262,8 +261,7 @@ def work_of(command: str) -> Callable[[argparse.Namespace], int]:
     """What a command does, given its flags; it returns the exit status. Only now is it imported."""
     name = command.replace("-", "_")
     module, _, function = MODULES.get(name, name).partition(".")
-    work: Callable[[argparse.Namespace], int] = getattr(_module(module), function or name)
-    return work
+    return getattr(_module(module), function or name)
 
 
 def _module(name: str) -> Any:

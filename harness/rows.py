@@ -55,8 +55,7 @@ class TableRow:
         kinds = {"improves": GainRow, "teacher": TeacherRow, "baseline": BaselineRow, "objective": Row}
         kind: Any = next((kinds[name] for name in kinds if stored.get(name)), ModelRow)
         kind = CheckpointRow if kind is Row and stored.get("checkpoint") else kind
-        made: TableRow = kind(**{f.name: stored[f.name] for f in fields(kind) if f.name in stored})
-        return made
+        return kind(**{f.name: stored[f.name] for f in fields(kind) if f.name in stored})
 
 
 @dataclass(frozen=True)

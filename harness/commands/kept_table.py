@@ -49,8 +49,7 @@ class KeptTable:
         stored = read_sealed(self._file)
         if not self._vouches or stored.get("key") != self._key:
             return {}
-        said: Mapping[str, Any] = stored["said"] if _sums(stored["files"]) == stored["files"] else {}
-        return said
+        return stored["said"] if _sums(stored["files"]) == stored["files"] else {}
 
     def keep(self, said: Mapping[str, Any], files: Iterable[Path] = (), also: str = "") -> None:
         """Write down what is said of a table whose files are written. Raises UserError.

@@ -61,7 +61,6 @@ def _model(run: MeasuredRun) -> PreTrainedModel:
 def _plain(configuration: JSON, outputs: int) -> PreTrainedModel:
     """The Hugging Face classifier of a configuration, with random weights."""
     shape = {**configuration, "num_labels": outputs}
-    model: PreTrainedModel = AutoModelForSequenceClassification.from_config(
+    return AutoModelForSequenceClassification.from_config(
         AutoConfig.for_model(shape.pop("model_type"), **shape), dtype=torch.float32, trust_remote_code=False
     )
-    return model

@@ -140,8 +140,7 @@ def _built(plugin: Any, own: Values, configuration: Mapping[str, object], task: 
         pairs=task.pair,
         vocabulary=vocabulary,
     )
-    student: Student = plugin(config)
-    return student
+    return plugin(config)
 
 
 def _weights(folder: Path, run: str) -> Path:

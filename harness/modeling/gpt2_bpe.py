@@ -94,8 +94,7 @@ def tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     kind: Any = _IncompleteTokenizer if lacking else RobertaTokenizerFast  # its annotations are narrower than its rules
     # As fairseq fills in masks: the space before one belongs to it.
     mask = AddedToken(MASK, lstrip=True, special=True)
-    found: PreTrainedTokenizerFast = kind(vocab=vocabulary, merges=merges, mask_token=mask)
-    return found
+    return kind(vocab=vocabulary, merges=merges, mask_token=mask)
 
 
 def decoder(encoder_json: Path) -> Callable[[Iterable[str]], str]:

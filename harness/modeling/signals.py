@@ -119,8 +119,7 @@ def _attention_mask(*arguments: Any, **keywords: Any) -> Tensor | None:
     """
     if torch.device(keywords.get("device", "cpu")).type != "cpu":
         keywords |= {"attention_mask": None} if UNPADDED.get() else {"allow_is_bidirectional_skip": False}
-    mask: Tensor | None = sdpa_mask(*arguments, **keywords)
-    return mask
+    return sdpa_mask(*arguments, **keywords)
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)

@@ -94,8 +94,7 @@ class Assistant(TwoStage):
     def imitated(self, choice: Choice, task: Task, cells: Cells) -> ModelInfo:
         teacher = cells.asked.info(task)
         own = self._settings(choice, teacher) if "layers" in choice.own else choice.own  # which is refused
-        info: ModelInfo = choice.student.describe(own, teacher, task)
-        return info
+        return choice.student.describe(own, teacher, task)
 
     def planned(self, run: StudentRun, choice: Choice, task: Task, cells: Cells) -> tuple[StudentRun, list[RunId]]:
         own = {f"{run.student}.{k}": v for k, v in self._settings(choice, cells.asked.info(task)).items()}

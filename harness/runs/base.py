@@ -175,8 +175,7 @@ class Run:
     def perform(self, work: Any) -> Performed:
         """Do what the run is. work: a `harness.training.work.Work`."""
         module, _, function = self.performed_by.partition(":")
-        performed: Performed = getattr(import_module(f"harness.jobs.{module}"), function)(self, work)
-        return performed
+        return getattr(import_module(f"harness.jobs.{module}"), function)(self, work)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,8 +150,7 @@ class TeacherOutputs:
 
     @torch.no_grad()  # not inference mode: the losses save these tensors for backward
     def _compute(self, batch: Batch, want: Want) -> Outputs:
-        outputs: Outputs = self._encoder()(batch, want)
-        return outputs
+        return self._encoder()(batch, want)
 
     def _encoder(self) -> Any:
         who = self.workspace.teacher

@@ -52,8 +52,7 @@ class Joint(nn.Module):
             self._tie(task)
 
     def forward(self, batch: Batch, want: Want) -> Outputs:
-        outputs: Outputs = self.models[batch.task](batch, want)
-        return outputs
+        return self.models[batch.task](batch, want)
 
     def network(self, task: str) -> PreTrainedModel:
         """The Student or Hugging Face classifier that answers a task."""

@@ -273,8 +273,7 @@ def _posterior(sampled: np.ndarray, freedom: np.ndarray, grid: np.ndarray) -> np
     joint = likelihood * share
     each = joint / joint.sum(1, keepdims=True)
     joint = likelihood * (each.sum(0) - each + IGNORANCE / len(grid))  # no row is a witness for itself
-    found: np.ndarray = joint / joint.sum(1, keepdims=True)
-    return found
+    return joint / joint.sum(1, keepdims=True)
 
 
 def averaged(parts: Sequence[Noise]) -> Noise:

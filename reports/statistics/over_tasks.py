@@ -22,8 +22,7 @@ def mean_ranks(scores: np.ndarray) -> np.ndarray:
     """(K,) the rank of each row, 1 for the best of a task, averaged over tasks. scores: (K, T); ties share ranks."""
     from scipy.stats import rankdata
 
-    ranks: np.ndarray = rankdata(-scores.round(9), axis=0).mean(axis=1)
-    return ranks
+    return rankdata(-scores.round(9), axis=0).mean(axis=1)
 
 
 def signed_rank(differences: np.ndarray) -> float:

@@ -220,5 +220,4 @@ def commonest(run: RunResult) -> float | None:
 def _answers(run: RunResult, beside: str) -> Sequence[np.ndarray] | None:
     """(ids, predictions, labels or what the teacher answers) as they are kept, or None."""
     load = run.record.get(beside)
-    found: Sequence[np.ndarray] | None = load() if load else None
-    return found
+    return load() if load else None
