@@ -40,15 +40,10 @@ class Attempt:
     """
 
     def __init__(
-        self,
-        run: str,
-        specification: Any,
-        workspace: Any,
-        limit: float | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, run: str, specification: Any, workspace: Any, limit: float | None, environment: Mapping[str, str]
     ):
         _prepare()
-        self.environment = dict(environment or {})
+        self.environment = dict(environment)
         self.run, self._exchange, self._limit, self._began = run, workspace.exchange, limit, time.monotonic()
         with suppress(OSError):  # where it cannot be written there is none, and the record cannot be, which is told
             remove(workspace.run / LOG)  # of an attempt before

@@ -54,14 +54,7 @@ class RayExecutor:
     """
 
     def __init__(
-        self,
-        address: str,
-        cpus: float,
-        gpus: float,
-        out: Path,
-        here: int,
-        limit: float | None = None,
-        shared: bool = False,
+        self, address: str, cpus: float, gpus: float, out: Path, here: int, limit: float | None, shared: bool
     ):
         """out: the driver's folder of results; here: CPUs to use if Ray is started on this machine."""
         self._ray = ray = _imported(address)
