@@ -36,7 +36,7 @@ from harness.search import tracking
 from harness.search.database import View, database
 from harness.search.display import display
 from harness.search.driver import Driver
-from harness.search.estimate import estimate, to_make
+from harness.search.estimate import estimate, missing, to_make
 from harness.search.results import older_code, replayed, started_from
 
 FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
@@ -159,7 +159,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     if options.explain:
         return worked_out, _explain(worked_out)
     _check_pretrained(worked_out, ledger)
-    replays, missing, searches, lines = replayed(worked_out, ledger, whole=True), 0, set(), []
+    replays, lines = replayed(worked_out, ledger, whole=True), []
     for cell, found in zip(worked_out.cells, replays, strict=True):
         label = f"{cell.id}  {cell.task:<14} {cell.init:<18} {cell.student:<12} {cell.row}"
         if cell.refused:
@@ -167,8 +167,6 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
             continue
         done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell.seeds - 1
-        missing += 0 if cell.search in searches else wanted - done
-        searches.add(cell.search)
         epochs = cell.run.settings.get("epochs")
         trains = f"{counted(cell.stages, 'stage')} of {counted(epochs, 'epoch')}, " if epochs else ""
         lines.append(f"{label}  {trains}runs {done} of {wanted} done")
@@ -176,7 +174,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
-    lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {missing} missing")
+    lacking = sum(count for _, count in missing(worked_out, replays))
+    lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {lacking} missing")
     if before := started_from(worked_out, replays):
         what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"
         lines.append(f"{what}, {len(to_make(worked_out, replays, ledger))} missing")

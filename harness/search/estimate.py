@@ -30,7 +30,7 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
     replays: the progress of every cell.
     """
     left = defaultdict[str, float](float)
-    for cell, count in _missing(plan, replays):
+    for cell, count in missing(plan, replays):
         left[_who(cell.run)] += _weight(cell, plan) * count
     if not any(left.values()):
         return "time: nothing is missing"
@@ -39,15 +39,15 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
     pace = Pace()
     for run, cell in made.values():
         pace.took(run.made, float(run.record["seconds"]), _weight(cell, plan))
-    how = f"as {_runs(len(made), 'finished ')} took" if made else "from sizes alone: an order of magnitude"
-    about, who = words(pace.of(left) / workers), f"{workers} worker{'s' * (workers > 1)}"
+    how = f"as {counted(len(made), 'finished run')} took" if made else "from sizes alone: an order of magnitude"
+    about, who = words(pace.of(left) / workers), counted(workers, "worker")
     return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, ledger)}"
 
 
 def to_make(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> list[RunId]:
     """The runs that cells start from which have no record, or have lost the weights that a missing run starts from."""
     found = {run for run in plan.first if not _finished(ledger, run)}
-    waiting = [run for cell, count in _missing(plan, replays) if count for run in cell.after]
+    waiting = [run for cell, count in missing(plan, replays) if count for run in cell.after]
     waiting += [after for run in found for after in plan.first[run].after]
     while waiting:
         run = waiting.pop()
@@ -64,24 +64,21 @@ def _finished(ledger: Ledger | None, run: RunId) -> Record | None:
 
 def _before(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledger | None) -> str:
     """What is to be said of the missing runs that cells start from: their time, as far as finished ones tell it."""
-    missing = [plan.first[run].run for run in to_make(plan, replays, ledger)]
+    lacking = [plan.first[run].run for run in to_make(plan, replays, ledger)]
     known = defaultdict[tuple[str, bool], list[float]](list)
     for name, first in plan.first.items():
         if record := _finished(ledger, name):
             known[_like(first.run)].append(record["seconds"] / _read(first.run, plan))
-    told = [run for run in missing if _like(run) in known]
-    said, count = "", len(missing) - len(told)
+    told = [run for run in lacking if _like(run) in known]
+    said = ""
     if told:
         each = [_read(run, plan) * sum(known[_like(run)]) / len(known[_like(run)]) for run in told]
-        about = words(sum(each) / min(workers, len(told)))
-        said = f", and about {about} for {_runs(len(told))} that they start from (as finished ones like these took)"
-    if count:
-        said += f", and {_runs(count)} that they start from (teachers, distillations), whose time is not known yet"
+        about, runs = words(sum(each) / min(workers, len(told))), counted(len(told), "run")
+        said = f", and about {about} for {runs} that they start from (as finished ones like these took)"
+    if more := len(lacking) - len(told):
+        runs = counted(more, "run")
+        said += f", and {runs} that they start from (teachers, distillations), whose time is not known yet"
     return said
-
-
-def _runs(count: int, what: str = "") -> str:
-    return f"{count} {what}run{'s' * (count > 1)}"
 
 
 def _like(run: Run) -> tuple[str, bool]:
@@ -94,7 +91,7 @@ def _read(run: Run, plan: Plan) -> float:
     return float((run.settings.get("epochs") or 1) * sum(_examples(run, task, plan) for task in run.data_of) or 1)
 
 
-def _missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
+def missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
     """The cells with how many of their runs are still to be made, cells that share runs once."""
     found = {cell.search: (cell, left(cell, one)) for cell, one in zip(plan.cells, replays, strict=True)
              if not cell.refused}  # fmt: skip
