@@ -13,7 +13,7 @@ from harness.answers import ask, configured, described, parts_of
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
 from harness.data import metric_names, own
 from harness.data.tasks import get_task
-from harness.errors import UserError, near
+from harness.errors import UserError, unknown
 from harness.hyperparameters import Recipe, Value
 from harness.planning import declarations, merging
 from harness.planning.contents import Contents
@@ -319,6 +319,5 @@ def _canonical(asked: str, known: Any) -> str:
         return str(combine.canonical(asked))
     except UserError as error:
         if "unknown" in str(error):
-            names = [*known, *registry.OBJECTIVES.names()]
-            raise UserError(f"unknown objective {asked!r}: {near(asked, names)}") from error
+            raise unknown("objective", asked, [*known, *registry.OBJECTIVES.names()]) from error
         raise
