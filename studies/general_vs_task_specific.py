@@ -5,11 +5,10 @@ from typing import Any
 from harness.contracts import Published, Row, Study
 from harness.registry import study
 from harness.studies.matrix_settings import GENERAL, MLP, NOTES, SIZES, SOURCE
-from harness.studies.profiles import varied
+from harness.studies.profiles import FROM_CORPUS, varied
 from harness.studies.told import GALKE
 
 STUDENT = "bidirectional_hybrid"
-CORPUS_FIRST = "distilled on the corpus, then trained on the labels without the teacher"
 AFTER, STARTS = "Task-specific, pretrained", "starts from the student of the corpus distillation"
 
 
@@ -24,7 +23,7 @@ study(
         question="Is a matrix embedding better distilled on unlabelled text, on the task, or on one after the other?",
         procedure="one_stage",
         rows=(
-            _row("general", "mlm_kd", "General", "General", "random", procedure="general", mark=CORPUS_FIRST),
+            _row("general", "mlm_kd", "General", "General", "random", procedure="general", mark=FROM_CORPUS),
             _row("task_specific", "vanilla_kd", "Task-specific, random", "Task-specific, rand. init", "random"),
             _row("task_specific_pretrained", "vanilla_kd", AFTER, AFTER, "pretrained", mark=STARTS),
         ),

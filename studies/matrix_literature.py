@@ -5,7 +5,7 @@ from typing import Any
 from harness.contracts import CheckpointRow, Published, Row, Study
 from harness.registry import study
 from harness.studies.matrix_settings import GENERAL, MLP, NOTES, RELU, SIZES, SOURCE
-from harness.studies.profiles import of
+from harness.studies.profiles import FROM_CORPUS, of
 from harness.studies.told import GALKE
 
 REMARKS = (
@@ -40,10 +40,9 @@ def _ours(name: str, label: str, student: str, init: str, settings: dict[str, st
 
 
 def _general(head: str, label: str) -> Row:
-    mark = "distilled on the corpus, then trained on the labels without the teacher"
     own: dict[str, Any] = {"student": BIDIRECTIONAL, "init": "random", "procedure": "general"}
     settings = of("student", head=head, pair_encoding="diffcat")
-    return Row(f"general_{head}", "mlm_kd", f"{label}, general", label, mark=mark, settings=settings, **own)
+    return Row(f"general_{head}", "mlm_kd", f"{label}, general", label, mark=FROM_CORPUS, settings=settings, **own)
 
 
 def _further(name: str, label: str, settings: dict[str, float | str], mark: str) -> tuple[Row, ...]:

@@ -14,10 +14,9 @@ from typing import Any
 from harness.contracts import Row, Study
 from harness.registry import study
 from harness.studies.objectives_vs_init import OF_LAYERS
-from harness.studies.profiles import PAPER, QUICK, SMALL, of
+from harness.studies.profiles import FROM_CORPUS, PAPER, QUICK, SMALL, of
 
 LAST_STAGE = "the prediction stage alone, half the epochs of the rows with two stages"
-GENERAL = "distilled on the corpus, then trained on the labels without the teacher"
 ROWS = (
     Row("labels_only", "labels_only", "Labels only", mark=f"no teacher; {LAST_STAGE}"),
     Row("vanilla_kd", "vanilla_kd", "Vanilla KD", mark=LAST_STAGE),
@@ -26,12 +25,12 @@ ROWS = (
     Row("cosine", "cosine", "Cosine"),
     Row("hid_cls_contrast", "hid_cls_contrast", "Hid-CLS-Contrast"),
     *(replace(row, published="") for row in OF_LAYERS),
-    Row("mlm_kd", "mlm_kd", "MLM-KD, general", mark=GENERAL, procedure="general"),
+    Row("mlm_kd", "mlm_kd", "MLM-KD, general", mark=FROM_CORPUS, procedure="general"),
     Row(
         "sra",
         "cosine",
         "Cosine SRA, general",
-        mark=GENERAL,
+        mark=FROM_CORPUS,
         procedure="general",
         settings={"general.text": "sentences"},
     ),

@@ -24,6 +24,7 @@ PATIENT_SETTINGS = (
     "0.2 or 0.7 of a soft loss that is a mean over classes too, and layers by 1 (SST-2), 10 (MRPC), or 100 and 1000."
 )
 SLOWLY = {"learning_rate": 5e-5}  # of a pretrained transformer among students that start from nothing
+FROM_CORPUS = "distilled on the corpus, then trained on the labels without the teacher"
 FROM_EVEN_LAYERS = "starts from evenly spread layers of the teacher, the one in print from the first of BERT-base"
 SIZE_AND_SPEED = ("millions_without_embeddings", "size_factor", "sentences_per_second", "seconds", "time_factor")
 

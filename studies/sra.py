@@ -5,8 +5,8 @@ from typing import Any
 
 from harness.contracts import CheckpointRow, GainRow, Published, Row, Study, TeacherRow
 from harness.registry import study
-from harness.studies.profiles import FROM_EVEN_LAYERS, PATIENT_KD, PATIENT_SETTINGS, SLOWLY
-from harness.studies.sra_settings import AUGMENTED, FROM_CORPUS, FROM_SRA, METRICS, NOT_BUILT, NOTES, SIZES, SOURCE
+from harness.studies.profiles import FROM_CORPUS, FROM_EVEN_LAYERS, PATIENT_KD, PATIENT_SETTINGS, SLOWLY
+from harness.studies.sra_settings import AUGMENTED, FROM_SRA, METRICS, NOT_BUILT, NOTES, SIZES, SOURCE
 from harness.studies.told import WU
 
 REMARKS = (

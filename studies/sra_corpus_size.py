@@ -2,8 +2,8 @@
 
 from harness.contracts import GainRow, Published, Row, Study, Told
 from harness.registry import study
-from harness.studies.profiles import varied
-from harness.studies.sra_settings import FROM_CORPUS, METRICS, NOTES, SIZES, SOURCE
+from harness.studies.profiles import FROM_CORPUS, varied
+from harness.studies.sra_settings import METRICS, NOTES, SIZES, SOURCE
 from harness.studies.told import WU
 
 REMARKS = (

@@ -6,8 +6,8 @@ from typing import Any
 
 from harness.contracts import Published, Row, Study, TableRow, TeacherRow, Told
 from harness.registry import study
-from harness.studies.profiles import varied
-from harness.studies.sra_settings import FROM_CORPUS, NOTES, SIZES, SOURCE
+from harness.studies.profiles import FROM_CORPUS, varied
+from harness.studies.sra_settings import NOTES, SIZES, SOURCE
 from harness.studies.told import WU, WU_KD_TEACHER
 
 REMARKS = (

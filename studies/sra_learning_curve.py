@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.contracts import Row, Study
 from harness.registry import study
-from harness.studies.profiles import varied
-from harness.studies.sra_settings import FROM_CORPUS, METRICS, SIZES
+from harness.studies.profiles import FROM_CORPUS, varied
+from harness.studies.sra_settings import METRICS, SIZES
 from harness.studies.told import CURVE
 
 

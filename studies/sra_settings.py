@@ -19,7 +19,6 @@ from harness.studies.profiles import ADAM, LAZY_ADAM, PAPER, QUICK, SMALL, of
 
 METRICS = {"qqp": ("f1", "accuracy"), "mrpc": ("f1", "accuracy"), "mnli": ("accuracy", "mismatched_accuracy")}
 SOURCE = "Wu et al., Sentence Representation Approximation"
-FROM_CORPUS = "distilled on the corpus, then trained on the labels without the teacher"
 FROM_SRA = "starts from the student that was distilled on the corpus"
 EPOCHS_ARE_OURS = "The text gives no epochs, no batch of fine-tuning and no number of runs; these are ours."
 NOT_BUILT = (
