@@ -139,9 +139,7 @@ def _importing(what: str) -> Iterator[None]:
         yield
         if told := old_names.sentence(what):
             print(f"harness: {told}", file=sys.stderr)
-    except UserError:
-        raise
-    except KeyboardInterrupt:  # Ctrl-C
+    except (UserError, KeyboardInterrupt):  # the second is Ctrl-C
         raise
     except SyntaxError as error:
         where = f" on line {error.lineno}" if error.lineno else ""

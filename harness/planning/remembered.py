@@ -14,7 +14,6 @@ from pathlib import Path
 
 from harness.code_versions import here
 from harness.data import own
-from harness.errors import UserError
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.planning.planned import Plan
 from harness.planning.request import Request
@@ -69,7 +68,7 @@ def _held(places: Iterable[Path]) -> dict[str, object] | None:
     """Checksums of what each of these files or folders holds; None where one cannot be read."""
     try:
         return {str(place): _within(place) if place.is_dir() else checksum(place) for place in sorted(places)}
-    except (OSError, UserError):
+    except OSError:
         return None
 
 
