@@ -122,7 +122,7 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
     if stores := [
         store
         for folder in current
-        for store in _stores(folder)
+        for store in sorted(index.parent for index in folder.rglob(INDEX))
         if names & _strings(read_sealed(store / INDEX).get("key"))
     ]:
         parts[f"cache of runs in no plan ({counted(len(stores), 'folder')})"] = stores
@@ -165,10 +165,6 @@ def _old(ledger: Ledger, plans: Sequence[Plan]) -> list[Path]:
         registry.load_file(path)
     today = {of_stored(teacher) for teacher in registry.TEACHERS.names()}
     return [path for path in found if path.name not in today]
-
-
-def _stores(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in folder.rglob(INDEX))
 
 
 def _names(records: Iterable[Record | None]) -> set[str]:

@@ -123,7 +123,7 @@ def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, fold
         _write_reports(plan, made(), folder)
         said = {
             "text": reports.render(made(), "terminal"),
-            "failed": failed_cells(made()),
+            "failed": len({entry.cell for entry in made().entries() if entry.status == "failed"}),
             "older": made().provenance.older_code,
         }
         if not (options.columns or ledger.damaged):
@@ -310,10 +310,6 @@ def _write_reports(plan: Plan, table: Any, folder: Path) -> None:
         content = reports.render(compared if form == "html" else table, form).encode()
         if not (folder / name).is_file() or (folder / name).read_bytes() != content:
             atomic_write(folder / name, content)
-
-
-def failed_cells(table: Any) -> int:
-    return len({entry.cell for entry in table.entries() if entry.status == "failed"})
 
 
 def status_of(failed: int) -> int:

@@ -27,8 +27,7 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
     # Models that are only counted have no ledger, so nothing has an index of them.
     replay = Index(ledger).progress if isinstance(ledger, Ledger) else progress
     lookup: Lookup = (ledger.whole if whole else ledger.read) if ledger else lambda run: None
-    cells = plan.cells
-    return [Progress() if cell.refused else replay(cell, plan.defaults, lookup) for cell in cells]
+    return [Progress() if cell.refused else replay(cell, plan.defaults, lookup) for cell in plan.cells]
 
 
 def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
