@@ -291,7 +291,7 @@ def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[
             entries.append(_mean([metrics.get(column.metric) for metrics in scores[column.task]]))
         elif column.task in possible:
             entries.append(Entry("waiting", progress="0/1", wanted=1))
-        elif column.task or not column.average:
+        elif not column.average:
             entries.append(Entry("absent"))
         else:
             own = [c for c in columns if c.task and c.selects]
