@@ -295,7 +295,7 @@ def only(out: Path, study: str | None, profile: str | None) -> tuple[str, str]:
     Raises UserError where a study is left out that is not the only one.
     """
     there = paths(out) if (out / "ledger").is_dir() else []
-    here = dict.fromkeys(path.relative_to(out).parts[:2] for path in there)
+    here = dict.fromkeys((path[0], path[1]) for path in (path.relative_to(out).parts for path in there))
     meant = [pair for pair in here if study in (None, pair[0]) and profile in (None, pair[1])]
     if len(meant) == 1:
         return meant[0]
