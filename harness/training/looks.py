@@ -97,14 +97,15 @@ def check_signals(known: Registry[Any], info: ModelInfo, want: Want, outputs: Ou
 
 def _shape(signal: str, info: ModelInfo, size: int) -> tuple[int | str, ...]:
     """The shape of a signal of so many examples, by what a model says it is; in words what it does not say."""
-    return {
+    known: dict[str, tuple[int | str, ...]] = {
         "logits": (size, info.labels),
         "mlm_logits": ("tokens to predict", info.vocabulary or "vocabulary"),
         "sentence": (size, info.sentence_width or info.width),
         "hidden_states": (size, "tokens", info.width),
         "embeddings": (size, "tokens", info.embedding_width or info.width),
         "attention_scores": (size, info.heads, "tokens", "tokens"),
-    }.get(signal, (size, "heads", "tokens", "width of a head"))
+    }
+    return known.get(signal, (size, "heads", "tokens", "width of a head"))
 
 
 def given(outputs: Outputs) -> dict[str, list[Tensor]]:
