@@ -243,7 +243,7 @@ def test_what_is_no_list_of_texts_is_refused(task: Task, texts: Any, words: str)
         (lambda folder: (folder / TOLD).write_text("{"), "is damaged"),
         (lambda folder: (folder / TOLD).write_text('{"format": 1}'), "is damaged"),
         (lambda folder: told(folder, format=2), "another version"),
-        (lambda folder: told(folder, student="nobody"), "unknown student 'nobody'"),
+        (lambda folder: told(folder, student="nobody"), "is 'nobody', of a plugin that is not here"),
     ],
 )
 def test_a_damaged_folder_is_told(damage: Any, words: str, tmp_path: Path) -> None:
