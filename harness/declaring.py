@@ -127,12 +127,14 @@ def methods(who: str, plugin: type, base: type, needed: Sequence[str] = (), apar
 
 def takes(who: str, method: str, own: Any, wanted: Sequence[str]) -> None:
     """A method can be called with so many arguments, one after another."""
+    must = f"must take ({', '.join(wanted)})"
+    if not callable(own):  # such as a property
+        raise UserError(f"{who}: {method} is no method, but {must}")
     try:
         parameters = inspect.signature(own)
         parameters.bind(*wanted)
     except TypeError:
-        has = ", ".join(parameters.parameters) if callable(own) else repr(own)
-        raise UserError(f"{who}: {method} takes ({has}) but must take ({', '.join(wanted)})") from None
+        raise UserError(f"{who}: {method} takes ({', '.join(parameters.parameters)}) but {must}") from None
 
 
 def signature(

@@ -207,6 +207,11 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
             "    def forward(self, student, teacher, batch): ...\n",
             "refuse must be a class method: write @classmethod above it",
         ),
+        (
+            "@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    prepare = property(lambda self: None)\n"
+            "    def forward(self, student, teacher, batch): ...\n",
+            r"prepare is no method, but must take \(self, labels, size\)",
+        ),
         ("@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    pass\n", "has no forward, which every Obj"),
         ("@student('s', emits={Signal.LOGITS})\nclass S:\n    pass\n", "student 's' must be a subclass of Student"),
         (f"@student('s', emits='logits')\n{STUDENT}", "emits is a set of signals"),
