@@ -143,14 +143,16 @@ def score_of(task: Task, predictions: Any, labels: Any) -> float:
 
 
 def tasks_of(plan: Plan) -> dict[str, Task]:
-    """The tasks of a plan, by name; those of its plugin files are found there again."""
-    known = {*MEASURED, *registry.TASKS.names(), *plan.declared}
-    for path in plan.plugins if {*plan.tasks} - known else ():
-        registry.load_file(path)
-    own.recall(plan.declared)
+    """The tasks of a plan, by name; those of its plugin files are found there again.
+
+    Raises UserError for one of a plugin that is not installed any more.
+    """
     lacking = {*plan.tasks} - {*MEASURED, *registry.TASKS.names(), *plan.declared}
     if lacking and not plan.plugins:
         raise filed.not_installed(f"task {min(lacking)}", plan.origins.values())
+    for path in plan.plugins if lacking else ():
+        registry.load_file(path)
+    own.recall(plan.declared)
     return {name: get_task(name) for name in plan.tasks}
 
 

@@ -206,10 +206,11 @@ def made_apart(replays: Sequence[Progress]) -> tuple[str, ...]:
     records = {run.run: run.record for found in replays for run in (*found.trials, *found.seeds)}.values()
     apart = []
     for what in ("device", "torch", "transformers"):
-        kinds = Counter(kind for record in records if (kind := {**record.get("versions", {}), **record}.get(what)))
+        told = (record.get(what) or record.get("versions", {}).get(what) for record in records)
+        kinds = Counter(filter(None, told))  # a run that failed, or only counted, tells none
         if len(kinds) > 1:
-            told = listed(f"{kind} ({counted(number, 'run')})" for kind, number in sorted(kinds.items()))
-            apart.append(f"{what} {told}")
+            each = (f"{kind} ({counted(number, 'run')})" for kind, number in sorted(kinds.items()))
+            apart.append(f"{what} {listed(each)}")
     return (f"Not all runs were made by the same: {'; '.join(apart)}.",) if apart else ()
 
 

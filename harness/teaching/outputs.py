@@ -153,10 +153,10 @@ class TeacherOutputs:
         return self._encoder()(batch, want)
 
     def _encoder(self) -> Any:
-        who = self.workspace.teacher
+        teacher = self.workspace.teacher
         if self.heads:
-            return _joint_teacher(who, self.folder, self.device).models[self.task.name]
-        return _teacher_model(who, self.task.name, self.folder, self.device)
+            return _joint_teacher(teacher, self.folder, self.device).models[self.task.name]
+        return _teacher_model(teacher, self.task.name, self.folder, self.device)
 
 
 @functools.lru_cache(maxsize=4)
