@@ -12,8 +12,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from tests.conftest import ROOT, environment
 
@@ -29,6 +31,16 @@ RAY = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_
 def ray_environment() -> dict[str, str]:
     """Of the cluster, and of every driver that joins it."""
     return {**environment(), **RAY}
+
+
+def trainers(process: int) -> list[psutil.Process]:
+    """Ray's workers that train, of all that a process began. Any of them can end while one looks."""
+    found: list[psutil.Process] = []
+    for child in psutil.Process(process).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if child.name().startswith("ray::train"):
+                found.append(child)
+    return found
 
 
 class Nodes:

@@ -17,7 +17,7 @@ import pytest
 
 from harness.ledger import Ledger
 from tests.conftest import SMALL_STUDY, Harness
-from tests.executors.ray_nodes import RAY, Nodes, nodes
+from tests.executors.ray_nodes import RAY, Nodes, nodes, trainers
 from tests.launching import begun
 from tests.results import done, records, refused, without_times, written
 
@@ -140,14 +140,6 @@ def test_a_run_that_others_leave_too_little_memory_has_a_whole_gpu(
     assert not [*out.rglob("*.tmp")] and not [*out.rglob("checkpoint*")]
 
 
-def _train(processes: list[psutil.Process]) -> bool:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            if process.name().startswith("ray::train"):
-                return True
-    return False
-
-
 def test_sigterm_stops_at_once_and_the_next_start_goes_on(tmp_path: Path, call: Harness) -> None:
     """Ray started on this machine, with our own data and teacher: nothing of it is left, and the study can be finished
     without it."""
@@ -156,11 +148,11 @@ def test_sigterm_stops_at_once_and_the_next_start_goes_on(tmp_path: Path, call: 
              "--seeds", 1, "--trials", 1, "--set", "train_examples=64", "batch_size=32", "epochs=60",
              "--out", out)  # fmt: skip
     process = driver(*words, folder=tmp_path / "said")
-    ours, deadline = list[psutil.Process](), time.monotonic() + 200
-    while not written(out) or not _train(ours):  # the teacher is done, and its student has begun
+    deadline = time.monotonic() + 200
+    while not written(out) or not trainers(process.pid):  # the teacher is done, and its student has begun
         assert process.is_alive() and time.monotonic() < deadline, (tmp_path / "said" / "error").read_text()
         time.sleep(0.05)
-        ours = psutil.Process(process.pid).children(recursive=True)
+    ours = psutil.Process(process.pid).children(recursive=True)
     told = call("status", "--study", "objectives_vs_init", "--out", out)
     assert told.returncode == 0 and " left; teacher runs: 1 of 1 done" in told.stdout
     process.terminate()

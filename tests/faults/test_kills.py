@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import SMALL_STUDY, Harness
-from tests.executors.ray_nodes import RAY, Nodes, nodes
+from tests.executors.ray_nodes import RAY, Nodes, nodes, trainers
 from tests.faults.killing import newest, servers, workers
 from tests.launching import begun
 from tests.results import done, same_runs, same_tables, written
@@ -98,11 +98,11 @@ def test_kills_change_nothing(
 
 def _training(cluster: Nodes) -> list[psutil.Process]:
     """Ray's processes that train, and those that they have for their runs."""
-    found = psutil.Process(cluster.process.pid).children(recursive=True)
-    trains = [process for process in found if process.name().startswith("ray::train")]
-    with suppress(psutil.NoSuchProcess):
-        trains += [run for worker in trains for server in worker.children() for run in server.children()]
-    return trains
+    found = trains = trainers(cluster.process.pid)
+    for worker in trains:
+        with suppress(psutil.NoSuchProcess):
+            found = [*found, *(run for server in worker.children() for run in server.children())]
+    return found
 
 
 def test_losses_of_a_cluster_change_nothing(
