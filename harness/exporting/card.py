@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from harness import registry
 from harness.contracts import Task
 from harness.exporting.opened import Opened
 from harness.files import JSON
@@ -131,7 +133,7 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         megabytes=size / 1e6,
         table=about.table,
         arithmetic=BFLOAT16 if about.recipe.get("precision") == "bfloat16" else "",
-        use=_use(about.name, task, plain),
+        use=_use(about.name, task, "" if plain else opened.model.name),
         max_length=opened.max_length,
         scores="\n".join(f"| {name} | {100 * value:.1f} |" for name, value in sorted(about.metrics.items())),
         settings="\n".join(f"| {name} | {_cell(value)} |" for name, value in sorted(about.recipe.items())),
@@ -159,10 +161,14 @@ def _learnt(about: About, task: Task) -> dict[str, str]:
     return {**told, "trained": f"as it answers {task.label}", "how": "Nothing of it was trained here" + more}
 
 
-def _use(name: str, task: Task, plain: bool) -> str:
+def _use(name: str, task: Task, student: str) -> str:
+    """student: the plugin that the weights belong to, "" of transformers' own model."""
     example = '("A text.", "Another.")' if task.pair else '"A text."'
-    if not plain:
-        return f'import harness\n\nstudent = harness.load("{name}")\nprint(student.predict([{example}]))'
+    if student:
+        told, file = "", Path(registry.STUDENTS.origin(student)).name
+        if not registry.STUDENTS.ships(student):
+            told = f"# {student} is of a plugin, {file}: install its distribution, or add plugins=[its file]\n"
+        return f'import harness\n\n{told}student = harness.load("{name}")\nprint(student.predict([{example}]))'
     asked = '{"text": "A text.", "text_pair": "Another."}' if task.pair else example
     more = "" if task.outputs > 1 else ', function_to_apply="none"'
     return (

@@ -45,6 +45,19 @@ def test_every_student_is_opened_again_and_says_the_same(case: Case, tmp_path: P
     assert type(after.model) is (type(before.model.plain()) if plain else type(before.model))
 
 
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_card_says_that_a_student_needs_its_plugin(
+    ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = (case for case in CASES if named(case) == f"bilstm-{SINGLE.name}")
+    if not ours:
+        monkeypatch.setitem(STUDENTS._found, "bilstm", (STUDENTS.get("bilstm"), "/home/me/my_students.py"))
+    write(opened(case), tmp_path / "student", ABOUT)
+    card = (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
+    said = "\n# bilstm is of a plugin, my_students.py: install its distribution, or add plugins=[its file]\nstudent = "
+    assert (said in card) == (not ours) and ("plugin" in card) == (not ours)
+
+
 @pytest.mark.parametrize("task", [PAIR, SINGLE], ids=lambda task: task.name)
 def test_a_student_that_tells_sentences_apart_by_segments_is_given_them(task: Task, tmp_path: Path) -> None:
     (case,) = [c for c in CASES if c.name == "averaged_transformer" and c.task.name == task.name and not c.choices][:1]
