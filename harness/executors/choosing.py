@@ -76,8 +76,10 @@ def workers(asked: int | None) -> int:
 
 
 def cores() -> int:
-    """The cores that this process may use: those it is bound to, fewer where a container has a share of their time."""
+    """The cores that this process may use: those it is bound to, or fewer, if Slurm or a container gives it fewer."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")  # a cluster need not bind its tasks to what they asked for
+    bound = min(bound, int(asked)) if re.fullmatch("[1-9][0-9]*", asked) else bound
     try:
         quota, period = map(int, QUOTA.read_text().split())
     except (OSError, ValueError):  # of a machine that is no container, or "max": all

@@ -31,6 +31,18 @@ def test_a_container_with_a_share_of_the_cores_has_no_more_workers(
     assert choosing.workers(None) == expected and choosing.workers(7) == 7
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("1", 1), ("100000", BOUND), ("0", BOUND), ("1(x2)", BOUND), ("", BOUND)]
+)
+def test_a_task_of_slurm_has_no_more_workers_than_it_asked_for(
+    asked: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
+    assert choosing.workers(None) == min(expected, choosing.cores())
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK")
+    assert choosing.workers(None) >= expected
+
+
 def test_a_process_that_is_bound_to_one_core_has_one_worker() -> None:
     bound = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(bound)})
