@@ -34,7 +34,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
             "init": init,
             "row": label,
             "name": name,
-            "column": table.columns[places[-1]].label,
+            "column": table.columns[places[-1]].axis,
             "score": round(100 * entry.value, 6) if entry.status == "complete" and entry.value is not None else None,
             "std": None if entry.std is None else round(100 * entry.std, 6),
             "n": entry.n,

@@ -37,7 +37,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
             continue
         found = _points(table, scores[-1], j)
         front = undominated([point for point, competes in found if competes], AXES[c.metric][1])
-        about = {"measured": c.metric, "column": table.columns[scores[-1]].label}
+        about = {"measured": c.metric, "column": table.columns[scores[-1]].axis}
         made += [{**about, **point, "joined": competes and point in front} for point, competes in found]
     return made
 

@@ -66,6 +66,11 @@ class Column:
         """The label, with the metric where the task shows several."""
         return self.label if self.alone else f"{self.label} {self.metric.replace('_', ' ')}"
 
+    @property
+    def axis(self) -> str:
+        """What its numbers are, as an axis says: the label and the metric, which the average has not."""
+        return f"{self.label}, {self.metric.replace('_', ' ')}" if self.metric else self.label
+
 
 @dataclass(frozen=True)
 class Interval:
