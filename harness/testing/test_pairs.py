@@ -23,11 +23,12 @@ SETTINGS = Settings({"learning_rate": 0.01, "warmup_ratio": 0.0})
 
 
 PLAIN = [case for name in STUDENTS.names() for case in cases(name) if possible(case) and plain(case)]
+MEANT = chosen(STUDENTS), chosen(OBJECTIVES)
 PAIRS = [
     (case, objective)
     for case in PLAIN
     for objective in OBJECTIVES.names()
-    if case.name in chosen(STUDENTS) or objective in chosen(OBJECTIVES)
+    if case.name in MEANT[0] or objective in MEANT[1]
 ]
 
 
