@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pytest
-
 from harness import registry
 from harness.runs import Run
 
@@ -61,39 +59,48 @@ def inside(name: str, *packages: str) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_follow_the_rule(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
+def breaches(rule: Callable[[Path], Iterable[str]], paths: Iterable[Path] = FILES) -> dict[str, list[str]]:
+    """What a rule has against each file, by its name. One test for all of them: a thousand small ones take longer."""
+    found = {str(path.relative_to(ROOT)): [*rule(path)] for path in paths}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def forbidden(path: Path) -> Iterable[str]:
+    """The imports that a file may not have."""
     names = imported(ast.walk(parsed(path)))
-    assert not [n for n in names if inside(n, *BESIDE)], "every package has one name, and that begins with harness"
-    if path.parent.name not in ("commands", "notebook") and path.name not in ("cli.py", "__main__.py"):
-        assert not [n for n in names if inside(n, "harness.cli", "harness.commands")]
-    engine = [n for n in names if inside(n, "harness")]
+    engine, room, above = [n for n in names if inside(n, "harness")], path.relative_to(ROOT).parts[0], path.parent.name
+    of_commands = above in ("commands", "notebook")
+    yield from (f"{n}: every package has one name, that begins with harness" for n in names if inside(n, *BESIDE))
+    if not of_commands and path.name not in ("cli.py", "__main__.py"):
+        yield from (n for n in names if inside(n, "harness.cli", "harness.commands"))
     if room == "harness":
         plugins = [f"harness.{folder}" for folder in PLUGINS]
-        assert not [n for n in names if inside(n, *plugins)], "the engine reaches plugins through the registry"
-        if path.parent.name not in ("commands", "notebook"):
-            assert not [n for n in names if inside(n, "harness.reports")]
-        if path.parent.name == "modeling":  # the registry's bases are modules of torch, so it stands on this room
-            assert not [n for n in engine if inside(n, "harness.registry")]
-    elif room == "reports":
-        assert all(
-            n == "harness" or inside(n, "harness.contracts", "harness.errors", "harness.reports") for n in engine
-        )
-    else:
-        allowed = ("contracts", "errors", "modeling", "registry", "data", room)
-        allowed = tuple(f"harness.{name}" for name in allowed)
-        assert all(n == "harness" or inside(n, *allowed) for n in engine), engine
+        yield from (f"{n}: the engine reaches plugins through the registry" for n in names if inside(n, *plugins))
+        yield from (n for n in names if inside(n, "harness.reports") and not of_commands)
+        # The registry's bases are modules of torch, so it stands on this room.
+        yield from (n for n in engine if inside(n, "harness.registry") and above == "modeling")
+        return
+    of_plugins = ("contracts", "errors", "modeling", "registry", "data", room)
+    allowed = ("contracts", "errors", "reports") if room == "reports" else of_plugins
+    yield from (n for n in engine if n != "harness" and not inside(n, *(f"harness.{name}" for name in allowed)))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_only_what_loads_something_heavy_is_imported_within_a_function(path: Path) -> None:
+def test_imports_follow_the_rule() -> None:
+    assert not breaches(forbidden)
+
+
+def needlessly_within(path: Path) -> Iterable[str]:
+    """Imports in a function of what loads nothing heavy."""
     within = [node for body in parsed(path).body if isinstance(body, (ast.FunctionDef, ast.ClassDef))
               for node in ast.walk(body) if isinstance(node, (ast.Import, ast.ImportFrom))]  # fmt: skip
     for node in within:
         names = imported([node])
-        if any(inside(name, "harness") for name in names):
-            assert loaded(names) - loaded(at_top(path)), f"{ast.unparse(node)} can stand at the top"
+        if any(inside(name, "harness") for name in names) and not loaded(names) - loaded(at_top(path)):
+            yield f"{ast.unparse(node)} can stand at the top"
+
+
+def test_only_what_loads_something_heavy_is_imported_within_a_function() -> None:
+    assert not breaches(needlessly_within)
 
 
 def room_of(path: Path) -> str:
@@ -162,43 +169,54 @@ def test_the_engine_names_no_plugin_but_for_a_reason() -> None:
     assert found == set(NAMED)
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.is_relative_to(ROOT / "harness")], ids=lambda p: p.name)
-def test_no_default_of_a_setting_is_stated_where_it_is_read(path: Path) -> None:
-    """`harness.runs.settings` and the plugins declare them; `Settings` looks there."""
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-            of_settings = re.search(r"settings(['\"]\])?$", ast.unparse(node.func.value))
-            assert not (of_settings and isinstance(node.args[-1], ast.Constant) and len(node.args) > 1), ast.unparse(
-                node
-            )
-
-
 ENGINE = [path for path in FILES if path.is_relative_to(ROOT / "harness")]
 
 
-@pytest.mark.parametrize("path", ENGINE, ids=lambda p: str(p.relative_to(ROOT)))
-def test_kinds_of_runs_and_procedures_are_asked_not_compared(path: Path) -> None:
-    """What depends on one is said by it: no other file compares its name, or reads its specification by key."""
-    if path.parent.name in ("runs", "procedures"):
-        return
+def defaults(path: Path) -> Iterable[str]:
+    """Defaults of settings that are stated where they are read."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            of_settings = re.search(r"settings(['\"]\])?$", ast.unparse(node.func.value))
+            if of_settings and isinstance(node.args[-1], ast.Constant) and len(node.args) > 1:
+                yield ast.unparse(node)
+
+
+def test_no_default_of_a_setting_is_stated_where_it_is_read() -> None:
+    """`harness.runs.settings` and the plugins declare them; `Settings` looks there."""
+    assert not breaches(defaults, ENGINE)
+
+
+def compared(path: Path) -> Iterable[str]:
+    """Comparisons with the name of a kind of runs or of a procedure, and specifications that are read by key."""
     names = {*Run.known, *registry.PROCEDURES.names()} - {""}
     if path.name == "merging.py":
         names -= {"teacher", "general"}  # prefixes of settings, as --set has them
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Compare):
-            found = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)} & names
-            assert not found, ast.unparse(node)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            assert not re.search(r"specification(\(\))?(['\"]\])?$", ast.unparse(node.value)), ast.unparse(node)
+            wrong = bool({part.value for part in ast.walk(node) if isinstance(part, ast.Constant)} & names)
+        else:
+            by_key = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+            wrong = by_key and bool(re.search(r"specification(\(\))?(['\"]\])?$", ast.unparse(node.value)))
+        if wrong:
+            yield ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_functions_are_read_in_one_look(path: Path) -> None:
+def test_kinds_of_runs_and_procedures_are_asked_not_compared() -> None:
+    """What depends on one is said by it: no other file compares its name, or reads its specification by key."""
+    assert not breaches(compared, [path for path in ENGINE if path.parent.name not in ("runs", "procedures")])
+
+
+def too_much(path: Path) -> Iterable[str]:
+    """Functions of too many lines or arguments."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef):
             given = [each.arg for each in (*node.args.args, *node.args.kwonlyargs) if each.arg not in ("self", "cls")]
             lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= 60, f"{node.name} has {lines} lines"
-            assert len(given) <= 7 or node.name == "_attention", (
-                f"{node.name} takes {', '.join(given)}"
-            )  # transformers'
+            if lines > 60:
+                yield f"{node.name} has {lines} lines"
+            if len(given) > 7 and node.name != "_attention":  # whose arguments are transformers'
+                yield f"{node.name} takes {', '.join(given)}"
+
+
+def test_functions_are_read_in_one_look() -> None:
+    assert not breaches(too_much)
