@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 
+# A process compiles what it imports, and hundreds of them would each do it again: what is compiled stays.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: run test quick bits lint bench bench-gpu docs pages readme results embedded-teacher fairseq mpnet constraints clean
 
 run: $(VENV)/installed
