@@ -98,12 +98,20 @@ EXPECTED = {
     "outside_hidden_state": "test_state_goes_through_a_checkpoint",
     "outside_never": "test_accepts_some_pairing_and_refuses_others_with_a_sentence",
 }
+SAID = (
+    "a gradient reaches the teacher's logits: detach it, as in teacher.logits.detach()",
+    "padding changes the loss: average over batch.real(states)",
+    "dead has no effect: the loss is the same with 1.0 and with 0.0",
+    "a signal is asked of the student that no gradient comes back to",
+    "changes the teacher's logits, which the other terms of a sum read too",
+)
 
 
 def test_a_right_plugin_passes_and_each_wrong_one_fails_the_test_of_what_is_wrong(tmp_path: Path) -> None:
     plugin = tmp_path / "outside.py"
     plugin.write_text(PLUGINS)
-    done = conformance("outside.py", "-rfp", "--tb=no", "--maxfail=0", "-k", "not test_one_step", cwd=tmp_path)
+    done = conformance("outside.py", "-rfp", "--tb=line", "--maxfail=0", "-k", "not test_one_step", cwd=tmp_path)
+    assert not [sentence for sentence in SAID if sentence not in done.stdout], "what is wrong is told, and what to do"
     failed, passed = (
         set(re.findall(outcome + r" \S+::(\w+)\[\S*?(outside_[a-z_]+)", done.stdout))
         for outcome in ("FAILED", "PASSED")

@@ -15,6 +15,7 @@ from harness import pairing
 from harness.contracts import Batch, Hyperparameter, ModelInfo, Outputs, Signal, Task
 from harness.data.sources import blank
 from harness.data.tasks import CORPUS
+from harness.errors import listed
 from harness.modeling.bases import Objective
 from harness.registry import OBJECTIVES
 from harness.testing import chosen
@@ -143,7 +144,8 @@ def test_asks_for_nothing_it_does_not_declare(case: Case) -> None:
 @each_case
 def test_loss_is_a_finite_scalar(case: Case) -> None:
     loss = loss_of(case.build(), *case.outputs(), case.batch())
-    assert loss.shape == () and loss.isfinite()
+    assert loss.shape == (), f"the loss has the shape {tuple(loss.shape)}: return one number, such as a mean"
+    assert loss.isfinite(), f"the loss is {loss.item()}: keep logarithms, roots and quotients away from zero"
 
 
 @each_case
@@ -152,8 +154,10 @@ def test_gradient_reaches_the_student_and_never_the_teacher(case: Case) -> None:
     loss_of(case.build(), student, teacher, case.batch()).backward()
     reached = {key: t.grad is not None and bool(t.grad.any()) for key, t in tensors(student).items()}
     assert all(reached.values()), "a signal is asked of the student that no gradient comes back to"
-    assert all(t.grad.isfinite().all() for t in tensors(student).values() if t.grad is not None)
-    assert not any(t.grad is not None and t.grad.any() for t in tensors(teacher).values())
+    whole = all(t.grad.isfinite().all() for t in tensors(student).values() if t.grad is not None)
+    assert whole, "the student's gradient is not finite, though the loss may be"
+    moved = sorted({signal for (signal, _), t in tensors(teacher).items() if t.grad is not None and t.grad.any()})
+    assert not moved, f"a gradient reaches the teacher's {listed(moved)}: detach it, as in teacher.logits.detach()"
 
 
 @each_case
@@ -171,7 +175,8 @@ def test_reads_labels_only_where_it_says_so(case: Case) -> None:
         for given in (batch, without)
         if torch.manual_seed(0)
     )
-    assert found.isfinite() and torch.equal(found, expected)
+    same = found.isfinite() and torch.equal(found, expected)
+    assert same, "the loss reads labels: say labels=True in the decorator, so that it is refused where there are none"
 
 
 @each_case
@@ -197,7 +202,8 @@ def test_more_padding_changes_nothing(case: Case, noise: float) -> None:
     found = loss_of(
         case.build().double(), padded(student, 3, noise), padded(teacher, 3, noise), padded_batch(case.batch(), 3)
     )
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    why = "padding changes the loss: average over batch.real(states), the rows of real tokens, or by batch.mask"
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12, msg=lambda told: f"{why}\n{told}")
 
 
 @each_case
@@ -209,8 +215,9 @@ def test_a_batch_of_one(case: Case, example: int) -> None:
     ours = make_outputs(case.student, student, batch, 1, requires_grad=True)
     loss = loss_of(built, ours, make_outputs(case.teacher, teacher, batch, 2), batch)
     loss.backward()
-    assert loss.isfinite() and loss.shape == ()
-    assert all(t.grad is None or t.grad.isfinite().all() for t in (*tensors(ours).values(), *built.parameters()))
+    assert loss.isfinite() and loss.shape == (), f"of one example the loss is {loss}: the last batch may be as small"
+    whole = all(t.grad is None or t.grad.isfinite().all() for t in (*tensors(ours).values(), *built.parameters()))
+    assert whole, "of one example, which the last batch may be, the gradient is not finite"
 
 
 @each_case
@@ -243,7 +250,8 @@ def test_every_hyperparameter_changes_the_loss(name: str, setting: str) -> None:
         return [loss_of(built, *case.outputs(), case.batch()).item() for _ in range(2)]
 
     cases = [case for case in CASES if case.objective == name]
-    assert any(losses(case, declared.default) != losses(case, value) for case in cases)
+    changed = any(losses(case, declared.default) != losses(case, value) for case in cases)
+    assert changed, f"{setting} has no effect: the loss is the same with {declared.default} and with {value}"
 
 
 @each_case
