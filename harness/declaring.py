@@ -14,6 +14,8 @@ from harness.contracts import Hyperparameter, Profile, Published, Signal, Study
 from harness.errors import UserError, near
 from harness.rows import TableRow
 
+_SEVERAL = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
 
 def name(kind: str, given: object, file: str) -> str:
     """The plugin as sentences name it, whose name is a word."""
@@ -149,9 +151,12 @@ def signature(
     names = [p.name for p in parameters]
     wanted = f"({', '.join(leading)}{', *, ' if declared else ''}{', '.join(declared)})"
     rest = set(names[len(leading) :]) - set(optional)
-    variadic = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+    variadic = any(p.kind in _SEVERAL for p in parameters)
     if names[: len(leading)] != list(leading) or rest != set(declared) or variadic:
-        raise UserError(f"{who}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}")
+        new = [p.name for p in parameters if p.name in rest - set(declared) and p.kind not in _SEVERAL]
+        new = new if names[: len(leading)] == list(leading) else []
+        told = f", or declare hyperparameters={{{new[0]!r}: Hyperparameter(1.0, low=0.0)}}" if new else ""
+        raise UserError(f"{who}: {function.__name__} takes ({', '.join(names)}) but must take {wanted}{told}")
 
 
 def study(declared: Study, file: str) -> None:

@@ -172,7 +172,10 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
             "@objective('o', needs={Signal.LOGITS})\ndef f(teacher, student, batch): ...\n",
             "must take .student, teacher",
         ),
-        ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, power): ...\n", "but must take"),
+        (
+            "@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, power): ...\n",
+            r"but must take \(student, teacher, batch\), or declare hyperparameters=\{'power': Hyperparameter",
+        ),
         ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, **rest): ...\n", "but must take"),
         (
             "@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\ndef f(student, teacher, batch): ...\n",

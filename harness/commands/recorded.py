@@ -15,7 +15,7 @@ from harness.commands.telling import say
 from harness.contracts import Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
-from harness.errors import UserError, near, unknown
+from harness.errors import UserError, close, near, unknown
 from harness.evaluation import server_scores
 from harness.ledger import Ledger
 from harness.planning import filed, recipe, together
@@ -71,7 +71,8 @@ def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell
     if not matches:
         for error in unread:
             say(str(error))
-        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {near(asked, [*cells, *runs])}")
+        meant = close(asked, [*cells, *runs]) or "the lines of harness plan begin with the ids of cells"
+        raise UserError(f"there is no cell or run {asked!r} in {ledger.out}: {meant}; --out names another folder")
     if len(matches) > 1:
         raise UserError(f"{asked!r} is the start of {len(matches)} ids: {near(asked, matches)}; give more of it")
     return matches[0], cells, plans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +47,7 @@ FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "cs
 class Done:
     """What `harness run` leaves: the plan, its table, how many runs were trained, and the table's folder and files.
 
-    text, failed: the table as it is printed, and how many of its cells failed.
+    text, failed: the table as it is printed, and the ids of its cells that failed.
     """
 
     plan: Plan
@@ -55,7 +56,7 @@ class Done:
     folder: Path
     files: Sequence[Path]
     text: str
-    failed: int
+    failed: Sequence[str]
     made: Callable[[], reports.Table]
 
     @functools.cached_property
@@ -69,7 +70,7 @@ def run(options: Namespace) -> int:
     print(done.text)
     print(f"{counted(done.trained, 'run')} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
     tell(f"  {done.folder}/{', '.join(path.name for path in done.files)}")
-    return status_of(done.failed)
+    return status_of(done)
 
 
 def work(options: Namespace) -> Done:
@@ -123,7 +124,7 @@ def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, fold
         _write_reports(plan, made(), folder)
         said = {
             "text": reports.render(made(), "terminal"),
-            "failed": len({entry.cell for entry in made().entries() if entry.status == "failed"}),
+            "failed": list(dict.fromkeys(entry.cell for entry in made().entries() if entry.status == "failed")),
             "older": made().provenance.older_code,
         }
         if not (options.columns or ledger.damaged):
@@ -312,9 +313,11 @@ def _write_reports(plan: Plan, table: Any, folder: Path) -> None:
             atomic_write(folder / name, content)
 
 
-def status_of(failed: int) -> int:
-    """The exit status with so many cells failed, which is said."""
-    if failed:
+def status_of(done: Done) -> int:
+    """The exit status, which is 1 where cells failed; these are said, with the command that tells why one did."""
+    if done.failed:
+        show, out = f"harness show {done.failed[0]}", str(done.ledger.out)
+        where = "" if out == "results" else f" --out {shlex.quote(out)}"
         again = "the same command tries again what has not diverged"
-        say(f"{counted(failed, 'cell')} failed; harness show CELL tells why, and {again}")
-    return 1 if failed else 0
+        say(f"{counted(len(done.failed), 'cell')} failed; {show}{where} tells why, and {again}")
+    return 1 if done.failed else 0

@@ -59,7 +59,7 @@ def run(study: Any, **arguments: Any) -> Results:
     except KeyboardInterrupt:
         say("stopped; finished runs are kept, and the same call goes on from here")
         raise
-    commands.status_of(done.failed)
+    commands.status_of(done)
     return Results(done.plan, done.ledger, done.table)
 
 

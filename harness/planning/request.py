@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +14,7 @@ from harness.answers import ask, configured, described, parts_of
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
 from harness.data import metric_names, own
 from harness.data.tasks import get_task
-from harness.errors import UserError, unknown
+from harness.errors import UserError, close, unknown
 from harness.hyperparameters import Recipe, Value
 from harness.planning import declarations, merging
 from harness.planning.contents import Contents
@@ -318,6 +319,13 @@ def _canonical(asked: str, known: Any) -> str:
     try:
         return str(combine.canonical(asked))
     except UserError as error:
-        if "unknown" in str(error):
-            raise unknown("objective", asked, [*known, *registry.OBJECTIVES.names()]) from error
-        raise
+        terms = [term.rpartition("*")[2].strip() for term in asked.split("+")]
+        names = registry.OBJECTIVES.names()
+        wrong = next((term for term in terms if term not in names), "")
+        if "unknown" not in str(error) or not wrong:
+            raise
+        valid = names if len(terms) > 1 else [*known, *names]
+        here = wrong.isidentifier() and os.path.isfile(f"{wrong}.py")
+        mine = f"; --plugin {f'{wrong}.py' if here else 'FILE'} loads one of your own"
+        told = mine if here or not close(wrong, valid) else ""
+        raise UserError(f"{unknown('objective', wrong, valid)}{told}") from error

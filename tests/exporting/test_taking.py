@@ -266,7 +266,8 @@ def test_what_cannot_be_exported_is_told_in_a_sentence(again: Path, call: Harnes
         assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done.stderr
         return done.stderr
 
-    assert "there is no cell or run 'zzz'" in refused("zzz", "--to", tmp_path / "new")
+    told = refused("zzz", "--to", tmp_path / "new")
+    assert "there is no cell or run 'zzz'" in told and "harness plan" in told and "--out names another folder" in told
     assert "exists already and is not an empty folder" in refused(name, "--to", tmp_path / "full")
     assert "cannot be written" in refused(name, "--to", tmp_path / "full" / "file" / "new")
     assert "no name on the hub" in refused(name, "--to", tmp_path / "new", "--push", "a/b/c")

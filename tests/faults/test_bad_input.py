@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -24,7 +25,12 @@ EARLY = {
     "profile": ((*STUDY, "--profile", "smal"), ("smal", "did you mean small?")),
     "task": ((*STUDY, "--tasks", "mrcp"), ("mrcp", "did you mean mrpc?")),
     "flag": ((*STUDY, "--objective", "hid_cls"), ("--objective", "did you mean --objectives")),
-    "command": (("runn",), ("runn",)),
+    "command": (("runn",), ("unknown command 'runn': did you mean run?",)),
+    "flag that is needed, misspelt": (
+        ("plan", "--studdy", "objectives_vs_init"),
+        ("unknown flag '--studdy': did you mean --study",),
+    ),
+    "word of a choice": ((*STUDY, "--layout", "matrx"), ("--layout", "invalid choice: 'matrx': did you mean matrix?")),
     "setting": ((*STUDY, "--set", "epoch=3"), ("epoch", "did you mean epochs?")),
     "setting without value": ((*STUDY, "--set", "epochs"), ("KEY=VALUE", "epochs")),
     "setting twice": ((*STUDY, "--set", "epochs=3", "epochs=4"), ("epochs", "twice")),
@@ -94,7 +100,8 @@ def test_a_refusal_ends_the_command(harness: Harness, tmp_path: Path) -> None:
 
 LATER = {
     "objective": (("--objectives", "att_kl", "hid_sek"), ("hid_sek", "did you mean hid_seq")),
-    "objective in a sum": (("--objectives", "att_kl+hid_sek"), ("hid_sek", "hid_seq")),
+    "objective of no file": (("--objectives", "qqqq"), ("qqqq", "--plugin FILE loads one of your own")),
+    "objective in a sum": (("--objectives", "0.5*att_kl+hid_sek"), ("objective 'hid_sek': did you mean hid_seq",)),
     "student": (("--students", "transfomer"), ("transfomer", "did you mean transformer")),
     "init": (("--inits", "everry"), ("everry", "every")),
     "layers the teacher does not have": (("--inits", "1,9"), ("9", "layers are 1 to 4")),
@@ -292,3 +299,5 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     again = call("run", *words)
     assert again.returncode == 1 and "0 runs trained" in again.stdout
     assert "2 cells failed" in again.stderr and "tries again what has not diverged" in again.stderr
+    show = re.search(r"harness show (\w+) --out (\S+) tells why", again.stderr)
+    assert show and show[1] in cells and Path(show[2]) == out
