@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +34,10 @@ def budget(plan: Plan) -> str:
     budgets = sorted({trials_of(cell) for cell in cells})
     trials = budgets[-1]
     apart = by_student(plan)
-    over = ", ".join(f"{name} {'by student' if name in apart else _range(v)}" for name, v in space.items())
+    over = _over(space, apart)
+    # A row's own settings may be in no cell that searches the most.
+    if rest := {name: v for one in spaces for name, v in one.items() if name not in space}:
+        over += f"; in other cells {_over(rest, apart)}"
     grid = f"{'spread over' if 1 < trials < (count or 0) else 'of'} a grid of {count}"
     sampler = next((cell.sampler for cell in cells if cell.space), "")  # a cell without a search has none
     how = _SAMPLED.get(sampler, grid if is_grid(space) else _SAMPLED["tpe"])
@@ -45,6 +48,10 @@ def budget(plan: Plan) -> str:
     if any(other != space for other in spaces):
         same += " that searches the same; where a setting does nothing it is not searched"
     return f"{searched}, {seeds} seed{'s' * (seeds > 1)}{certain}, {same}"
+
+
+def _over(space: Mapping[str, Dimension], apart: Collection[str]) -> str:
+    return ", ".join(f"{name} {'by student' if name in apart else _range(v)}" for name, v in space.items())
 
 
 _SAMPLED = {"random": "drawn at random, the same for all cells that search the same range", "tpe": "proposed by TPE"}

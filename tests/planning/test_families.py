@@ -158,3 +158,11 @@ def test_the_budget_says_where_one_seed_is_enough() -> None:
     drawn = resolve(Request("untuned_representations", "quick", overrides=("sampler=random",)), lenient=True)
     assert "drawn at random" in budget(replace(drawn, cells=drawn.cells[::-1]))  # the last has nothing to search
     assert "3 seeds, the same" in budget(quick(objectives=["labels_only"], students=THREE, seeds=3))
+
+
+def test_the_budget_names_what_only_cells_of_fewer_settings_search() -> None:
+    """As the setting of a new objective beside those of vanilla KD."""
+    plan = quick(objectives=["labels_only", "vanilla_kd"], students=("transformer",))
+    assert "in other cells" not in budget(plan)
+    cells = [replace(c, space={**c.space, "epochs": [1, 2]}) if c.row == "labels_only" else c for c in plan.cells]
+    assert "vanilla_kd.soft_weight 0.2 to 1; in other cells epochs 1 or 2)" in budget(replace(plan, cells=cells))
