@@ -155,6 +155,9 @@ def test_a_file_that_cannot_be_read_says_why(write: Callable[..., Path], source:
 def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.py does not exist"):
         load_file(tmp_path / "absent.py")
+    (tmp_path / "here.py").write_text("")
+    with pytest.raises(UserError, match=r"here does not exist: did you mean \S+here\.py\?"):
+        load_file(tmp_path / "here")
     with pytest.raises(UserError, match="is a folder: give the file in it"):
         load_file(tmp_path)
     with pytest.raises(UserError, match=r"must end in \.py"):

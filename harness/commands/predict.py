@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,6 +63,8 @@ def _student(options: Namespace) -> Iterator[Opened]:
         from harness.exporting.opened import load
 
         yield load(options.what)
+    elif not re.fullmatch("[0-9a-f]+", options.what):
+        raise UserError(f"{options.what} is no folder that harness export wrote, and no id of a cell or of a run")
     else:
         with opened(taken(Path(options.out), options.what)) as (student, _):
             yield student

@@ -176,7 +176,8 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
     lacking = sum(count for _, count in missing(worked_out, replays))
-    lines.append(f"{len(real)} cells, {refused} refused; {planning.runs_of(worked_out)} runs, {lacking} missing")
+    runs = counted(planning.runs_of(worked_out), "run")
+    lines.append(f"{counted(len(real), 'cell')}, {refused} refused; {runs}, {lacking} missing")
     if before := started_from(worked_out, replays):
         what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"
         lines.append(f"{what}, {len(to_make(worked_out, replays, ledger))} missing")

@@ -22,7 +22,7 @@ def parse_set(pairs: Iterable[str], who: str = "--set") -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key or not value:
-            raise UserError(f"{who} takes KEY=VALUE, not {pair!r}")
+            raise UserError(f"{who} takes KEY=VALUE without blanks, not {pair!r}")
         if key in found:
             raise UserError(f"{who} gives {key} twice")
         found[key] = value

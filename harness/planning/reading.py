@@ -51,7 +51,10 @@ def unseen(task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int
             f"them, and are cut: the median has {median(lengths):.0f}, the longest of a sample {max(lengths)}"
         )
     if (unknown := max(share for _, share in read)) >= LEAST:
-        found.append(f"about {unknown:.0%} of the tokens of {task.name} are unknown to the tokenizer of {by}")
+        found.append(
+            f"about {unknown:.0%} of the tokens of {task.name} are unknown to the tokenizer of {by}: another may know "
+            "them, as --teacher minilm (harness list teachers)"
+        )
     return found
 
 

@@ -151,6 +151,8 @@ def test_what_cannot_be_read_or_written_is_told_as_what_it_is(
     monkeypatch.setattr("harness.exporting.opened.load", None)  # it is refused before a student is opened, or made
     given = ("predict", tmp_path, "--output", tmp_path / "in" / "out.csv", "--input", tmp_path / "in")
     refused(call(*given), "in is a file, where a folder is wanted")
+    said = "nowhere is no folder that harness export wrote, and no id of a cell or of a run"
+    refused(call("predict", "nowhere", "--input", tmp_path / "in"), said)
 
 
 def test_how_its_data_were_read_goes_with_a_student(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ class Both(Teacher):
 def test_shares_are_of_texts_and_of_tokens() -> None:
     texts = [("a b",), ("a b c",), ("a b c a",), ("d",)]  # 2, 3, 4 and 1 tokens, 1 of 10 unknown
     cut = "about 25% of the texts of mine have more tokens than max_length 3, as teacher embedded reads them, and are"
-    unknown = "about 10% of the tokens of mine are unknown to the tokenizer of teacher embedded"
+    unknown = "about 10% of the tokens of mine are unknown to the tokenizer of teacher embedded: another may know them"
+    unknown += ", as --teacher minilm (harness list teachers)"
     assert unseen(TASK, texts, Teacher(), 3) == [f"{cut} cut: the median has 2, the longest of a sample 4", unknown]
     assert unseen(TASK, texts, Teacher(), 4) == [unknown]
     assert unseen(TASK, texts[:3], Teacher(), 4) == unseen(TASK, texts, Away(), 1) == []
