@@ -133,7 +133,7 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
         megabytes=size / 1e6,
         table=about.table,
         arithmetic=BFLOAT16 if about.recipe.get("precision") == "bfloat16" else "",
-        use=_use(about.name, task, "" if plain else opened.model.name),
+        use=_use(about.name, task, "" if plain else str(opened.model.name)),
         max_length=opened.max_length,
         scores="\n".join(f"| {name} | {100 * value:.1f} |" for name, value in sorted(about.metrics.items())),
         settings="\n".join(f"| {name} | {_cell(value)} |" for name, value in sorted(about.recipe.items())),
