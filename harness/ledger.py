@@ -63,7 +63,7 @@ class Ledger:
         if found != FORMAT:
             raise UserError(
                 f"{out} was written in ledger format {found}, this version reads format {FORMAT}; "
-                "give another folder with --out"
+                "give another folder"
             )
         try:
             with os.scandir(out / "ledger"):
@@ -264,8 +264,7 @@ class Ledger:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise Held(
-                f"another harness run is working in {self.out}: wait for it, or give another folder with --out"
-                f"{holder(lock)}"
+                f"another harness run is working in {self.out}: wait for it, or give another folder{holder(lock)}"
             ) from error
         except OSError as error:
             raise cannot_write(self.out / LOCK, error) from error
