@@ -170,6 +170,11 @@ def test_status_show_and_plan(finished: Path, call: Harness, run: Run) -> None:
     cell = json.loads((table_folder(finished) / "plan.json").read_text())["cells"][0]
     shown = call("show", cell["id"], "--out", finished)
     assert "trial 0" in shown.stdout and "<- best" in shown.stdout and "seed 1" in shown.stdout
+    run_shown = call("show", shown.stdout.split("trial 0: run ")[1].split(",")[0], "--out", finished)
+    told = run_shown.stdout.splitlines()
+    assert {"  kind: student", "  student: transformer", "    precision: float32"} <= set(told)
+    assert any(line.startswith("  metrics: accuracy 0.") for line in told)
+    assert not set("{}[]'\"") & set(shown.stdout + run_shown.stdout), "values as Python writes them"
     assert "12 runs, 0 missing" in run(finished, command="plan").stdout
 
 

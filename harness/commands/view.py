@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.ledger import LOG, Ledger
 from harness.planning.planned import Cell, Plan, distinct
-from harness.planning.recipe import as_known
+from harness.planning.recipe import as_known, number
 from harness.runs.told import Entry, Record
 from harness.search import kept as weights
 from harness.search import results
 from harness.search.estimate import estimate
 from harness.search.index import Index
 from harness.search.progress import Progress
+
+CAME_OUT = ("error", "metrics", "by_task", "selection", "best")  # of a record, what is told first
 
 
 def status(options: Namespace) -> int:
@@ -100,10 +102,11 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
     if protocol:  # a cell that only measures has nothing to choose
         on = chosen_on(protocol)
         tell(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell.metric} on {on}")
-    for number, trial in enumerate(found.trials):
+    for order, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
-        tell(f"  trial {number}: run {trial.run}, {as_known(plan, trial.hyperparameters)}, {what}{mark}")
+        tried = _worded(as_known(plan, trial.hyperparameters)) or "no setting is searched"
+        tell(f"  trial {order}: run {trial.run}, {tried}, {what}{mark}")
     for one in found.seeds:
         what = (
             f"failed: {one.record['error']}"
@@ -143,16 +146,34 @@ def _show_run(run: str, ledger: Ledger) -> None:
 
 
 def _show_record(run: str, record: Record) -> None:
+    what = record.get("specification") or {}
     tell(f"run {run}: {record['status']}")
-    for name, value in sorted(record.items()):
-        if name not in ("curve", "traceback", "status", "specification"):
-            tell(f"  {name}: {value}")
-    tell(f"  specification: {json.dumps(record.get('specification'), indent=2, sort_keys=True)}")
+    for name in sorted(what.keys() - {"settings"}):
+        tell(f"  {name}: {_worded(what[name])}")
+    if settings := what.get("settings"):
+        tell("\n    ".join(["  settings:", *(f"{name}: {_worded(settings[name])}" for name in sorted(settings))]))
+    tell("what came out:")
+    told = [*CAME_OUT, *sorted(record.keys() - {*CAME_OUT, "curve", "traceback", "status", "specification"})]
+    for name in told:
+        if record.get(name) not in (None, {}):
+            tell(f"  {name}: {_worded(record[name])}")
     for entry in record.get("curve", ()):
         chosen = "" if entry["selection"] is None else f", selection {entry['selection']:.4f}"
         tell(f"  {entry['stage']} {entry['epoch']}: loss {entry['loss']:.5f}{_terms(entry)}{chosen}")
     if "traceback" in record:
         tell(record["traceback"])
+
+
+def _worded(value: Any) -> str:
+    """A value of a record for people, with six digits; what is nested stands in brackets."""
+    if isinstance(value, Mapping):
+        each = ((name, _worded(v), isinstance(v, Mapping)) for name, v in value.items())
+        return ", ".join(f"{name} ({told})" if nested else f"{name} {told}" for name, told, nested in each)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_worded, value))
+    if isinstance(value, bool | None):
+        return {True: "yes", False: "no", None: "none"}[value]
+    return number(value)
 
 
 def _terms(entry: Entry) -> str:
