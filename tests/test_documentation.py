@@ -181,3 +181,9 @@ def test_readme_and_quickstart_show_what_the_script_writes() -> None:
     for name in ("quick", "quickstart"):
         for theme in extension("shown").INKS:
             assert 10_000 < (ROOT / "docs" / "static" / f"{name}-{theme}.svg").stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/plugins/objective.md"])
+def test_the_first_objective_that_is_shown_is_the_one_that_new_writes(page: str) -> None:
+    written = (ROOT / "objectives" / "template.txt").read_text(encoding="utf-8").replace("NAME", "sentence_l1")
+    assert f"```python\n{written}```" in (ROOT / page).read_text(encoding="utf-8")
