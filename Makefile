@@ -8,10 +8,12 @@ FAIRSEQ := $(PIP) --editable '.[fairseq]' && $(PIP) --no-deps ve-fairseq==0.12.3
 # A process compiles what it imports, and hundreds of them would each do it again: what is compiled stays.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test quick bits lint bench bench-gpu docs pages readme results embedded-teacher fairseq mpnet constraints clean
+.PHONY: run install test quick bits lint bench bench-gpu docs pages readme results embedded-teacher fairseq mpnet constraints clean
 
 run: $(VENV)/installed
 	$(BIN)/harness run --study objectives_vs_init
+
+install: $(VENV)/installed
 
 # One process has a whole file: what its tests share is made once. conftest.py says which files begin.
 test: $(VENV)/installed-for-tests
@@ -88,6 +90,7 @@ $(VENV)/bin/python:
 
 # torch comes first and alone: asked for by another package, pip would fetch a newer build.
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing torch and the other packages of constraints.txt into $(VENV): some minutes, in which pip is quiet"
 	$(PIP) torch==2.13.0
 	$(PIP) --editable .
 	touch $@
