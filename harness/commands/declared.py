@@ -120,10 +120,24 @@ def _first_paragraph(plugin: Any) -> str:
     if isinstance(plugin, Study):
         return plugin.question
     if isinstance(plugin, Task):
-        return f"{plugin.label}, {plugin.metric}"
+        return _of_task(plugin)
     if isinstance(plugin, Declaration):
         return plugin.doc or "your own data"
     return " ".join((plugin.__doc__ or "").strip().partition("\n\n")[0].split())
+
+
+def _of_task(task: Task) -> str:
+    """ "MRPC: pairs of texts, classes 0, 1, about 3,668 to train on; accuracy_f1_mean"."""
+    if task.ranking:
+        found = "candidates to be ranked"
+    elif task.bins:
+        found = f"a score, told as one of {len(task.bins)} classes"
+    elif len(task.labels) > 5:
+        found = f"{len(task.labels)} classes"
+    else:
+        found = f"classes {', '.join(task.labels)}" if task.labels else "a score"
+    known = f", about {task.examples:,} to train on" if task.examples else ""
+    return f"{task.label}: {'pairs of texts' if task.pair else 'single texts'}, {found}{known}; {task.metric}"
 
 
 def _settings() -> Iterator[Line]:
