@@ -338,7 +338,8 @@ def student(
         plugin.file_inits = frozenset(declaring.words(who, "file_inits", file_inits))
         plugin.head_settings = frozenset(declaring.words(who, "head_settings", head_settings, among=own))
         if len(encodings) > 1:
-            plugin.hyperparameters["pair_encoding"] = Hyperparameter(encodings[0], choices=encodings)
+            says = "how the two texts of a pair are read"
+            plugin.hyperparameters["pair_encoding"] = Hyperparameter(encodings[0], choices=encodings, says=says)
             plugin.head_settings |= {"pair_encoding"}
         STUDENTS.add(name, plugin, file)
         return plugin

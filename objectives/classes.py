@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,8 @@ from harness.objectives.prediction import _LogitMatching
 from harness.objectives.relational import directions
 from harness.registry import objective
 
-TEMPERATURE = Hyperparameter(2.0, low=1.0, high=10.0, log=True)
+DIVIDES = "what logits are divided by before the softmax"
+TEMPERATURE = Hyperparameter(2.0, low=1.0, high=10.0, log=True, says=DIVIDES)
 WEIGHT = Hyperparameter(1.0, low=0.0, high=10.0)
 
 
@@ -97,9 +99,9 @@ class HardLabels(OfClasses):
     stage="prediction",
     labels=True,
     hyperparameters={
-        "temperature": Hyperparameter(4.0, low=1.0, high=10.0, log=True),
-        "target_weight": WEIGHT,  # their alpha
-        "others_weight": Hyperparameter(8.0, low=0.0, high=10.0),  # their beta
+        "temperature": replace(TEMPERATURE, default=4.0),
+        "target_weight": replace(WEIGHT, says="of the labelled class against all others together; their alpha"),
+        "others_weight": replace(WEIGHT, default=8.0, says="of the other classes among themselves; their beta"),
     },
 )
 class DecoupledKD(OfClasses):
@@ -153,9 +155,9 @@ class DecoupledKD(OfClasses):
     needs={Signal.LOGITS},
     stage="prediction",
     hyperparameters={
-        "temperature": Hyperparameter(1.0, low=1.0, high=10.0, log=True),
-        "inter_weight": WEIGHT,  # their beta
-        "intra_weight": WEIGHT,  # their gamma
+        "temperature": replace(TEMPERATURE, default=1.0),
+        "inter_weight": replace(WEIGHT, says="of the correlation over an example's classes; their beta"),
+        "intra_weight": replace(WEIGHT, says="of the correlation over a batch's examples, class by class; their gamma"),
     },
 )
 class DIST(OfClasses):

@@ -39,8 +39,10 @@ def draw_others(order: Tensor, block: Tensor, number: int) -> Tensor:
     needs={Signal.HIDDEN_STATES},
     labels=True,
     hyperparameters={
-        "width": Hyperparameter(128, low=8, high=1024, log=True),
-        "negatives": Hyperparameter(100, low=1, high=16384, log=True),
+        "width": Hyperparameter(128, low=8, high=1024, log=True, says="numbers of the vectors that are compared"),
+        "negatives": Hyperparameter(
+            100, low=1, high=16384, log=True, says="examples of other labels that each is compared with"
+        ),
     },
 )
 class HiddenCLSContrast(Objective):

@@ -15,7 +15,9 @@ from harness.registry import objective
     needs={Signal.LOGITS},
     stage="prediction",
     labels=True,
-    hyperparameters={"smoothing": Hyperparameter(0.1, low=0.0, high=1.0)},
+    hyperparameters={
+        "smoothing": Hyperparameter(0.1, low=0.0, high=1.0, says="share of the target that all classes have alike")
+    },
 )
 class LabelSmoothing(Objective):
     r"""CE((1 - e) y + e / C, softmax(z_S)), e the smoothing, C classes, mean over the batch. The teacher is not asked.

@@ -14,9 +14,13 @@ from harness.registry import objective
     "mlm_kd",
     needs={Signal.MLM_LOGITS},
     hyperparameters={
-        # The rest is that of the cross-entropy with the masked tokens, which the alpha of records weighs.
-        "soft_weight": Hyperparameter(0.5, low=0.0, high=1.0, alias="alpha", complement=True),
-        "temperature": Hyperparameter(1.0, low=1.0, high=10.0, log=True),
+        # The alpha of records weighs the cross-entropy with the masked tokens.
+        "soft_weight": Hyperparameter(
+            0.5, low=0.0, high=1.0, alias="alpha", complement=True, says="of the teacher; the rest is the tokens'"
+        ),
+        "temperature": Hyperparameter(
+            1.0, low=1.0, high=10.0, log=True, says="what logits are divided by before the softmax"
+        ),
     },
 )
 def mlm_kd(student: Outputs, teacher: Outputs, batch: Batch, *, soft_weight: float, temperature: float) -> Tensor:

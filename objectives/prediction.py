@@ -85,9 +85,11 @@ class LabelsOnly(Objective):
     ranks=True,
     labels={"soft_weight": 1.0},
     hyperparameters={
-        "temperature": Hyperparameter(2.0, low=1.0, high=10.0, log=True, search=(1.0, 8.0)),
-        "soft_weight": Hyperparameter(  # the rest is the labels'
-            0.5, low=0.0, high=1.0, alias="alpha", search=(0.2, 1.0)
+        "temperature": Hyperparameter(
+            2.0, low=1.0, high=10.0, log=True, search=(1.0, 8.0), says="what logits are divided by before the softmax"
+        ),
+        "soft_weight": Hyperparameter(
+            0.5, low=0.0, high=1.0, alias="alpha", search=(0.2, 1.0), says="of the teacher; the rest is the labels'"
         ),
     },
 )

@@ -15,7 +15,7 @@ from harness.modeling.signals import emit
 from harness.registry import student
 from harness.students.transformer import LAYERS, Transformer
 
-HEAD_UNITS = Hyperparameter(512, low=1)
+HEAD_UNITS = Hyperparameter(512, low=1, says="of the ReLU layer before the answers")
 
 
 @student(

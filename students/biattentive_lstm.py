@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -21,10 +22,11 @@ from harness.students import words
     pair_encodings=("biattention",),
     hyperparameters=words.SETTINGS
     | {
-        "vocabulary": Hyperparameter("teacher", choices=("words", "teacher")),
-        "projection_units": Hyperparameter(300, low=1),  # of the ReLU layer, which the thesis does not tell
-        "hidden_units": Hyperparameter(256, low=1),  # of each direction of every LSTM
-        "head_units": Hyperparameter(512, low=1),
+        "vocabulary": replace(words.VOCABULARY, default="teacher"),
+        # The thesis does not tell it.
+        "projection_units": Hyperparameter(300, low=1, says="of the ReLU layer between words and LSTM"),
+        "hidden_units": Hyperparameter(256, low=1, says="of each direction of every LSTM"),
+        "head_units": Hyperparameter(512, low=1, says="of the ReLU layer before the answers"),
     },
     head_settings=("head_units",),
     file_inits=("vectors",),

@@ -21,9 +21,11 @@ from harness.students import pairs, words
     pair_encodings=("compare",),
     hyperparameters=words.SETTINGS
     | {
-        "hidden_units": Hyperparameter(150, low=1),  # of each direction
-        "projection": Hyperparameter("none", choices=("none", "teacher_width")),
-        "head_units": Hyperparameter(200, low=1),
+        "hidden_units": Hyperparameter(150, low=1, says="of each direction"),
+        "projection": Hyperparameter(
+            "none", choices=("none", "teacher_width"), says="of the last states, to as many numbers as the teacher has"
+        ),
+        "head_units": Hyperparameter(200, low=1, says="of the ReLU layer before the answers"),
     },
     head_settings=("head_units",),
     file_inits=("vectors",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,13 +32,15 @@ from harness.students import heads, pairs, products
 from harness.students.matrix_embedding import MatrixEmbedding, filled_by, misfit, widths, word_sizes
 
 SETTINGS = {
-    "embedding_dropout": Hyperparameter(0.1, low=0.0, high=0.9),  # of words, as they are looked up
-    "hidden_dropout": Hyperparameter(0.2, low=0.0, high=0.9),  # of what a head reads
-    "head": Hyperparameter("mlp", choices=heads.HEADS),
+    "embedding_dropout": Hyperparameter(0.1, low=0.0, high=0.9, says="of words, as they are looked up"),
+    "hidden_dropout": Hyperparameter(0.2, low=0.0, high=0.9, says="of what the head reads"),
+    "head": Hyperparameter("mlp", choices=heads.HEADS, says="what answers from the vector of a text"),
 }
 LOOK_UP = 300  # multiplications that take as long as it takes to look a number up in a table, and to update it
-PRODUCT = {"product": Hyperparameter("auto", choices=products.FORMS)}
-VECTORS = {"vectors": Hyperparameter("trained", choices=("trained", "frozen"))}  # frozen: they stay as they start
+PRODUCT = {"product": Hyperparameter("auto", choices=products.FORMS, says="order in which matrices are multiplied")}
+VECTORS = {"vectors": Hyperparameter("trained", choices=("trained", "frozen"), says="of words; frozen: as they start")}
+VECTOR_SIZE = Hyperparameter(400, low=1, says="numbers of a word's vector")
+MATRIX_SIZE = Hyperparameter(20, low=1, says="rows, and columns, of a word's matrix")
 
 
 class MatrixStudent(Student):
@@ -168,7 +171,7 @@ class MatrixStudent(Student):
         return outputs
 
 
-SIZES = {"vector_size": Hyperparameter(400, low=1), "matrix_size": Hyperparameter(20, low=1)}
+SIZES = {"vector_size": VECTOR_SIZE, "matrix_size": MATRIX_SIZE}
 HYBRID = SIZES | SETTINGS | PRODUCT | VECTORS
 registered = partial(
     student,
@@ -179,14 +182,14 @@ registered = partial(
 )
 
 
-@registered("cbow", hyperparameters={"vector_size": Hyperparameter(784, low=1)} | SETTINGS | VECTORS)
+@registered("cbow", hyperparameters={"vector_size": replace(VECTOR_SIZE, default=784)} | SETTINGS | VECTORS)
 class CBOW(MatrixStudent):
     """Words as vectors, which are added: a text is the sum of its words, in whatever order."""
 
     directions = 0
 
 
-@registered("cmow", hyperparameters={"matrix_size": Hyperparameter(28, low=1)} | SETTINGS | PRODUCT)
+@registered("cmow", hyperparameters={"matrix_size": replace(MATRIX_SIZE, default=28)} | SETTINGS | PRODUCT)
 class CMOW(MatrixStudent):
     """Words as matrices, which are multiplied one after another: the order of words counts."""
 

@@ -75,7 +75,7 @@ class MatrixEmbedding(nn.Module):
         table = partial(nn.Embedding, words, padding_idx=padding, sparse=True)  # a batch uses few of the rows
         self.vectors = table(vector) if vector else None
         self.matrices = nn.ModuleList(table(side * side) for _ in range(directions))
-        self.sentence_widths, self.state_widths = widths(vector, side, directions)
+        self.state_widths = widths(vector, side, directions)[1]
 
     def initialise(self, table: nn.Embedding) -> None:
         """Fill one of the tables with noise around what padding is, unless transformers has just loaded it."""

@@ -23,7 +23,7 @@ from harness.modeling.layers import BUILT_LIKE, build_like, lists_of_layers, pla
 from harness.modeling.signals import emit
 from harness.registry import student
 
-LAYERS = Hyperparameter(3, low=1)
+LAYERS = Hyperparameter(3, low=1, says="how many, of the teacher's kind")
 
 
 @student("transformer", hyperparameters={"layers": LAYERS}, emits=set(Signal))

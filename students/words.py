@@ -22,11 +22,16 @@ from harness.students import pairs
 CHANNELS = {"trained": 1, "frozen_and_trained": 2}
 WIDEST = 1024  # input of an LSTM for which oneDNN's kernel trains faster than packed sequences do
 RANGE = 0.25  # of a random start, uniform in +-RANGE: near the variance of word2vec's vectors, as Kim (2014)
+VOCABULARY = Hyperparameter("words", choices=("words", "teacher"), says="whose tokens it reads; words: its own")
 SETTINGS = {
-    "embedding_size": Hyperparameter(300, low=1),
-    "channels": Hyperparameter("trained", choices=tuple(CHANNELS)),
-    "vocabulary": Hyperparameter("words", choices=("words", "teacher")),
-    "vocabulary_size": Hyperparameter(50_000, low=0),  # commonest words of the training texts, 0: all; of "words" only
+    "embedding_size": Hyperparameter(300, low=1, says="numbers of a word's vector"),
+    "channels": Hyperparameter(
+        "trained", choices=tuple(CHANNELS), says="frozen_and_trained: beside the word vectors, the same as they start"
+    ),
+    "vocabulary": VOCABULARY,
+    "vocabulary_size": Hyperparameter(
+        50_000, low=0, says="of words of its own, so many of the commonest in the training texts; 0: all"
+    ),
 }
 
 

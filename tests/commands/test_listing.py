@@ -63,6 +63,14 @@ def test_objectives_are_listed_by_family_with_their_signals_and_sources(
     assert unsaid == ["labels_only"], "every other objective names the work that it is from"
 
 
+def test_every_setting_that_comes_with_it_says_what_it_is() -> None:
+    kinds = registry.OBJECTIVES, registry.STUDENTS
+    shipped = [kind.get(name) for kind in kinds for name in kind.names() if kind.ships(name)]
+    settings = [(f"{one.name}.{name}", setting) for one in shipped for name, setting in one.hyperparameters.items()]
+    silent = [name for name, setting in settings if not setting.says]
+    assert len(shipped) > 30 and not silent
+
+
 def test_what_is_known_is_not_loaded_again(forked: Harness, cache: Path) -> None:
     assert "vanilla_kd" in forked("list", "objectives").stdout
     (file,) = cache.iterdir()
