@@ -248,32 +248,42 @@ def of_moments(
 
     found, freedom = np.asarray(sampled), np.asarray(counts) - 1
     several = freedom > 0
-    grid = np.geomspace(SMALLEST, LARGEST, POINTS) ** 2
     weights = np.full((len(found), POINTS), 1 / POINTS)
-    weights[several] = _posterior(found[several], freedom[several], grid)
+    weights[several] = posterior(found[several], freedom[several])
     # No mean varies less by its seeds than by what these do to single examples, which N examples tell.
-    seeds = np.where(several[:, None], np.maximum(grid / np.asarray(counts)[:, None], own[:, None]), 0.0)
+    seeds = np.where(several[:, None], np.maximum(grid() / np.asarray(counts)[:, None], own[:, None]), 0.0)
     pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
     count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
     return Noise(np.asarray(values), examples, seeds, weights, size, pooled, count, 1 / size**2)
 
 
-def _posterior(sampled: np.ndarray, freedom: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """(k, POINTS) how probable each variance of the grid is for each row."""
+def grid() -> np.ndarray:
+    """(POINTS,) the variances over seeds that a row may have."""
     import numpy as np
 
-    half = freedom[:, None] / 2
-    logarithm = -half * (sampled[:, None] / grid + np.log(grid))
-    likelihood = np.exp(logarithm - logarithm.max(1, keepdims=True)) if len(sampled) else logarithm
-    share = np.full(len(grid), 1 / len(grid))
+    return np.geomspace(SMALLEST, LARGEST, POINTS) ** 2
+
+
+def posterior(sampled: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """(..., k, POINTS) how probable each variance of the grid is for each row, of sample variances (..., k) of columns.
+
+    freedom: (k,). After ROUNDS of expectation and maximisation over all rows, a row's prior is the mean of what the
+    others, and IGNORANCE more, are then: no row is a witness for itself.
+    """
+    import numpy as np
+
+    variances, half = grid(), freedom[:, None] / 2
+    logarithm = -half * (sampled[..., None] / variances + np.log(variances))
+    likelihood = np.exp(logarithm - logarithm.max(-1, keepdims=True)) if sampled.size else logarithm
+    share = np.full(POINTS, 1 / POINTS)
     for _ in range(ROUNDS):
         joint = likelihood * share
-        each = joint / joint.sum(1, keepdims=True)
-        share = (each.sum(0) + IGNORANCE / len(grid)) / (len(sampled) + IGNORANCE)
+        each = joint / joint.sum(-1, keepdims=True)
+        share = (each.sum(-2, keepdims=True) + IGNORANCE / POINTS) / (sampled.shape[-1] + IGNORANCE)
     joint = likelihood * share
-    each = joint / joint.sum(1, keepdims=True)
-    joint = likelihood * (each.sum(0) - each + IGNORANCE / len(grid))  # no row is a witness for itself
-    return joint / joint.sum(1, keepdims=True)
+    each = joint / joint.sum(-1, keepdims=True)
+    joint = likelihood * (each.sum(-2, keepdims=True) - each + IGNORANCE / POINTS)
+    return joint / joint.sum(-1, keepdims=True)
 
 
 def averaged(parts: Sequence[Noise]) -> Noise:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
-from harness.reports.statistics.noise import LEVEL, POWER
+from harness.reports.statistics.noise import LEVEL, POWER, Noise, grid, posterior
 
 # Assumed where nothing is measured. The first is the median of the columns of docs/results, to a point.
 SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
 MOST_SEEDS = 100
+# Of so few seeds the test knows the noise badly, of few rows worst: there it is tried on tables that are drawn. Rows
+# beyond MOST_ROWS tell it hardly more.
+FEW_SEEDS, MOST_ROWS, TABLES = 4, 40, 200
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Expected:
 
         own = 2 * self.spread / seeds if seeds > 1 else 0.0
         total = own + self.shared
+        if 1 < seeds <= FEW_SEEDS:
+            return _by_drawing(self, seeds)
         freedom = min(self.rows * (seeds - 1) * (total / own) ** 2, 1e6) if own else 1e6
         return float((stdtrit(freedom, 1 - LEVEL / 2) + stdtrit(freedom, POWER)) * math.sqrt(total))
 
@@ -40,3 +46,26 @@ class Expected:
 def assumed(examples: int, rows: int) -> Expected:
     """By SEED_SPREAD, and two rows that answer the share DISAGREEMENT of the dev examples differently."""
     return Expected(SEED_SPREAD**2, DISAGREEMENT / examples, rows)
+
+
+@lru_cache(maxsize=1024)
+def _by_drawing(expected: Expected, seeds: int) -> float:
+    """The difference that the test finds in the share POWER of TABLES tables with this noise."""
+    import numpy as np
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    rows, freedom = min(max(expected.rows, 2), MOST_ROWS), seeds - 1
+    sampled = np.random.default_rng(0).chisquare(freedom, (TABLES, rows)) * expected.spread / freedom
+    pairs = posterior(sampled, np.full(rows, freedom))[:, :2].reshape(2 * TABLES, -1)
+    examples = np.eye(len(pairs)) * expected.shared / 2
+    variances = np.broadcast_to(grid() / seeds, pairs.shape)
+    drawn = Noise(np.zeros(len(pairs)), examples, variances, pairs, 0, expected.spread, seeds)
+    first = np.arange(0, len(pairs), 2)
+    needed = drawn.reach(LEVEL / 2, first, first + 1)
+    deviation = max(math.sqrt(2 * expected.spread / seeds + expected.shared), 1e-12)
+
+    def missed(least: float) -> float:
+        return POWER - float(ndtr((least - needed) / deviation).mean())
+
+    return float(brentq(missed, 0.0, needed.max() + 10 * deviation))

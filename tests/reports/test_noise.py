@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.statistics import SCENARIOS, chosen, drawn, errors, known, power
+from benchmarks.statistics import HARD, SCENARIOS, chosen, drawn, errors, known, power
 from harness.reports.statistics.noise import LEVEL, Noise, averaged, of_moments, of_runs
-from harness.reports.statistics.planning import MOST_SEEDS, assumed
+from harness.reports.statistics.planning import MOST_SEEDS, Expected, assumed
 
 SIZE = 1000
 
@@ -169,6 +169,14 @@ def test_the_detectable_difference_is_found_in_four_of_five_tables():
     scenario, rng = next(s for s in SCENARIOS if s.name == "sd 2"), np.random.default_rng(0)
     least = np.mean([drawn(rng, scenario, 12, 4, SIZE).noise().detectable() for _ in range(20)])
     assert power(chosen, scenario, 12, 4, SIZE, 100 * least, 200)[0] == pytest.approx(80, abs=8)
+
+
+@pytest.mark.parametrize(("rows", "seeds"), [(2, 2), (4, 2), (3, 3)])
+def test_a_plan_of_few_rows_and_seeds_is_as_careful_as_the_test(rows: int, seeds: int):
+    scenario = next(s for s in SCENARIOS if s.name == "sd 2")
+    expected = Expected((scenario.sd / 100) ** 2 + HARD / SIZE, 2 * HARD / SIZE, rows)
+    found = power(chosen, scenario, rows, seeds, SIZE, 100 * expected.least(seeds), 400)[0]
+    assert found == pytest.approx(80, abs=7)
 
 
 def test_planned_seeds_find_what_they_are_planned_for():
