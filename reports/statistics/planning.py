@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from harness.reports.statistics.noise import LEVEL, POWER, Noise, grid, posterior
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Assumed where nothing is measured. The first is the median of the columns of docs/results, to a point.
 SEED_SPREAD, DISAGREEMENT = 0.01, 0.1
@@ -55,9 +59,7 @@ def _by_drawing(expected: Expected, seeds: int) -> float:
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
-    rows, freedom = min(max(expected.rows, 2), MOST_ROWS), seeds - 1
-    sampled = np.random.default_rng(0).chisquare(freedom, (TABLES, rows)) * expected.spread / freedom
-    pairs = posterior(sampled, np.full(rows, freedom))[:, :2].reshape(2 * TABLES, -1)
+    pairs = _drawn(expected.spread, min(max(expected.rows, 2), MOST_ROWS), seeds)
     examples = np.eye(len(pairs)) * expected.shared / 2
     variances = np.broadcast_to(grid() / seeds, pairs.shape)
     drawn = Noise(np.zeros(len(pairs)), examples, variances, pairs, 0, expected.spread, seeds)
@@ -69,3 +71,12 @@ def _by_drawing(expected: Expected, seeds: int) -> float:
         return POWER - float(ndtr((least - needed) / deviation).mean())
 
     return float(brentq(missed, 0.0, needed.max() + 10 * deviation))
+
+
+@lru_cache(maxsize=64)  # tasks of one assumption share it
+def _drawn(spread: float, rows: int, seeds: int) -> np.ndarray:
+    """(2 * TABLES, POINTS) what the test learns of the variances of two rows of each table, one after the other."""
+    import numpy as np
+
+    sampled = np.random.default_rng(0).chisquare(seeds - 1, (TABLES, rows)) * spread / (seeds - 1)
+    return posterior(sampled, np.full(rows, seeds - 1))[:, :2].reshape(2 * TABLES, -1)  # (TABLES, 2, POINTS)
