@@ -72,7 +72,7 @@ class LocalExecutor:
     def _take(self, attempt: Attempt, job: Job, message: Message) -> None:
         run = message.run
         if isinstance(message, Told):
-            if "epoch" in message.entry and "step" not in message.entry:  # progress within one is lost with the process
+            if message.entry.get("saved"):  # any other progress is lost with the process, and would be made for ever
                 self._deaths.pop(run, None)
             self._told.append(message)
             return

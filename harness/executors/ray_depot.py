@@ -40,7 +40,7 @@ class Depot:
     # ------------------------------------------------------------ what is told
 
     def begin(self, run: str) -> int:
-        """A run is begun, or begun again. Returns how often it was since it last finished an epoch."""
+        """A run is begun, or begun again. Returns how often it was since its last checkpoint."""
         for part in (self.out / "ledger" / run).glob(".*.incoming.tmp"):  # of a worker that is gone
             shutil.rmtree(part, ignore_errors=True)
         self._begun[run] = self._begun.get(run, 0) + 1
@@ -49,7 +49,7 @@ class Depot:
 
     def tell(self, run: str, entry: Entry) -> None:
         """Pass on how a run goes."""
-        if "epoch" in entry and "step" not in entry:  # progress within one is lost with the worker
+        if entry.get("saved"):  # any other progress is lost with the worker, and would be made for ever
             self._begun.pop(run, None)
         self._entries.put((run, entry))
 

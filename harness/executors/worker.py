@@ -20,7 +20,7 @@ from harness.executors.made_on import made_on
 from harness.runs import RunId
 from harness.runs.messages import Failed, Finished, Message, Refused, Told, Wants
 
-DEATHS = 5  # how often a run's process may die without finishing an epoch before the run counts as failed
+DEATHS = 5  # how often a run's process may die without a new checkpoint before the run counts as failed
 
 
 def serve(

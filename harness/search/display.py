@@ -56,7 +56,7 @@ class Display:
         if "note" in entry:
             self.note(entry["note"])
             return
-        if run.kind in self.own and "step" not in entry:
+        if run.kind in self.own and not entry.keys() & {"step", "saved"}:
             self.meter.epoch(run)
             self._measure()
         state = plain(f"{run.title}: {entry['stage']} {entry['epoch']}, loss {entry['loss']:.4g}")

@@ -285,6 +285,7 @@ class _Training:
             history.pruned = True
         elif not last and self.saved.due(CHECKPOINT_SECONDS):
             self._save(stage, epoch + 1, EpochState())
+            self.regime.tell({"stage": stage.name, "epoch": epoch + 1, "loss": loss, "saved": True})
         self.regime.tell(entry)  # what is told is saved: whoever listens may take the checkpoint away
 
     def _save(self, stage: Stage, epoch: int, within: EpochState) -> None:

@@ -218,14 +218,16 @@ def test_the_index_arrives_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen == ["layer.1", "sentence", "index.json"]
 
 
-def test_deaths_are_counted_from_the_last_finished_epoch(tmp_path: Path) -> None:
+def test_deaths_are_counted_from_the_last_checkpoint(tmp_path: Path) -> None:
     depot = Depot(str(tmp_path))
     assert [depot.begin("run") for _ in range(3)] == [1, 2, 3]
     depot.tell("run", {"epoch": 1, "step": 5})
     assert depot.begin("run") == 4
     depot.tell("run", {"epoch": 1})
+    assert depot.begin("run") == 5
+    depot.tell("run", {"epoch": 2, "saved": True})
     assert depot.begin("run") == 1
-    told = [None, None, None, {"epoch": 1, "step": 5}, None, {"epoch": 1}]  # None: begun
+    told = [None, None, None, {"epoch": 1, "step": 5}, None, {"epoch": 1}, None, {"epoch": 2, "saved": True}]
     assert [entry for _, entry in depot.news()][: len(told)] == told
     depot.end()
     assert depot.news() == [] == depot.news()

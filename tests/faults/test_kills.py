@@ -150,21 +150,26 @@ def suicidal(student, teacher, batch):
     """Is told of within the epoch, then dies as if for want of memory."""
     loop.TELL_SECONDS = 0.0  # in the worker alone: this file is imported where it is asked for, too
     STEPS.append(1)
-    if len(STEPS) == 2:
+    deaths = open(__file__ + ".deaths", "ab", 0)
+    if len(STEPS) == LAST and deaths.tell() < 9:  # not for ever
+        deaths.write(b".")
         time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGKILL)
     return student.logits.sum()
 '''
 
 
+@pytest.mark.parametrize("last", [2, 12])  # of eight steps an epoch at most
 def test_a_run_that_always_kills_its_worker_fails_in_the_end(
-    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+    last: int, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
-    """Progress within an epoch, which is lost with the worker, does not count as progress."""
-    (tmp_path / "suicidal.py").write_text(SUICIDAL)
+    """Steps and epochs that no checkpoint has are lost with the worker, and do not count as progress."""
+    name = f"suicidal_in_step_{last}"
+    (tmp_path / "suicidal.py").write_text(SUICIDAL.replace("LAST", str(last)).replace('"suicidal"', f'"{name}"'))
     failed = call(
-        "run", "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "suicidal", "--inits", "random",
+        "run", "--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", name, "--inits", "random",
         "--seeds", 1, "--trials", 1, "--workers", 1, "--plugin", tmp_path / "suicidal.py", "--data", glue,
-        "--teacher", checkpoint, "--out", tmp_path / "out", "--set", "train_examples=64", "teacher.epochs=1",
+        "--teacher", checkpoint, "--out", tmp_path / "out", "--set", "train_examples=64", "batch_size=8",
+        "teacher.epochs=1", "epochs=3",
     )  # fmt: skip
     assert failed.returncode == 1 and "its worker died 5 times" in failed.stderr, failed.stdout + failed.stderr
