@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from multiprocessing.connection import wait
 from typing import Any
 
+from harness.errors import UserError
 from harness.executors import environment, gpus, temporary
 from harness.executors.mps import service
 from harness.executors.process import Attempt, prepare
@@ -118,6 +119,12 @@ class LocalExecutor:
             job = self._queue.popleft()
             used = [attempt.environment.get(gpus.VISIBLE, "") for attempt, _ in self._going]
             environment = gpus.least_used(self._gpus, used) | self._given
-            attempt = Attempt(*job, self._limit, environment)
+            try:
+                attempt = Attempt(*job, self._limit, environment)
+            except (OSError, EOFError) as error:
+                raise UserError(
+                    f"beside {len(self._going)} runs no process can be started for another ({error or 'it ended'}), "
+                    "for want of memory, open files (ulimit -n) or processes (ulimit -u): give fewer --workers"
+                ) from error
             self._going.append((attempt, job))
             self._told.append(Began(job[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -29,6 +30,7 @@ from harness.runs.messages import Died, Failed, Message, Wants
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 KEPT = 1 << 19  # bytes of a run's prints that are kept, of their beginning and of their end
 SOCKET = 103 if sys.platform == "darwin" else 107  # bytes of the path of one, at most
+FILES = 8192  # that this process may have open, where the system lets it: four a run
 PATIENCE = 10.0  # seconds that a log may take to be written once the run has ended
 
 
@@ -114,9 +116,15 @@ def prepare() -> None:
 def _prepare() -> None:
     """What comes before the first fork. The server's socket is in multiprocessing's folder, which a kill leaves.
 
+    Each run takes four open files here: the usual limit of 1,024 is too low on a machine with 256 cores.
+
     Raises UserError where that folder's path is too long for it.
     """
     environment.prepare()
+    may, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= may < FILES:  # below 0 there is no limit
+        with suppress(ValueError, OSError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (FILES if most < 0 else min(FILES, most), most))
     if multiprocessing.parent_process() is None:  # otherwise it is the parent's, which lives on
         folder = Path(util.get_temp_dir())
         if len(os.fsencode(folder / "listener-12345678")) > SOCKET:  # so multiprocessing calls it

@@ -284,6 +284,35 @@ def test_without_a_run_no_server_is_started() -> None:
     assert process.stdout == "[]\n", process.stderr
 
 
+MANY = """
+import resource, sys
+from pathlib import Path
+from types import SimpleNamespace
+from harness.errors import UserError
+from harness.executors.local import LocalExecutor
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40 if sys.argv[1] == "hard" else most))
+executor = LocalExecutor(16)
+try:
+    for number in range(16):
+        executor.submit(str(number), {}, SimpleNamespace(run=Path("none"), exchange=None))
+    print("all")
+except UserError as error:
+    print(error)
+executor.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("soft", r"all\n"), ("hard", r"beside \d+ runs no process can be started .*\(ulimit -n\).* fewer --workers\n")],
+)
+def test_more_workers_than_the_usual_limit_of_open_files(limit: str, said: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY, limit]
+    process = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert re.fullmatch(said, process.stdout), process.stdout + process.stderr
+
+
 def _until(found: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 90
     while not found():
