@@ -36,7 +36,7 @@ def launched() -> int:
 
 
 def alone() -> None:
-    """Forget the launcher that the node's Ray was started by."""
+    """Forget the launcher that the command, or the node's Ray, was started by."""
     for name in LAUNCHER:
         os.environ.pop(name, None)
 

@@ -61,7 +61,6 @@ def train(session: Session, run: str, specification: Any, workspace: Workspace, 
     Ray uses this process again, so the run has one of its own, which asks this one for whatever Ray is needed for.
     """
     environment.prepare()
-    environment.alone()
     if not ray.get_gpu_ids():  # Ray hides no GPU from a task that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     kind = functools.partial(SharedNode, Path(session.shared)) if session.shared else Node

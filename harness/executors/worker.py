@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.executors.environment import alone
 from harness.executors.made_on import made_on
 from harness.runs import RunId
 from harness.runs.messages import Failed, Finished, Message, Refused, Told, Wants
@@ -44,6 +45,7 @@ def serve(
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a process that dies has said it
     said.close()
     os.environ.update(environment)
+    alone()
     message = attempt(run, lambda: _trained(run, specification, workspace, lambda e: connection.send(Told(run, e))))
     sys.stdout.flush()
     connection.send(message)

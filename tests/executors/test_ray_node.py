@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("ray")
 from harness.data import corpora
 from harness.errors import UserError
-from harness.executors import environment, ray_depot, ray_node
+from harness.executors import ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
 from harness.executors.ray_node import Node, SharedNode
@@ -278,13 +277,6 @@ def test_links_to_folders_in_a_teachers_folder_and_homes_are_followed(
     )
     sizes = {name: size for name, (_, size) in stamps_of(Path(here.teacher.argument)).items()}
     assert sizes == {"model.pt": 1, "label/dict.txt": 1}
-
-
-def test_a_run_is_no_process_of_the_launcher_that_started_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in environment.LAUNCHER:
-        monkeypatch.setenv(name, "4")
-    environment.alone()
-    assert not set(environment.LAUNCHER) & set(os.environ)
 
 
 def test_what_a_killed_worker_had_sent_of_a_file_is_removed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from harness.code_versions import identified
+from harness.executors.environment import LAUNCHER
 from harness.executors.local import LocalExecutor
 from harness.planning.filed import read
 from harness.planning.planned import Plan
@@ -166,6 +167,15 @@ def test_no_run_changes_the_next(bench: Bench) -> None:
     assert isinstance(message, Finished)
     for part in ("metrics", "curve", "best", "initialisation", "teacher_signals"):
         assert message.record[part] == bench.record[part], part
+
+
+def test_a_run_is_no_process_of_the_launcher_that_started_the_command(bench: Bench) -> None:
+    """As of `srun -n 4`, where each task gives a command of its own."""
+    with closing(LocalExecutor(1)) as executor:
+        executor._given = dict.fromkeys(LAUNCHER, "4")  # as Ray's nodes hand on the whole environment
+        executor.submit(*bench.job("clean", "launched"))
+        message = next(ends(executor))
+    assert isinstance(message, Finished), message
 
 
 @pytest.mark.parametrize(("what", "said"), [("exit", "sys.exit(3)"), ("interrupt", "KeyboardInterrupt")])
