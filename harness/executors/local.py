@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -45,7 +46,8 @@ class LocalExecutor:
 
     def prepare(self) -> None:
         """Load what runs need, beside whatever goes on here meanwhile."""
-        prepare()
+        with _starting(0):
+            prepare()
 
     def submit(self, run: str, specification: Any, workspace: Any) -> None:
         """Queue a run; runs start in the order they were submitted."""
@@ -119,12 +121,19 @@ class LocalExecutor:
             job = self._queue.popleft()
             used = [attempt.environment.get(gpus.VISIBLE, "") for attempt, _ in self._going]
             environment = gpus.least_used(self._gpus, used) | self._given
-            try:
+            with _starting(len(self._going)):
                 attempt = Attempt(*job, self._limit, environment)
-            except (OSError, EOFError) as error:
-                raise UserError(
-                    f"beside {len(self._going)} runs no process can be started for another ({error or 'it ended'}), "
-                    "for want of memory, open files (ulimit -n) or processes (ulimit -u): give fewer --workers"
-                ) from error
             self._going.append((attempt, job))
             self._told.append(Began(job[0]))
+
+
+@contextmanager
+def _starting(others: int) -> Iterator[None]:
+    """Raises UserError where no process begins. others: how many go on."""
+    try:
+        yield
+    except (OSError, EOFError) as error:
+        raise UserError(
+            f"no process can be started for a run beside {others} others ({error or 'it ended'}), for want of memory, "
+            f"open files (ulimit -n), processes (ulimit -u) or room in {temporary.place()}: fewer --workers need less"
+        ) from error

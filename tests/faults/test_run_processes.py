@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ import psutil
 import pytest
 
 from harness.code_versions import identified
+from harness.errors import UserError
 from harness.executors.environment import LAUNCHER
 from harness.executors.local import LocalExecutor
 from harness.planning.filed import read
@@ -315,12 +319,21 @@ executor.close()
 
 @pytest.mark.parametrize(
     ("limit", "said"),
-    [("soft", r"all\n"), ("hard", r"beside \d+ runs no process can be started .*\(ulimit -n\).* fewer --workers\n")],
+    [("soft", r"all\n"), ("hard", r"no process can be started for a run beside \d+ others .*\(ulimit -n\).*\n")],
 )
 def test_more_workers_than_the_usual_limit_of_open_files(limit: str, said: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", MANY, limit]
     process = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True)
     assert re.fullmatch(said, process.stdout), process.stdout + process.stderr
+
+
+def test_a_temporary_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of the server's socket, without a path
+
+    monkeypatch.setattr(forkserver, "ensure_running", full)
+    with closing(LocalExecutor(1)) as executor, pytest.raises(UserError, match=f"room in {tempfile.gettempdir()}"):
+        executor.prepare()
 
 
 def _until(found: Callable[[], bool]) -> None:
