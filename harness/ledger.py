@@ -27,6 +27,7 @@ LOG = "log.txt"  # what a run printed, beside its record
 CHECKPOINT = "checkpoint.pt"  # of a run that is not finished, there too
 KNOWN = ".checksums"  # in the cache: see `note_checksums`
 _RUNNING = ".running.json"
+MOMENT = 0.2  # seconds that a folder may be held by who only looks whether somebody works there, as `harness status`
 _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else lies beside them is not ours
 
 
@@ -261,7 +262,7 @@ class Ledger:
 
         try:
             lock = lock_of_folder(self.out)
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=MOMENT)
         except Timeout as error:
             raise Held(
                 f"another harness run is working in {self.out}: wait for it, or give another folder{holder(lock)}"

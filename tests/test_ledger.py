@@ -6,6 +6,8 @@ import hashlib
 import json
 import multiprocessing
 import resource
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +191,22 @@ def test_a_second_driver_is_refused_while_the_first_works(tmp_path: Path) -> Non
         pytest.fail("two drivers held one folder")
     with second.lock():
         pass
+
+
+def test_who_looks_whether_a_folder_is_worked_in_keeps_nobody_out(tmp_path: Path) -> None:
+    """As `harness status`, given again and again, at the moment in which a run begins."""
+    held, looks = threading.Event(), Ledger(tmp_path, create=True)
+
+    def look() -> None:
+        with looks.lock():
+            held.set()
+            time.sleep(0.05)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    held.wait()
+    with Ledger(tmp_path).lock():
+        looking.join()
 
 
 def _write_until_full(folder: Path, results: multiprocessing.Queue[str]) -> None:
