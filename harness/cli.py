@@ -348,6 +348,11 @@ def _refused(text: str) -> int:
 
 def _open_streams() -> None:
     """Streams that were closed lead nowhere, and what no terminal shows is in UTF-8, as all our files are."""
+    for number in range(3):  # for the processes that train, too; the next file opened would have the number otherwise
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

@@ -36,6 +36,22 @@ def test_output_that_nobody_reads_is_no_fault(where: str, tmp_path: Path) -> Non
     assert done.returncode == 0 and not done.stderr
 
 
+INHERITED = """
+import os
+from harness import cli
+cli._open_streams()
+print([os.get_inheritable(number) for number in range(3)], file=open("seen", "w"))
+"""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_processes_that_train_have_streams_where_those_of_the_command_were_closed(closed: str, tmp_path: Path) -> None:
+    """Their prints go to a log by the numbers of these."""
+    (tmp_path / "streams.py").write_text(INHERITED)
+    through(f"{sys.executable} streams.py {closed}", tmp_path)
+    assert (tmp_path / "seen").read_text() == "[True, True, True]\n"
+
+
 def test_files_are_in_utf8_whatever_the_system_says(tmp_path: Path) -> None:
     plain = through(f"{sys.executable} -m harness list objectives", tmp_path).stdout
     other = through(f"{sys.executable} -m harness list objectives", tmp_path, PYTHONIOENCODING="ascii").stdout
