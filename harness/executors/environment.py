@@ -1,6 +1,10 @@
 """What is set in the environment of every process that trains, before it loads torch."""
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import spawn
 
 from harness.errors import UserError
 
@@ -14,6 +18,7 @@ SETTINGS = {
 }
 
 
+BEFORE = "DISTILL_HARNESS_PATHS"  # what `same_path` has replaced
 # What a launcher (srun, mpirun, torchrun) tells the processes that it started: a run is none of them, but accelerate
 # would take it for one.
 NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
@@ -45,3 +50,28 @@ def prepare() -> None:
     """Set what is not set already."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def same_path() -> Iterator[None]:
+    """While it lasts, a fork server that begins imports from where this process does.
+
+    Python before 3.12 hands its path on to what is forked, which finds everything imported: from the current folder
+    first, where another version of the harness may lie. The server calls `own_path`.
+    """
+    path = spawn.get_preparation_data("")["sys_path"]
+    told = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told, **{BEFORE: json.dumps(before)})
+    try:
+        yield
+    finally:
+        own_path()
+
+
+def own_path() -> None:
+    """Undo what `same_path` has set: runs have the variables that the command was given."""
+    for name, value in json.loads(os.environ.pop(BEFORE, "{}")).items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value

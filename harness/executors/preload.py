@@ -21,10 +21,11 @@ import transformers
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 from harness import code_versions, jobs
-from harness.executors import made_on
+from harness.executors import environment, made_on
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, STUDENTS, TEACHERS
 from harness.training import machine
 
+environment.own_path()
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 for module in pkgutil.iter_modules(jobs.__path__, f"{jobs.__name__}."):  # a run finds its own by name

@@ -109,7 +109,8 @@ class Attempt:
 def prepare() -> None:
     """Start what runs are forked from, which is ready seconds after this has returned."""
     _prepare()
-    forkserver.ensure_running()
+    with environment.same_path():
+        forkserver.ensure_running()
 
 
 @functools.cache
@@ -134,7 +135,7 @@ def _prepare() -> None:
 
 
 def _start(process: Any) -> None:
-    with _without_main():
+    with _without_main(), environment.same_path():
         for _ in range(DEATHS):
             try:
                 process.start()

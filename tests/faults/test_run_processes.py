@@ -327,6 +327,31 @@ def test_more_workers_than_the_usual_limit_of_open_files(limit: str, said: str, 
     assert re.fullmatch(said, process.stdout), process.stdout + process.stderr
 
 
+ELSEWHERE = """
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from harness.executors.local import LocalExecutor
+executor = LocalExecutor(1)
+before = dict(os.environ)
+executor.submit("run", {}, SimpleNamespace(run=Path("none"), exchange=None))
+assert os.environ == before
+print(*(type(executor.next()).__name__ for _ in range(2)))
+executor.close()
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the current folder comes first there")
+def test_runs_are_of_the_code_of_their_command_whatever_lies_in_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "script").mkdir()
+    (tmp_path / "script" / "script.py").write_text(ELSEWHERE)
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise RuntimeError('another version')")
+    command = [sys.executable, str(tmp_path / "script" / "script.py")]
+    process = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True)
+    assert process.stdout == "Began Failed\n", process.stdout + process.stderr  # of what is no run
+
+
 def test_a_temporary_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of the server's socket, without a path
