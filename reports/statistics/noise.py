@@ -139,18 +139,14 @@ class Noise:
         a, b = np.nonzero(~np.eye(k, dtype=bool))
         above = self.values[b] - self.values[a]  # of each row, by how much the others are better
         may = corrected >= LEVEL
-        kept = may[b]  # what is certainly not the best bounds no difference to it
+        kept = may[a] | may[b]  # two rows that are certainly not the best bound nothing of each other
         a, b, above = a[kept], b[kept], above[kept]
         pairs, of = np.unique(np.minimum(a, b) * k + np.maximum(a, b), return_inverse=True)  # a - b reaches as b - a
         reach = self.reach(LEVEL / (k - 1), pairs // k, pairs % k)[of]
-        high, low = np.full(k, np.inf), np.zeros(k)
-        np.minimum.at(high, a, reach - above)
-        np.minimum.at(low, a, -above - reach)
+        high, low, rival = np.full(k, np.inf), np.zeros(k), may[b]
+        np.minimum.at(high, a, reach - above)  # by every other row: the best of them is not below any
+        np.minimum.at(low, a[rival], (-above - reach)[rival])  # by those alone that may be the best of them
         high = np.where(may, np.maximum(high, 0.0), 0.0)
-        for row in np.flatnonzero(np.isinf(high)):  # the only one that may be the best is bounded by all others
-            others = np.delete(np.arange(k), row)
-            reach = self.reach(LEVEL / (k - 1), np.full(k - 1, row), others)
-            high[row] = (self.values[row] - self.values[others] + reach).min()
         best = np.array([np.delete(self.values, row).max() for row in range(k)])
         return Differences(self.values - best, low, high, p, corrected)
 

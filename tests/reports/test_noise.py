@@ -1,5 +1,7 @@
 """What means are uncertain by: against Student's t, known formulas and tables that are drawn with known differences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,6 +111,17 @@ def test_the_only_row_that_may_be_the_best_is_above_by_an_interval():
     reach = made.reach(LEVEL / 3, np.array([0, 0]), np.array([1, 2]))
     assert found.value[0] == pytest.approx(0.25) and found.low[0] == 0
     assert found.high[0] == pytest.approx(min(0.25 + reach[0], 0.251 + reach[1]))
+
+
+def test_a_row_that_is_not_the_best_bounds_from_above_how_far_another_is_above_the_best():
+    made = independent([0.787, 0.780, 0.726], [1e-4] * 3, 5, 1e-5)
+    made = replace(made, seeds=made.seeds * [[1.0], [80.0], [1.0]])  # the second may be almost anywhere
+    found = made.to_best()
+    assert (found.corrected >= LEVEL).tolist() == [True, True, False]
+    to_second, to_third = made.reach(LEVEL / 2, np.array([0, 0]), np.array([1, 2]))
+    assert 0.061 + to_third < 0.007 + to_second  # so the third, which is not the best, says more of the first
+    assert found.high[0] == pytest.approx(0.061 + to_third) and found.low[0] == pytest.approx(0.007 - to_second)
+    assert found.low[2] == pytest.approx(-0.054 - made.reach(LEVEL / 2, np.array([2]), np.array([1]))[0])
 
 
 def test_the_differences_to_the_best_are_in_their_intervals_where_one_row_is_far_ahead():
