@@ -19,7 +19,7 @@ def found(table: Table) -> list[Search]:
 
 
 def trials(search: Search) -> list[Trial]:
-    """Those with a score: of constant predictions a correlation has none."""
+    """Those with a score, where all that is recorded is a number."""
     return [t for t in search.trials if math.isfinite(t.score) and math.isfinite(t.selection)]
 
 
