@@ -11,7 +11,7 @@ from harness import registry, reports
 from harness.commands import columns
 from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say, tell
-from harness.errors import UserError, counted, near, unknown
+from harness.errors import UserError, counted, listed, near, unknown
 from harness.files import atomic_file, check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -33,14 +33,14 @@ def figures(options: Namespace) -> int:
     check_writable(folder, "--to")  # before anything is measured for columns
     table = columns.added(plan, ledger, table, options.columns) if options.columns else table
     widths = reports.WIDTHS if options.width == "both" else {options.width: reports.WIDTHS[options.width]}
-    written, files = 0, dict[str, bytes]()
+    written, undrawn, files = 0, list[str](), dict[str, bytes]()
     for name in options.names or reports.FIGURES:
         kind, shown = reports.FIGURES[name], measured(plan, ledger, table, name) if options.names else table
         rows, missing = kind.rows(shown)
         if missing:
             say(f"{name} is not drawn: {missing}")
             continue
-        files[f"{name}.csv"] = reports.rows_as_csv(rows).encode()
+        files[f"{name}.csv"], before = reports.rows_as_csv(rows).encode(), len(files) + 1
         for of_paper, width in widths.items():
             columns_wide = f"{of_paper} column{'s' * (of_paper != 'one')}"
             try:
@@ -51,6 +51,9 @@ def figures(options: Namespace) -> int:
             assert figure is not None  # there are rows
             for form, write in reports.WRITERS.items():
                 files[f"{name}_{columns_wide.replace(' ', '_')}.{form}"] = write(figure)
+        if len(files) == before:  # it fits no width
+            undrawn.append(name)
+            continue
         tell(f"{name}: {kind.title}")
         written += 1
     say_damage(ledger)
@@ -64,7 +67,8 @@ def figures(options: Namespace) -> int:
         for path in map(folder.joinpath, files):
             if not path.is_dir():  # killed from here on it leaves some missing, none beside those of an earlier table
                 path.unlink(missing_ok=True)
-    tell(f"{counted(written, 'figure')}, as {', '.join(reports.WRITERS)} and csv, in {folder}")
+    also = f", and of {listed(undrawn)} the data alone" if undrawn else ""
+    tell(f"{counted(written, 'figure')}, as {', '.join(reports.WRITERS)} and csv{also}, in {folder}")
     return 0
 
 

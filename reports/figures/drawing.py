@@ -77,7 +77,9 @@ def _finished(figure: Figure) -> Figure:
         warnings.filterwarnings("ignore", message="constrained_layout not applied")
         figure.draw_without_rendering()  # makes the ticks, in the sizes of paper
     if not _fits(figure):
-        raise UserError(f"it does not fit into {_width.get()} inches: --width two leaves more room")
+        width, fewer = _width.get(), "--objectives, --students or --inits draw fewer rows"
+        hint = fewer if width == WIDTHS["two"] else "--width two leaves more room"
+        raise UserError(f"it does not fit into {width} inches: {hint}")
     return figure
 
 

@@ -102,6 +102,21 @@ def test_a_figure_that_is_named_has_the_columns_that_it_needs(out: Path, call: H
     assert (row["measured"], row["x"], row["score"]) == ("parameters", "1000", "50.0")
 
 
+def test_of_a_figure_that_no_width_has_room_for_the_data_are_written_and_no_figure_is_told(
+    out: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.reports.figures.drawing._fits", lambda figure: len(figure.axes) < 3)
+    process = call("figures", "heatmap", "curves", "--out", out, "--to", tmp_path / "to")
+    names = {path.name for path in (tmp_path / "to").iterdir()}
+    assert process.returncode == 0 and {name for name in names if "curves" in name} == {"curves.csv"}
+    assert "heatmap_one_column.pdf" in names and "curves: " not in process.stdout
+    last = process.stdout.splitlines()[-1]
+    assert last.startswith("1 figure, as svg, pdf, png and csv, and of curves the data alone, in ")
+    assert "6.9 inches: --objectives, --students or --inits draw fewer rows" in process.stderr
+    process = call("figures", "curves", "--out", out, "--to", tmp_path / "new")
+    assert process.returncode == 2 and "none of these figures can be drawn" in process.stderr
+
+
 def test_what_is_not_there_is_refused(out: Path, call: Harness) -> None:
     words = ("--study", "objectives_vs_init", "--out", out)
     (out / "file").write_text("")
