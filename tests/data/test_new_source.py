@@ -68,7 +68,7 @@ def planned(plugin: Path) -> Any:
 def test_the_section_is_followed_from_the_list_to_the_table(
     reviews: Path, call: Harness, forget: Callable[[], None]
 ) -> None:
-    assert re.search(r"^reviews +Film reviews, accuracy$", call(*LIST).stdout, re.MULTILINE)
+    assert re.search(r"^reviews +Film reviews: single texts", call(*LIST).stdout, re.MULTILINE)
     sources = call("list", "sources", "--plugin", "reviews.py").stdout
     assert re.search(r"^reviews +Film reviews from two CSVs beside this file\.$", sources, re.MULTILINE)
     done(call(*RUN, *QUICK))
