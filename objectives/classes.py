@@ -14,8 +14,7 @@ from harness.objectives.prediction import _LogitMatching
 from harness.objectives.relational import directions
 from harness.registry import objective
 
-DIVIDES = "what logits are divided by before the softmax"
-TEMPERATURE = Hyperparameter(2.0, low=1.0, high=10.0, log=True, says=DIVIDES)
+TEMPERATURE = Hyperparameter(2.0, low=1.0, high=10.0, log=True, says="what logits are divided by before the softmax")
 WEIGHT = Hyperparameter(1.0, low=0.0, high=10.0)
 
 

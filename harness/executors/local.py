@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import wait
 from typing import Any
 
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.executors import environment, gpus, temporary
 from harness.executors.mps import service
 from harness.executors.process import Attempt, prepare
@@ -133,7 +133,8 @@ def _starting(others: int) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError) as error:
+        beside = f" beside {counted(others, 'other')}" if others else ""
         raise UserError(
-            f"no process can be started for a run beside {others} others ({error or 'it ended'}), for want of memory, "
+            f"no process can be started for a run{beside} ({error or 'it ended'}), for want of memory, "
             f"open files (ulimit -n), processes (ulimit -u) or room in {temporary.place()}: fewer --workers need less"
         ) from error
