@@ -12,7 +12,7 @@ from harness import declaring
 from harness.answers import ask, wanted
 from harness.contracts import LAYER_SIGNALS, Hyperparameter, LayerMap, ModelInfo, Signal, Task, Want
 from harness.errors import UserError
-from harness.hyperparameters import Values
+from harness.hyperparameters import Bounds, Values
 from harness.registry import OBJECTIVES
 
 Terms = tuple[tuple[float, str], ...]  # (weight, objective), sorted by objective
@@ -110,6 +110,9 @@ def recorded(settings: Values) -> Values:
 def _under_alias(known: Hyperparameter, key: str, value: Any) -> Any:
     if isinstance(value, Hyperparameter):
         return replace(value, alias=known.alias, complement=known.complement).recorded(key)
+    if isinstance(value, Bounds):
+        low, high = (str(known.other(known.check(key, bound))) for bound in (value.low, value.high))
+        return Bounds(high, low) if known.complement else Bounds(low, high)
     if isinstance(value, (list, tuple)):
         return tuple(known.other(known.check(key, one)) for one in value)
     return known.other(known.check(key, value))

@@ -87,6 +87,14 @@ class Hyperparameter:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """A range as it is typed: what a setting is searched between, on the scale that its declaration has."""
+
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How students of a family are usually started, trained and searched, where a study leaves that to them.
 

@@ -10,6 +10,7 @@ from harness.combine import canonical, declared, idle, parse, recorded, refuse, 
 from harness.contracts import Hyperparameter, Outputs, Want
 from harness.data.tasks import get_task
 from harness.errors import UserError
+from harness.hyperparameters import Bounds
 from harness.registry import OBJECTIVES
 from harness.testing.objective_cases import (
     CLASSES,
@@ -181,6 +182,7 @@ def test_a_setting_has_the_name_it_was_released_with_in_records_and_another_for_
         space = recorded({f"{name}.soft_weight": few})[f"{name}.alpha"]
         assert (space.low, space.high) == bounds
     assert recorded({"mlm_kd.soft_weight": low})["mlm_kd.alpha"].high == 1.0
+    assert recorded({"mlm_kd.soft_weight": Bounds("0.1", "0.4")}) == {"mlm_kd.alpha": Bounds("0.6", "0.9")}
     for both in (("mlm_kd.alpha", "mlm_kd.soft_weight"), ("mlm_kd.soft_weight", "mlm_kd.alpha")):
         with pytest.raises(UserError, match=r"mlm_kd\.soft_weight and mlm_kd\.alpha are two names of one setting"):
             recorded(dict.fromkeys(both, 0.5))

@@ -22,6 +22,7 @@ OF = {
     "--tasks": "tasks",
     "--teacher": "teachers",
     "--set": "settings",
+    "--search": "settings",
 }
 
 

@@ -97,6 +97,14 @@ def kind(made: bool = False) -> Parser:
         metavar="KEY=VALUE",
         help="fix a setting (teacher.KEY: the teacher's)",
     )
+    add(
+        "--search",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=A,B",
+        help="try these values of a setting in each cell, or, KEY=LOW..HIGH, --trials of a range",
+    )
     add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
     return found
 

@@ -31,6 +31,8 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
         if name not in known:
             raise unknown("argument", name, known)
     given = {name: value for name, value in arguments.items() if value is not None}
+    if isinstance(tried := given.get("search"), Mapping):
+        given["search"] = {key: ",".join(map(_plain, several(values))) for key, values in tried.items()}
     for name, value in given.items():
         _refuse_data(name, value)
     if "out" in given:

@@ -47,8 +47,9 @@ def _as(command: str) -> Callable[[Function], Function]:
 def run(study: Any, **arguments: Any) -> Results:
     """Train what is missing of a study, and give its results; a second call trains nothing.
 
-    Lists or single words are taken, `set` as a dictionary too; objectives, students, tasks and studies by their names
-    or as they were defined here. Raises UserError for bad input. An interrupted call keeps the finished runs.
+    Lists or single words are taken, `set` and `search` as dictionaries too; objectives, students, tasks and studies
+    by their names or as they were defined here. Raises UserError for bad input. An interrupted call keeps the finished
+    runs.
 
     result = harness.run("objectives_vs_init", objectives=["att_kl", "vanilla_kd"], set={"epochs": 2}, out="results")
 

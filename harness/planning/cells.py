@@ -14,7 +14,7 @@ from harness.data.tasks import CORPUS, as_asked
 from harness.errors import UserError
 from harness.evaluation import masked_words
 from harness.files import digest
-from harness.hyperparameters import Hyperparameters
+from harness.hyperparameters import Bounds, Hyperparameters
 from harness.planning import merging
 from harness.planning.choices import Choice, Choices
 from harness.planning.joint_runs import JointRuns
@@ -293,8 +293,10 @@ class Cells:
         if self.asked.profile.families:
             search = {**choice.recipe.search}
             search |= merging.searched({key: h for key, h in choice.declared.items() if key in acting})
-        search |= self.asked.profile.search
+        search |= {**self.asked.profile.search, **self.asked.searched}
         space = {own_name(choice.student, key): values for key, values in search.items()}
+        for key in [key for key, values in space.items() if isinstance(values, Bounds)]:
+            space |= {key: merging.between(key, space[key], choice.declared[key])} if key in choice.declared else {}
         return {key: v for key, v in space.items() if task.pair or not key.endswith(".pair_encoding")}
 
     def _space(self, choice: Choice, task: Task, acting: Collection[str] = ()) -> dict[str, Dimension]:
@@ -317,3 +319,4 @@ class Cells:
         idle |= merging.idle_pruner(choice.settings, space, self.asked.trials)
         effective = set(choice.fixed) - idle
         self.used |= {key for key in self.asked.overrides if own_name(choice.student, key) in effective}
+        self.used |= {key for key in self.asked.searched if own_name(choice.student, key) in space.keys() - idle}

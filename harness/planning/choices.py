@@ -13,13 +13,11 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.hyperparameters import Recipe, Values
 from harness.planning import merging
-from harness.planning.prerequisites import own_name
+from harness.planning.prerequisites import ELSEWHERE, own_name
 from harness.planning.request import ResolvedRequest, Variant
 from harness.registry import STUDENTS
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
-
-ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
 
 
 @dataclass

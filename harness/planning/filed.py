@@ -30,6 +30,7 @@ EARLIER = "earlier"  # the folder of plans that were set aside
 HERE = "{results}"  # in a plan's JSON, the folder of results, wherever it is
 AXES = ("objectives", "students", "inits", "tasks", "checkpoints")
 FLAGS = ("teacher", "corpus", "seeds", "trials")  # that make another kind, as --set does
+SEARCHED = "search"  # the flag that does, too
 ADDED = ("baselines", "controls")  # flags that add rows
 LONGEST = 100  # characters of a folder's name
 _STRANGE = re.compile(r"[^\w.,:+=-]", re.ASCII)
@@ -77,6 +78,7 @@ def _kind(request: Request) -> dict[str, list[str]]:
     if request.teacher and request.teacher != profile.teacher:
         words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
         kind["teacher"] = [_teacher(word) for word in words]
+    kind |= {SEARCHED: sorted(request.search)} if request.search else {}
     return kind | {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
 
 
@@ -90,12 +92,14 @@ def flags_named(kind: str) -> str:
     parts = [part.partition("=") for part in kind.split("--")]
     if not all(equals for _, equals, _ in parts):
         return ""
-    return _typed({flag: word.split(",") if flag in FLAGS else [word] for flag, _, word in parts})
+    apart = dict.fromkeys(FLAGS, ",") | {SEARCHED: r",(?=[\w.]+=)"}  # "a=1,2,b=3..4" are two that are searched
+    return _typed({flag: re.split(apart[flag], word) if flag in apart else [word] for flag, _, word in parts})
 
 
 def _typed(kind: Mapping[str, Sequence[str]]) -> str:
-    words = [word for flag in FLAGS if flag in kind for word in (f"--{flag}", *kind[flag])]
-    settings = [f"{key}={value}" for key, values in kind.items() if key not in FLAGS for value in values]
+    flags = (*FLAGS, SEARCHED)
+    words = [word for flag in flags if flag in kind for word in (f"--{flag}", *kind[flag])]
+    settings = [f"{key}={value}" for key, values in kind.items() if key not in flags for value in values]
     return shlex.join([*words, *(["--set", *settings] if settings else [])])
 
 

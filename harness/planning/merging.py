@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -9,24 +10,45 @@ from typing import Any
 
 from harness.contracts import Hyperparameter
 from harness.errors import UserError, near
-from harness.hyperparameters import Values
+from harness.hyperparameters import Bounds, Values
 from harness.planning.space import Dimension, Range, Space, size
 from harness.runs.settings import ADAM, GENERAL_TRAINING, MASKED, PRUNERS, SEARCH, TEACHER_TRAINING, TRAINING, Settings
 
 Search = Mapping[str, Hyperparameter | Sequence[object]]  # as profiles declare it
+SEARCHES = "KEY=A,B,... or KEY=LOW..HIGH"
 
 
-def parse_set(pairs: Iterable[str], who: str = "--set") -> dict[str, str]:
+def parse_set(pairs: Iterable[str], who: str = "--set", takes: str = "KEY=VALUE") -> dict[str, str]:
     """KEY=VALUE words as a dictionary. Raises UserError for a word without "=" or a key given twice."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key or not value:
-            raise UserError(f"{who} takes KEY=VALUE without blanks, not {pair!r}")
+            raise UserError(f"{who} takes {takes} without blanks, not {pair!r}")
         if key in found:
             raise UserError(f"{who} gives {key} twice")
         found[key] = value
     return found
+
+
+def parse_search(pairs: Iterable[str]) -> dict[str, Bounds | tuple[str, ...]]:
+    """KEY=A,B,... and KEY=LOW..HIGH words as a dictionary. Raises UserError for other words, and for a single value."""
+    found: dict[str, Bounds | tuple[str, ...]] = {}
+    for key, word in parse_set(pairs, "--search", SEARCHES).items():
+        low, dots, high = word.partition("..")
+        values = tuple(word.split(","))
+        if dots and not (low and high) or not all(values):
+            raise UserError(f"--search takes {SEARCHES} without blanks, not '{key}={word}'")
+        if not dots and len(values) == 1:
+            raise UserError(f"--search gives {key} one value alone: --set {key}={word} fixes it")
+        found[key] = Bounds(low, high) if dots else values
+    return found
+
+
+def each(search: Mapping[str, Bounds | tuple[str, ...]]) -> list[tuple[str, str]]:
+    """(setting, value) for every value and bound that is typed."""
+    ways = {key: (way.low, way.high) if isinstance(way, Bounds) else way for key, way in search.items()}
+    return [(key, value) for key, values in ways.items() for value in values]
 
 
 def check_plain(overrides: Mapping[str, str], own: Sequence[str] = ()) -> None:
@@ -92,8 +114,26 @@ def space_of(search: Search, declared: Mapping[str, Hyperparameter], fixed: Iter
                 raise UserError(f"{key} is searched between two bounds, and one is missing")
             space[key] = Range(low=values.low, high=values.high, log=values.log, whole=isinstance(values.default, int))
         else:
-            space[key] = [check(key, value, declared) for value in values]
+            space[key] = checked = [check(key, value, declared) for value in values]
+            if twice := [value for value in checked if checked.count(value) > 1]:
+                raise UserError(f"{key} is searched over {twice[0]} twice: name it once")
     return space
+
+
+def between(key: str, bounds: Bounds, declared: Hyperparameter) -> Hyperparameter:
+    """A range that was typed, by the type and the scale of its setting; its default is the middle.
+
+    Raises UserError for a bound that the setting cannot have, for a setting that is no number, and for an empty range.
+    """
+    key = declared.alias or key  # as people know it
+    low, high = (declared.check(key, bound) for bound in (bounds.low, bounds.high))
+    if declared.choices or isinstance(low, (bool, str)):
+        raise UserError(f"{key} is no number, so nothing lies between {low} and {high}: --search {key}={low},{high}")
+    if low >= high:
+        raise UserError(f"--search gives {key} a range from {low} to {high}, whose end must be above its beginning")
+    log = declared.log and low > 0
+    middle = math.sqrt(low * high) if log else (low + high) / 2
+    return Hyperparameter(type(low)(middle), low=low, high=high, log=log)
 
 
 def widened(space: Space, declared: Mapping[str, Hyperparameter]) -> dict[str, Dimension]:

@@ -17,7 +17,7 @@ from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import flags_of, variant
 from harness.planning.planned import Cell, First, Plan, declaration_of, distinct, trials_of
-from harness.planning.prerequisites import Prerequisites, apart, own_name
+from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
@@ -129,7 +129,9 @@ def _check_effects(asked: ResolvedRequest, cells: Cells, rows: Sequence[TableRow
     acting = any(not cell.refused for cell in cells.found)
     if not (acting or asked.contents.lenient):
         raise UserError(f"no cell of study {asked.study.name} can exist as asked: {cells.found[0].refused}")
-    for key in sorted(set(asked.overrides) - cells.used - cells.prerequisites.used if acting else ()):
+    for key in sorted(asked.searched.keys() - cells.used if acting else ()):
+        raise UserError(f"--search {asked.typed[key]} has no effect: it makes no trials of any selected cell differ")
+    for key in sorted(asked.overrides.keys() - cells.used - cells.prerequisites.used if acting else ()):
         raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
     if asked.request.corpus and "corpus" not in asked.contents.read():
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
@@ -141,9 +143,8 @@ def _beyond_the_grid(trials: int | None, cells: Cells) -> list[str]:
     if trials is None or not spaces or (most := max(size(space) or trials for space in spaces)) >= trials:
         return []
     names = sorted({name for space in spaces for name in space})
-    grid = (
-        f"the grid of {', '.join(names)} has {most} settings, and each is tried once" if names else "none is searched"
-    )
+    none = f"none is searched (--search {merging.SEARCHES})"
+    grid = f"the grid of {', '.join(names)} has {most} settings, and each is tried once" if names else none
     return [f"--trials {trials} is more than there are settings to try: {grid}"]
 
 
@@ -237,11 +238,14 @@ def _check_settings(
         for row in rows
         if not row.improves
     }
-    for key in sorted(set().union(*fixed.values()) & set(asked.overrides)):
+    typed = {*asked.overrides, *asked.searched}
+    for key in sorted(set().union(*fixed.values()) & typed):
         free = [name for name, ways in fixed.items() if key not in ways] or list(fixed)
         what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
         raise UserError(f"{what}: choose by --objectives {' '.join(free[:3])}")
-    for key, value in asked.overrides.items():
+    for key in sorted(key for key in asked.searched if key.startswith(ELSEWHERE) or key in SEARCH):
+        raise UserError(f"{asked.typed[key]} is the same in every trial of a cell: --set fixes it, not --search")
+    for key, value in (*asked.overrides.items(), *merging.each(asked.searched)):
         if key not in known | own and (owners := _owners(key)):
             why = f"it is of {owners}, which no selected cell has"
             raise UserError(f"setting {asked.typed[key]!r} has no effect: {why}")

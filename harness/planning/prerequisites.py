@@ -48,6 +48,7 @@ Augmented = TypeVar("Augmented", StudentRun, JointStudentRun)
 
 # Settings of the distillation that the training of a teacher's masked-language-model head does not share.
 OF_STUDENT = ("epochs", "batch_size", "learning_rate", "steps", *ADAM, "transferred_layers", "stored_top_k")
+ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
 
 
 class Prerequisites:

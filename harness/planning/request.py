@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -80,6 +81,7 @@ class Request:
     corpus: str | None = None
     checkpoints: Sequence[str] = ()
     overrides: Sequence[str] = ()
+    search: Sequence[str] = ()  # as it is typed: KEY=A,B,... or KEY=LOW..HIGH each
     plugins: Sequence[str] = ()
     baselines: bool = False
     controls: bool = False
@@ -116,7 +118,14 @@ def check_early(request: Request) -> None:
         for twice in (word for word in words if words.count(word) > 1):
             raise UserError(f"--{name} names {twice} twice: give it once")
     of_data = [f"{name}.{setting}" for name in declared for setting in own.SETTINGS]
-    merging.check_plain(merging.parse_set(overrides), of_data)
+    merging.check_plain(fixed := merging.parse_set(overrides), of_data)
+    search = merging.parse_search(request.search)
+    if search and request.trials == 1:
+        raise UserError("--search tries nothing in --trials 1: leave it out, or give as many as there are to try")
+    for key, value in merging.each(search):
+        merging.check_plain({key: value})
+    for key in sorted(search.keys() & fixed.keys()):
+        raise UserError(f"--search {key} and --set {key}: what is fixed is not searched, so give one of them")
 
 
 def _told_apart(request: Request) -> tuple[list[str] | None, dict[str, own.Declaration], list[str]]:
@@ -144,12 +153,15 @@ class ResolvedRequest:
         declarations.check(self.study, tasks)
         self.profile = _recorded(self.study.profile(request.profile))
         self.procedure = registry.PROCEDURES.get(self.study.procedure)
-        self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self.profile.trials
-        typed = merging.parse_set(request.overrides)
-        self.overrides = combine.recorded(typed)
+        search = merging.parse_search(request.search)
+        typed = {**merging.parse_set(request.overrides), **search}
+        recorded = combine.recorded(typed)
+        self.typed = dict(zip(recorded, typed, strict=True))  # as records name them -> as they were typed
+        self.searched = {key: way for key, way in recorded.items() if self.typed[key] in search}
+        self.overrides = {key: value for key, value in recorded.items() if key not in self.searched}
         drawn_by = self.overrides.get("sampler", self.profile.sampler or "grid")
         self.drawn_by = merging.check("sampler", drawn_by, SEARCH)
-        self.typed = dict(zip(self.overrides, typed, strict=True))  # as records name them -> as they were typed
+        self.seeds, self.trials = request.seeds or self.profile.seeds, request.trials or self._trials()
         self.teachers_named = Teachers(request.teacher or self.profile.teacher, self.tasks)
         self._cache = cache
         self._infos: dict[tuple[str, str, str], ModelInfo] = {}
@@ -163,6 +175,22 @@ class ResolvedRequest:
         source = request.data or self.teachers_named.data or sources.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         self.label = self.teachers_named.label
+
+    def _trials(self) -> int:
+        """The settings that a cell tries where nobody says how many: the profile's number, or all that --search lists.
+
+        Raises UserError where --search gives a range, of which one trial alone would be drawn.
+        """
+        usual, search = self.profile.trials, {**self.profile.search, **self.searched}
+        if not self.searched:
+            return usual
+        lists = [values for values in search.values() if isinstance(values, (list, tuple))]
+        if len(lists) == len(search):
+            return min(max(usual, math.prod(map(len, lists))), MOST)
+        if usual == 1:
+            key = next(iter(self.searched))
+            raise UserError(f"--search {self.typed[key]} draws from a range: --trials N says how often in each cell")
+        return usual
 
     def info(self, task: Task) -> ModelInfo:
         """What the teacher is on a task, and emits there."""
