@@ -275,6 +275,8 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
     _open_streams()
+    if sys.platform == "win32":  # which has neither the locks of files nor the processes that all else rests on
+        return _refused("Windows is not supported: use the harness in its Subsystem for Linux (wsl --install)")
     try:
         with _listening_to_signals():
             whole = parser()

@@ -301,3 +301,15 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     assert "2 cells failed" in again.stderr and "tries again what has not diverged" in again.stderr
     show = re.search(r"harness show (\w+) --out (\S+) tells why", again.stderr)
     assert show and show[1] in cells and Path(show[2]) == out
+
+
+def test_windows_is_refused_before_what_it_has_not_is_imported(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.platform = 'win32'; sys.modules |= {'fcntl': None, 'resource': None}\n"
+        "import harness.cli; sys.exit(harness.cli.main(['run', '--study', 'objectives_vs_init']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and not ended.stdout and not os.listdir(tmp_path)
+    assert ended.stderr == (
+        "harness: Windows is not supported: use the harness in its Subsystem for Linux (wsl --install)\n"
+    )
