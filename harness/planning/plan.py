@@ -165,11 +165,13 @@ def _beyond_the_run(asked: ResolvedRequest, cells: Cells) -> list[str]:
 
 def _unseen(asked: ResolvedRequest, task: Task, cells: Sequence[Cell]) -> list[str]:
     """What the models of a task do not see of its texts, where they can be read."""
-    lengths = [cell.run.settings["max_length"] for cell in cells if cell.task == task.name and not cell.refused]
+    settings = [cell.run.settings for cell in cells if cell.task == task.name and not cell.refused]
     texts = asked.contents.samples.get(task.name)
-    if not (texts and lengths and asked.procedure.trains):
+    if not (texts and settings and asked.procedure.trains):
         return []
-    return unseen(task, texts, asked.teachers_named.of(task), max(lengths))
+    ways = [own.get(name) for own in settings for name in ("augmentation", "multi_task.augmentation")]
+    masked = any(str(way).startswith("masking") for way in ways)  # also masking+pos
+    return unseen(task, texts, asked.teachers_named.of(task), max(own["max_length"] for own in settings), masked)
 
 
 def _needed(first: Mapping[RunId, First], cells: Sequence[Cell], teachers: Mapping[str, RunId]) -> dict[RunId, First]:

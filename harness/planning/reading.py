@@ -1,4 +1,4 @@
-"""What a teacher's tokenizer does not see of a task's texts, by a sample of them: what is cut, and what is unknown."""
+"""What a teacher's tokenizer does not see of a task's texts, by a sample of them: what is cut, unknown or masked."""
 
 from __future__ import annotations
 
@@ -25,13 +25,18 @@ def sample(split: Split) -> list[tuple[str, ...]]:
     return [tuple(part[i] for part in texts) for i in range(0, size, max(1, -(-size // SAMPLE)))]
 
 
-def unseen(task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int) -> list[str]:
+def unseen(
+    task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int, masked: bool = False
+) -> list[str]:
     """Sentences on the texts of more than `most` tokens, and on tokens that stand for what is unknown.
 
-    teacher: a plugin, of an ensemble whoever sees least; nothing is told of one whose tokenizer cannot be had. Raises
-    Faulty for one that is none.
+    teacher: a plugin, of an ensemble whoever sees least; nothing is told of one whose tokenizer cannot be had. masked:
+    words of further texts are, which is told of a tokenizer that has no token for it. Raises Faulty for one that is
+    none.
     """
     from transformers import PreTrainedTokenizerBase
+
+    from harness.data.encoding import MASK
 
     found: list[str] = []
     every = teacher.members or [teacher]
@@ -54,6 +59,12 @@ def unseen(task: Task, texts: Sequence[tuple[str, ...]], teacher: Any, most: int
         found.append(
             f"about {unknown:.0%} of the tokens of {task.name} are unknown to the tokenizer of {by}: another may know "
             "them, as --teacher minilm (harness list teachers)"
+        )
+    if masked and (without := sum(reader.mask_token is None for reader in readers)):
+        who = by if without == len(readers) else f"{without} of the {len(readers)} members of {by}"
+        found.append(
+            f"the masked words of {task.name} are read as the letters {MASK} by {who}, for want of a mask token: "
+            "encoders such as BERT have one"
         )
     return found
 

@@ -17,6 +17,7 @@ from harness.planning.plan import resolve
 from harness.planning.reading import SAMPLE, sample, unseen
 from harness.planning.request import Request
 from tests.conftest import Harness
+from tests.teachers import generative_models
 
 TASK = Task(name="mine", label="Mine", metric="accuracy", metrics=("accuracy",), labels=("x", "y"))
 
@@ -64,6 +65,36 @@ def test_shares_are_of_texts_and_of_tokens() -> None:
     assert unseen(TASK, texts, Both(), 4) == [unknown] and unseen(TASK, texts, Bytes(), 4) == []
     with pytest.raises(Faulty, match="tokenizer returned None, but must return a PreTrainedTokenizerBase"):
         unseen(TASK, texts, Nobody(), 4)
+
+
+class Maskless(Teacher):
+    """As GPT-2, without a token for a masked word."""
+
+    def tokenizer(self) -> object:
+        found = word_level(["a b c"], 0)
+        found.mask_token = None
+        return found
+
+
+class Mixed(Teacher):
+    name, members = "ensemble", (Teacher(), Maskless())
+
+
+def test_a_tokenizer_without_a_mask_token_is_told_where_words_are_masked() -> None:
+    texts = [("a b",), ("a b c",)]
+    told = "the masked words of mine are read as the letters [MASK] by {}, for want of a mask token: encoders such as "
+    assert unseen(TASK, texts, Maskless(), 4, masked=True) == [told.format("teacher embedded") + "BERT have one"]
+    (mixed,) = unseen(TASK, texts, Mixed(), 4, masked=True)
+    assert mixed.startswith(told.format("1 of the 2 members of teacher ensemble"))
+    assert unseen(TASK, texts, Teacher(), 4, masked=True) == unseen(TASK, texts, Maskless(), 4) == []
+
+
+@pytest.mark.parametrize(("way", "told"), [("masking", 1), ("masking+pos", 1), ("none", 0)])
+def test_a_plan_tells_a_decoder_without_a_mask_token(tmp_path: Path, glue: Path, way: str, told: int) -> None:
+    decoder = generative_models.checkpoint(tmp_path / "gpt2", "gpt2")
+    asked = {"data": str(glue), "tasks": ["sst2"], "objectives": ["logits"], "teacher": str(decoder)}
+    plan = resolve(Request("augmentation", profile="small", overrides=(f"augmentation={way}",), **asked))
+    assert sum("for want of a mask token" in sentence for sentence in plan.unseen) == told
 
 
 def test_pairs_are_read_as_one() -> None:
