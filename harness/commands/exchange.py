@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
     made, count = {"eval_results": _eval_results, "every_eval_ever": _every_eval_ever}[form], 0
     for cell in cells:
         for name, content in made(plan, ledger, cell, tasks[cell.task]):
-            atomic_write(to / name, content)
+            atomic_write(to / name, _as_dated(to / name, content))
             count += 1
     left_out = [f"left out, for they are no data sets of the hub: {', '.join(others)}"] if others else []
     return [f"{count} files written to {to}", *left_out]
@@ -96,15 +97,15 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
     """(file, content) of each run of a cell: what it scored, and what it answers every dev example with."""
     for run in cell.seeds:
         model = f"{UNKNOWN}/{re.sub(r'[^A-Za-z0-9._-]+', '-', _row(cell))}-{run.run}"
-        written = str(int((ledger.folder(run.run) / "record.json").stat().st_mtime))
-        evaluation = f"{plan.study}/{model.replace('/', '_')}/{written}"
         results = [_result(plan, cell, run, task, name) for name in run.metrics if name in {*ALL} - {*UNBOUNDED}]
         if not results:
             continue  # measurements of speed or size
         log: Document = {
             "schema_version": SCHEMA,
-            "evaluation_id": evaluation,
-            "retrieved_timestamp": written,
+            # The format asks for what stays when a log is written again; the moment of writing does not.
+            "evaluation_id": f"{plan.study}/{model.replace('/', '_')}/{cell.cell}",
+            # When the log is written. When the run was made no record knows, and files are copied and unpacked.
+            "retrieved_timestamp": str(int(time.time())),
             "source_metadata": {
                 "source_name": f"study {plan.study}, profile {plan.profile}",
                 "source_type": "evaluation_run",
@@ -137,6 +138,18 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
             }
             yield f"{folder}/{name}_samples.jsonl", content
         yield f"{folder}/{name}.json", json.dumps(log, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _as_dated(path: Path, content: bytes) -> bytes:
+    """The content of a log, or what `path` holds where that differs in nothing but when it was written."""
+    if path.suffix != ".json":
+        return content
+    try:
+        before = path.read_bytes()
+        both = [json.loads(text) | {"retrieved_timestamp": ""} for text in (before, content)]
+    except (OSError, ValueError, TypeError):  # none there, or none of ours
+        return content
+    return before if both[0] == both[1] else content
 
 
 def _id(run: RunResult, cell: CellResult, metric: str) -> str:

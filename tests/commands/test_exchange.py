@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +50,9 @@ def details(found: Any) -> list[Any]:
     return own + [value for part in found.values() for value in details(part)]
 
 
-def test_every_eval_ever_has_a_log_and_its_samples_for_each_run(call: Harness, tmp_path: Path) -> None:
+def test_every_eval_ever_has_a_log_and_its_samples_for_each_run(
+    call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = results.finished(tmp_path / "out", score=0.75)
     words = (*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", tmp_path / "to")
     done(call(*words))
@@ -81,8 +85,25 @@ def test_every_eval_ever_has_a_log_and_its_samples_for_each_run(call: Harness, t
         found = [*details(log), *details(samples)]
         assert found and all(isinstance(value, str) for value in found)
     before = {path: path.read_bytes() for path in (tmp_path / "to").rglob("*.json*")}
+    monkeypatch.setattr(time, "time", lambda: 4e9)
     done(call(*words))
     assert {path: path.read_bytes() for path in (tmp_path / "to").rglob("*.json*")} == before
+
+
+def test_a_log_tells_when_it_was_written_and_not_when_a_file_was_unpacked(call: Harness, tmp_path: Path) -> None:
+    """An archive of docs/results gives every record the time 0; copying gives it any other."""
+    ledger = results.finished(tmp_path / "out", score=0.75)
+    told = []
+    for moment in (0, 1_000_000_000):
+        for path in (ledger.out / "ledger").glob("*/record.json"):
+            os.utime(path, (moment, moment))
+        to, before = tmp_path / str(moment), int(time.time())
+        done(call(*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", to))
+        logs = [json.loads(path.read_bytes()) for path in sorted(to.rglob("*.json"))]
+        assert logs and all(before <= int(log["retrieved_timestamp"]) <= time.time() for log in logs)
+        assert not any("evaluation_timestamp" in log for log in logs)  # which no record knows
+        told.append([log["evaluation_id"] for log in logs])
+    assert told[0] == told[1] and len({*told[0]}) == len(told[0])
 
 
 def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: Path) -> None:
