@@ -44,7 +44,7 @@ def write(plan: Plan, tasks: Mapping[str, Task], ledger: Ledger, form: str, to: 
     cells = [cell for cell in frame.cells(plan, frame.runs(plan, ledger)) if cell.seeds]
     if not cells:
         raise UserError(f"no cell of study {plan.study} has a finished run that could be written")
-    others = [name for name in plan.tasks if form == "eval_results" and not _dataset(plan, tasks[name])[0]]
+    others = [name for name in plan.tasks if form == "eval_results" and not on_hub(plan, tasks[name])[0]]
     if len(others) == len(plan.tasks):
         raise UserError(
             "eval_results names data sets of the hub, and no cell here is of one: use --data hub or --tasks "
@@ -68,7 +68,7 @@ def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> I
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
-    dataset, config = _dataset(plan, task)
+    dataset, config = on_hub(plan, task)
     if not dataset:
         return
     mean, spread = _mean(cell, cell.metric)
@@ -79,15 +79,16 @@ def _eval_results(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> I
     yield f"{cell.cell}.yaml", text.encode()
 
 
-def _dataset(plan: Plan, task: Task) -> tuple[str, str]:
-    """(data set, task of it) on the hub, or ("", "")."""
+def on_hub(plan: Plan, task: Task) -> tuple[str, str]:
+    """(data set, configuration of it) on the hub, or ("", "")."""
     if told := plan.declared.get(task.name):
         where, _, place = str(told["place"]).partition(":")
         name, _, config = place.partition(":")
         return (name, config or "default") if where == HUB else ("", "")
     source = registry.SOURCES.get(plan.source) if plan.source in registry.SOURCES.names() else None
     dataset = getattr(source, "dataset", "")
-    return (dataset, task.name) if dataset else ("", "")
+    called = task.folder.replace("-", "").lower()  # as GLUE's is read: qnli, however its candidates are ranked
+    return (dataset, called or task.name) if dataset else ("", "")
 
 
 # ---------------------------------------------------------------- Every Eval Ever
@@ -171,7 +172,7 @@ def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: st
             "standard_deviation": deviation,
             "num_samples": n,
         }
-    dataset, config = _dataset(plan, task)
+    dataset, config = on_hub(plan, task)
     data: Document = {"dataset_name": task.name, "source_type": "other"}
     if dataset:
         data |= {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": "val"}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import registry
+from harness.commands.exchange import on_hub
 from harness.commands.taken import Taken, opened, taken
 from harness.commands.telling import say, tell
 from harness.errors import UserError, counted
@@ -115,6 +116,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
     of_hub = who == registry.HUB and not os.path.exists(base)
     teacher = Path(plan.label).name if os.path.exists(plan.label) else plan.label
     learnt, starts = _learnt(one, record)
+    dataset, configuration = on_hub(plan, one.task)
     device = record["device"]
     by = f" with {counted(made.settings['threads'], 'thread')}" if device == "cpu" else ""
     speed = (
@@ -147,6 +149,8 @@ def _about(one: Taken, record: Record, name: str) -> About:
         },
         learnt=learnt,
         starts=starts,
+        dataset=dataset,
+        configuration=configuration,
     )
 
 

@@ -17,6 +17,13 @@ from harness.files import JSON
 ANSWERS, LABELS = "answers", "labels"
 LICENCE = "# license: to be filled in, see the section Licence\n"
 BFLOAT16 = ", as they were computed in bfloat16; the folder computes in float32, which moves probabilities a little"
+# What hf.co/metrics calls them, by which the hub finds scores; of others our own names stand.
+HUB_METRICS = {
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "r2": "r_squared",
+}
 SAID = ("student", "objective", "row", "init", "data", "speed", "version")
 CARD = """---
 {yaml}
@@ -86,7 +93,8 @@ class About:
     name on the hub, or "", as where nothing is taken from it. objective: the row's label. table: the sentence on the
     row of the table; metrics: the run's own on dev, as fractions. recipe: setting -> value; speed: the sentence on it;
     made: as JSON, which run it is. learnt: from a teacher's ANSWERS, from LABELS alone, or from nothing (""); starts:
-    from whose weights, as in "its layers start from minilm", or "".
+    from whose weights, as in "its layers start from minilm", or "". dataset, configuration: as the hub calls the data,
+    or "" where they are not from there.
     """
 
     name: str
@@ -105,13 +113,24 @@ class About:
     made: JSON
     learnt: str
     starts: str
+    dataset: str = ""
+    configuration: str = ""
 
 
 def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str:
     """The card. kind: the model's class; plain: transformers opens it; size: bytes of its weights."""
     task, taught = opened.task, about.learnt == ANSWERS
     results = [
-        EvalResult("text-classification", task.name, task.label, name, round(value, 6), dataset_split="validation")
+        EvalResult(
+            "text-classification",
+            about.dataset or task.name,
+            task.label,
+            HUB_METRICS.get(name, name),
+            round(value, 6),
+            dataset_config=about.configuration or None,
+            dataset_split="validation",
+            metric_name=name,
+        )
         for name, value in sorted(about.metrics.items())
     ]
     data = ModelCardData(

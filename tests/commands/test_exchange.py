@@ -16,6 +16,8 @@ import yaml
 from huggingface_hub import EvalResultEntry
 from huggingface_hub._eval_results import parse_eval_result_entries
 
+from harness.commands.exchange import on_hub
+from harness.data.tasks import get_task
 from tests.commands import results
 from tests.conftest import Harness
 from tests.results import done, refused
@@ -119,6 +121,15 @@ def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: P
         assert isinstance(entry, EvalResultEntry)
         assert (entry.dataset_id, entry.task_id, entry.value) == ("nyu-mll/glue", "sst2", 75.0)
         assert entry.notes and "accuracy on dev" in entry.notes
+
+
+def test_data_of_the_hub_are_named_as_it_names_them() -> None:
+    plan = replace(results.plan(), source="hub")
+    names = ("sst2", "stsb", "mnli", "qnli_ranking")
+    assert [on_hub(plan, get_task(name)) for name in names] == [
+        ("nyu-mll/glue", name) for name in ("sst2", "stsb", "mnli", "qnli")
+    ]
+    assert on_hub(replace(plan, source="embedded"), get_task("acceptability")) == ("", "")
 
 
 @pytest.mark.parametrize("flags", [("--format", "eval_results"), ("--format", "csv", "--to", "folder")])
