@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import harness
 from harness import registry, reports
 from harness.contracts import CellResult, RunResult, Task
 from harness.data.metric_names import ALL
@@ -30,7 +29,7 @@ SCHEMA = "0.2.2"  # of Every Eval Ever: eval.schema.json and instance_level_eval
 # From -1 to 1; others are fractions. What has no least value cannot be told there.
 SIGNED = ("matthews", "kappa", "pearson", "spearman", "kendall", "pearson_spearman_mean")
 UNBOUNDED = ("r2",)
-UNKNOWN = "unknown"  # the organisation, which whoever publishes the files fills in
+UNKNOWN = "unknown"  # the organisation, which whoever publishes the files fills in; what old records do not tell
 HUB = "hub"  # as --tasks NAME=hub:DATASET says it
 
 Document = dict[str, Any]  # as JSON or YAML
@@ -113,7 +112,7 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
                 "source_organization_name": UNKNOWN,
                 "evaluator_relationship": "first_party",
             },
-            "eval_library": {"name": "distill-harness", "version": harness.__version__},
+            "eval_library": {"name": "distill-harness", "version": _version(run)},
             "model_info": {
                 "name": _row(cell),
                 "id": model,
@@ -151,6 +150,11 @@ def _as_dated(path: Path, content: bytes) -> bytes:
     except (OSError, ValueError, TypeError):  # none there, or none of ours
         return content
     return before if both[0] == both[1] else content
+
+
+def _version(run: RunResult) -> str:
+    """The version that evaluated the run, which its record tells: the one that writes the files may be another."""
+    return str(run.record.get("made_on", {}).get("harness", "")).partition(" ")[0] or UNKNOWN
 
 
 def _id(run: RunResult, cell: CellResult, metric: str) -> str:

@@ -137,7 +137,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
         metrics=part["metrics"],
         recipe={name: made.settings[name] for name in told} | dict(as_known(plan, searched)) | {"seed": made.seed},
         speed=speed,
-        version=version("distill-harness"),
+        version=_version(record),
         made={
             "run": one.run,
             "cell": cell.id if cell else None,
@@ -152,6 +152,11 @@ def _about(one: Taken, record: Record, name: str) -> About:
         dataset=dataset,
         configuration=configuration,
     )
+
+
+def _version(record: Record) -> str:
+    """The version that made a run; where an old record does not tell it, the one at work."""
+    return str(record.get("made_on", {}).get("harness", "")).partition(" ")[0] or version("distill-harness")
 
 
 def _learnt(one: Taken, record: Record) -> tuple[str, str]:

@@ -108,6 +108,21 @@ def test_a_log_tells_when_it_was_written_and_not_when_a_file_was_unpacked(call: 
     assert told[0] == told[1] and len({*told[0]}) == len(told[0])
 
 
+def test_a_log_tells_which_version_evaluated(call: Harness, tmp_path: Path) -> None:
+    ledger = results.finished(tmp_path / "out", ("vanilla_kd",))
+    words = (*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to")
+
+    def library(to: str) -> Any:
+        done(call(*words, tmp_path / to))
+        (path,) = (tmp_path / to).glob("data/objectives_vs_init/unknown/*/*.json")
+        return json.loads(path.read_bytes())["eval_library"]
+
+    assert library("old")["version"] == "unknown"  # no record told it then
+    told = {"harness": "0.0.7 commit 0123456789ab", "machine": "another"}
+    results.record(ledger, replace(results.student("vanilla_kd"), seed=0), 0.5, made_on=told)
+    assert library("kept") == {"name": "distill-harness", "version": "0.0.7"}
+
+
 def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: Path) -> None:
     ledger = results.finished(tmp_path / "out", score=0.75)
     words = (*REPORT, "--out", ledger.out, "--format", "eval_results", "--to", tmp_path / "to")

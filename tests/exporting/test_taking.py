@@ -97,6 +97,18 @@ def test_a_cell_becomes_a_folder_with_the_scores_of_its_table(
     assert planned.returncode == 0 and re.search(r"\d runs? that these start from", planned.stdout), planned.stderr
 
 
+def test_the_card_tells_the_version_that_trained_the_weights(again: Path, call: Harness, tmp_path: Path) -> None:
+    cell, found = cell_of(again, "sentiment")
+    best, ledger = best_run(found), Ledger(again)
+    assert best
+    told = {"harness": "0.0.7 commit 0123456789ab", "machine": "another"}
+    ledger.write(best.run, {**(ledger.read(best.run) or {}), "made_on": told}, None)
+    done = call("export", cell, "--to", tmp_path / "student", "--out", again)
+    assert done.returncode == 0, done.stderr
+    card = (tmp_path / "student" / "README.md").read_text(encoding="utf-8")
+    assert "Made with distill-harness 0.0.7.\n" in card and "version = {0.0.7}" in card
+
+
 def test_of_two_searches_of_a_cell_the_larger_one_counts(
     results: Path, again: Path, call: Harness, tmp_path: Path
 ) -> None:
