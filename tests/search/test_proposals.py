@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from typing import Any
 
+import optuna
 import pytest
 
 from harness.contracts import Hyperparameter
@@ -14,7 +16,7 @@ from harness.planning.planned import Cell
 from harness.planning.space import size
 from harness.runs import Run
 from harness.search.progress import progress
-from harness.search.proposals import propose
+from harness.search.proposals import distributions, propose
 from tests.search.builders import cell, student_run
 
 GRID = {"learning_rate": [1e-3, 5e-4], "batch_size": [16, 32, 64]}
@@ -188,6 +190,35 @@ def test_two_terms_that_search_the_same_range_are_not_drawn_as_one() -> None:
     alone = [propose("d", {"dkd.temperature": temperature}, 5, number, [], "random") for number in range(5)]
     assert [one["dkd.temperature"] for one in both] == [one["dkd.temperature"] for one in alone]
     assert all(one["dkd.temperature"] != one["reverse_kl.temperature"] for one in both)
+
+
+def _seed(told: str) -> int:
+    """As docs/statistics.md has it."""
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big") // 2 % 2**32
+
+
+def test_plain_optuna_draws_at_random_what_the_page_says() -> None:
+    space = {"dkd.temperature": TPE["learning_rate"], "reverse_kl.temperature": TPE["learning_rate"]}
+    for number in range(3):
+        found = propose("c", space, 3, number, [({}, 0.1)] * number, "random")
+        for name, place in zip(space, ("", ",1"), strict=True):
+            told = f'["random","temperature",{{"high":0.01,"log":true,"low":1e-05,"whole":false}},{number}{place}]'
+            study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=_seed(told)))
+            assert study.ask().suggest_float(name, 1e-5, 1e-2, log=True) == found[name]
+
+
+def test_plain_optuna_proposes_by_tpe_what_the_page_says() -> None:
+    kinds = distributions(TPE)
+    before: list[tuple[Any, float | None]] = []
+    for number in range(10):
+        sampler = optuna.samplers.TPESampler(seed=_seed(f'["tpe","c",{number}]'), n_startup_trials=5)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for params, score in before:
+            state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=kinds, value=score, state=state))
+        found = propose("c", TPE, 10, number, before)
+        assert study.ask(kinds).params == found
+        before.append((found, None if number == 2 else found["learning_rate"]))
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
