@@ -28,6 +28,9 @@ from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEA
 if TYPE_CHECKING:
     from harness.planning.cells import Cells
 
+# What trials are compared by, and what a machine has: the best of trials that differ in these is no better setting.
+SAME = ("protocol", "labels", "pruner", "threads", "cache_gib")
+
 
 @uncollected()
 def resolve(
@@ -245,7 +248,7 @@ def _check_settings(
         free = [name for name, ways in fixed.items() if key not in ways] or list(fixed)
         what = f"{asked.typed[key]} is what rows of {asked.study.name} differ in"
         raise UserError(f"{what}: choose by --objectives {' '.join(free[:3])}")
-    for key in sorted(key for key in asked.searched if key.startswith(ELSEWHERE) or key in SEARCH):
+    for key in sorted(key for key in asked.searched if key.startswith(ELSEWHERE) or key in {*SEARCH, *SAME}):
         raise UserError(f"{asked.typed[key]} is the same in every trial of a cell: --set fixes it, not --search")
     for key, value in (*asked.overrides.items(), *merging.each(asked.searched)):
         if key not in known | own and (owners := _owners(key)):
