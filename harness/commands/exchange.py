@@ -12,6 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,8 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
             "schema_version": SCHEMA,
             # The format asks for what stays when a log is written again; the moment of writing does not.
             "evaluation_id": f"{plan.study}/{model.replace('/', '_')}/{cell.cell}",
-            # When the log is written. When the run was made no record knows, and files are copied and unpacked.
-            "retrieved_timestamp": str(int(time.time())),
+            **_evaluated(run),
+            "retrieved_timestamp": str(int(time.time())),  # when the log is written
             "source_metadata": {
                 "source_name": f"study {plan.study}, profile {plan.profile}",
                 "source_type": "evaluation_run",
@@ -150,6 +151,12 @@ def _as_dated(path: Path, content: bytes) -> bytes:
     except (OSError, ValueError, TypeError):  # none there, or none of ours
         return content
     return before if both[0] == both[1] else content
+
+
+def _evaluated(run: RunResult) -> Document:
+    """When, which records of before do not tell; files that hold them are copied and unpacked."""
+    ended = run.record.get("made_on", {}).get("ended")
+    return {"evaluation_timestamp": str(int(datetime.fromisoformat(ended).timestamp()))} if ended else {}
 
 
 def _version(run: RunResult) -> str:

@@ -1,4 +1,6 @@
-"""Which machine made a run, by which state of this distribution: its record tells it, and it is no part of a run."""
+"""Which machine made a run, by which state of this distribution, and when: its record tells it, and it is no part of a
+run.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import os
 import platform
 import re
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 
 import harness
@@ -14,8 +17,12 @@ from harness.code_versions import ROOT
 
 
 def made_on() -> dict[str, str]:
-    """machine: its processor or accelerator; harness: the version, and of a checkout the commit."""
-    return {"machine": _machine(), "harness": " ".join(filter(None, (harness.__version__, commit())))}
+    """machine: its processor or accelerator; harness: the version, and of a checkout the commit; ended: now, in UTC."""
+    return {
+        "machine": _machine(),
+        "harness": " ".join(filter(None, (harness.__version__, commit()))),
+        "ended": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
 
 
 def _machine() -> str:

@@ -114,6 +114,7 @@ def made(table: Table) -> list[tuple[str, str]]:
         "Device": _named(record.get("device") for record in timed),
         "Machine": _named(record.get("made_on", {}).get("machine") for record in timed),
         "Harness": _named(record.get("made_on", {}).get("harness") for record in timed),
+        "Ended": _days(record.get("made_on", {}).get("ended") for record in timed),
         "Versions": _named(
             ", ".join(f"{name} {number}" for name, number in sorted(record.get("versions", {}).items()))
             for record in timed
@@ -146,6 +147,12 @@ def _records(table: Table) -> dict[str, Mapping[str, Any]]:
 
 def _named(values: Iterable[str | None]) -> str:
     return "; ".join(sorted({value for value in values if value}))
+
+
+def _days(moments: Iterable[str | None]) -> str:
+    """ "2026-11-26 to 2026-11-28", of moments in UTC."""
+    days = sorted({moment[:10] for moment in moments if moment})
+    return " to ".join(dict.fromkeys((*days[:1], *days[-1:])))
 
 
 def _duration(seconds: float) -> str:

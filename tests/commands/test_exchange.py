@@ -103,24 +103,27 @@ def test_a_log_tells_when_it_was_written_and_not_when_a_file_was_unpacked(call: 
         done(call(*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", to))
         logs = [json.loads(path.read_bytes()) for path in sorted(to.rglob("*.json"))]
         assert logs and all(before <= int(log["retrieved_timestamp"]) <= time.time() for log in logs)
-        assert not any("evaluation_timestamp" in log for log in logs)  # which no record knows
+        assert not any("evaluation_timestamp" in log for log in logs)  # which these records do not tell
         told.append([log["evaluation_id"] for log in logs])
     assert told[0] == told[1] and len({*told[0]}) == len(told[0])
 
 
-def test_a_log_tells_which_version_evaluated(call: Harness, tmp_path: Path) -> None:
+def test_a_log_tells_which_version_evaluated_and_when(call: Harness, tmp_path: Path) -> None:
     ledger = results.finished(tmp_path / "out", ("vanilla_kd",))
     words = (*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to")
 
-    def library(to: str) -> Any:
+    def log(to: str) -> Any:
         done(call(*words, tmp_path / to))
         (path,) = (tmp_path / to).glob("data/objectives_vs_init/unknown/*/*.json")
-        return json.loads(path.read_bytes())["eval_library"]
+        return json.loads(path.read_bytes())
 
-    assert library("old")["version"] == "unknown"  # no record told it then
-    told = {"harness": "0.0.7 commit 0123456789ab", "machine": "another"}
+    old = log("old")  # no record told it then
+    assert old["eval_library"]["version"] == "unknown" and "evaluation_timestamp" not in old
+    told = {"harness": "0.0.7 commit 0123456789ab", "machine": "another", "ended": "2026-11-28T07:55:44+00:00"}
     results.record(ledger, replace(results.student("vanilla_kd"), seed=0), 0.5, made_on=told)
-    assert library("kept") == {"name": "distill-harness", "version": "0.0.7"}
+    kept = log("kept")
+    assert kept["eval_library"] == {"name": "distill-harness", "version": "0.0.7"}
+    assert kept["evaluation_timestamp"] == "1795852544"
 
 
 def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -299,7 +300,9 @@ def test_a_quantity_has_no_best(found: Results) -> None:
 def test_a_record_tells_what_it_was_made_on_and_the_page_shows_it(found: Results, out: Path) -> None:
     told = found.ledger.read(found.best("entailment").run)["made_on"]
     text = (table_folder(out) / "table.html").read_text(encoding="utf-8")
-    assert told["machine"] and all(f"<dd>{escape(each)}</dd>" in text for each in told.values())
+    ended = datetime.fromisoformat(told.pop("ended"))
+    assert timedelta() <= datetime.now(timezone.utc) - ended < timedelta(hours=1)
+    assert told["machine"] and all(f"<dd>{escape(each)}" in text for each in (*told.values(), ended.date().isoformat()))
 
 
 def test_the_best_student_is_opened_and_asked(

@@ -166,9 +166,9 @@ def test_what_was_measured_stands_apart_and_nothing_else_differs():
 
 
 def test_the_machine_the_versions_and_the_commit_are_those_of_the_records():
-    made = {"machine": "A processor", "harness": "0.1.0 commit 0123"}
+    made = {"machine": "A processor", "harness": "0.1.0 commit 0123", "ended": "2026-11-28T07:55:44+00:00"}
     seen = Page(render(framed(made_on=made, versions={"torch": "2.13", "python": "3.11"}, device="cpu"), "html"))
-    assert {"A processor", "0.1.0 commit 0123", "python 3.11, torch 2.13", "cpu"} <= {*seen.texts}
+    assert {"A processor", "0.1.0 commit 0123", "2026-11-28", "python 3.11, torch 2.13", "cpu"} <= {*seen.texts}
 
 
 def test_a_table_of_455_cells_stays_under_two_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:

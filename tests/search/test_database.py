@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,15 @@ def test_a_trial_is_told_once_with_its_state_curve_and_metrics(tmp_path: Path) -
     assert first[4].user_attrs["metrics"] == {"f1": 0.25}
     ended = datetime.fromtimestamp(ledger.stamp("good")[0] / 1e9)
     assert first[0].datetime_complete == ended and first[0].duration == timedelta(seconds=90)
+
+
+def test_a_trial_ended_when_its_record_says_so(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, create=True)
+    found = finished(ledger, "good", made_on={"ended": "2026-11-28T07:55:44+00:00"})
+    assert tell(tmp_path, None, ("c", [found])) == ""
+    (trial,) = trials(f"sqlite:///{tmp_path}/optuna.db")["study/row/s/random/mrpc/c"]
+    assert trial.datetime_complete.timestamp() == datetime(2026, 11, 28, 7, 55, 44, tzinfo=timezone.utc).timestamp()
+    assert trial.duration == timedelta(seconds=90)
 
 
 def test_two_drivers_on_two_ledgers_share_one_database(tmp_path: Path, server: Server) -> None:
