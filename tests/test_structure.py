@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 from collections.abc import Callable, Iterable
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from harness import registry
@@ -126,6 +127,13 @@ def test_no_two_rooms_stand_on_each_other() -> None:
     assert not in_circles(FILES, room_of, "harness")
     reports = [path for path in FILES if path.is_relative_to(ROOT / "reports") and path.parent != ROOT / "reports"]
     assert not in_circles(reports, lambda path: path.parent.name, "harness.reports")
+
+
+def test_no_two_files_import_each_other() -> None:
+    """By way of others neither, nor within functions, nor for a type. What only hands names on is no such file."""
+    named = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in FILES if path.stem != "__init__"}
+    modules = {name if name.startswith("harness.") else f"harness.{name}": path for path, name in named.items()}
+    TopologicalSorter({name: imported(ast.walk(parsed(path))) & {*modules} for name, path in modules.items()}).prepare()
 
 
 def test_no_file_is_too_long_to_read_in_one_sitting() -> None:

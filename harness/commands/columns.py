@@ -169,7 +169,7 @@ def _shape(plan: Plan, ledger: Ledger, model: Finished, task: Task) -> str:
 
 def _measured(plan: Plan, ledger: Ledger, model: Finished, task: Task) -> dict[str, tuple[float, float]]:
     """Raises UserError for weights and data that are not as they were."""
-    from harness.data import sources
+    from harness.data import loading
     from harness.exporting.opened import of_run
     from harness.exporting.timed import sentences_per_second
 
@@ -178,7 +178,7 @@ def _measured(plan: Plan, ledger: Ledger, model: Finished, task: Task) -> dict[s
     for path in plan.plugins:
         registry.load_file(path)
     student = of_run(model.made, task, workspace_of(plan, ledger.out, model.run, model.made))
-    return sentences_per_second(student, sources.load(task, plan.source).dev[0], ROUNDS)
+    return sentences_per_second(student, loading.load(task, plan.source).dev[0], ROUNDS)
 
 
 def _how(task: Task) -> str:

@@ -19,7 +19,7 @@ from harness import registry
 from harness.code_versions import ROOT, here, sources
 from harness.contracts import Hyperparameter, Study, Task
 from harness.data import metric_names
-from harness.data.own import Declaration
+from harness.data.declaration import Declaration
 from harness.errors import UserError, counted
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.runs.settings import (

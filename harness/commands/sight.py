@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.commands.recorded import table_of, tasks_of
 from harness.contracts import Task
-from harness.data import sources
+from harness.data import loading
 from harness.errors import UserError, counted
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
@@ -57,7 +57,7 @@ def _examples(task: Task, plan: Plan) -> int:
     if not plan.examples.get(task.name):
         return 0
     try:
-        return sum(1 for _ in sources.source_of(task, plan.source).examples(task, task.dev_splits[0]))
+        return sum(1 for _ in loading.source_of(task, plan.source).examples(task, task.dev_splits[0]))
     except UserError:
         return 0
 

@@ -37,7 +37,7 @@ def submit(options: Namespace) -> int:
     """
     if options.scores:
         return _keep_scores(options)
-    from harness.data import sources
+    from harness.data import loading
     from harness.evaluation import submission
 
     environment.launched()  # refuses what cannot be a launch
@@ -47,10 +47,10 @@ def submit(options: Namespace) -> int:
     best = {name: _best(plan, ledger, cell) for name, cell in cells.items()}
     known_tasks = tasks_of(plan)
     tasks = {name: known_tasks[name] for name in cells}
-    tests = {name: sources.load_test(task, source) for name, task in tasks.items()}
+    tests = {name: loading.load_test(task, source) for name, task in tasks.items()}
     submission.check_apart(tasks.values())
     for name, task in tasks.items():
-        if sources.content(task, source) != best[name].made.data_of[name]:
+        if loading.content(task, source) != best[name].made.data_of[name]:
             raise UserError(f"the training data of {name} in {source} are not those that row {options.row} was made of")
     contents = {name: content for name, (_, content) in tests.items()}
     repeated = replace(

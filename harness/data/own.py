@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import Task
+from harness.data.declaration import SETTINGS, Declaration
 from harness.data.places import home, kind_at, spoilt
 from harness.errors import UserError, near, unknown
 from harness.files import JSON
@@ -24,57 +24,8 @@ from harness.registry import TASKS, file_of
 if TYPE_CHECKING:
     from harness.data.own_source import OwnSource
 
-Rows = Iterable[JSON]  # column -> value
-Place = str | Callable[[], str | Mapping[str, Rows]]
-
-# What is said of data, as `--set NAME.SETTING=VALUE`, in NAME.yaml and by `@task`; several names are joined by commas.
-SETTINGS = {
-    "text": "the column of the text, or of the first of a pair (default: text, sentence, sentence1 or premise)",
-    "text2": "the column of the second text (default: sentence2 or hypothesis)",
-    "label": "the column of the class or score (default: label, labels or score); none: there is none to train on",
-    "columns": "the names of the columns of a file without a header",
-    "delimiter": "what stands between the columns: comma, tab, semicolon or bar (default: by the file's name)",
-    "kind": "classes or score (default: a score where labels have fractions, or more than 50 whole numbers)",
-    "classes": "the names of the classes in order (default: those of train, sorted)",
-    "metric": "what epochs and settings are chosen by, and what tables show (harness list metrics)",
-    "train": "the file or split that is trained on (default: train)",
-    "dev": "the file or split that is reported (default: validation or dev; test where there is neither)",
-    "held_out": "the part of train that is reported where there is no other split",
-    "split_seed": "another draw of that part",
-    "group": "a column: examples that are alike in it are never parted",
-    "group_until": "only what stands before this counts in the column of the group, as in 12_3 by _",
-    "title": "its heading in tables (default: its name)",
-}
-DEFAULTS = {"held_out": "0.2", "split_seed": "0"}
 PATH = "path"  # where the examples are, in a YAML file
 TAKEN = ("teacher", "general", "student", "multi_task", "untuned")  # other settings are called so: "teacher.epochs"
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """A task of the user's own. place: a path, hub:DATASET[:CONFIG], or a function of a plugin that gives one or rows.
-
-    folder: where relative paths begin, "" for the current folder. settings: as `SETTINGS`, all as text.
-    """
-
-    name: str
-    place: Place
-    settings: Mapping[str, str] = field(default_factory=dict)
-    folder: str = ""
-    doc: str = ""
-
-    @property
-    def where(self) -> str:
-        """What sentences call its place."""
-        return self.place if isinstance(self.place, str) else f"task {self.name}"
-
-    def said(self, setting: str) -> str:
-        """What a setting says, or its default, which is mostly ""."""
-        return self.settings.get(setting) or DEFAULTS.get(setting, "")
-
-    def given(self, settings: Mapping[str, str]) -> Declaration:
-        """With these settings too, which go before its own."""
-        return dataclasses.replace(self, settings={**self.settings, **settings})
 
 
 class Known:
@@ -116,7 +67,11 @@ def know(declarations: Iterable[Declaration]) -> dict[str, Known]:
     """Read what these declare, for `get_task` from now on. Raises UserError for data that cannot be used."""
     from harness.data.own_source import read  # loads numpy
 
-    found = {declaration.name: read(declaration) for declaration in declarations}
+    found = {}
+    for declaration in declarations:
+        task, told, source = read(declaration)
+        found[declaration.name] = known = Known(declaration, task, told)
+        known.source = source  # which has read the data already
     KNOWN.update(found)
     return found
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from harness.data.declaration import Declaration
 from harness.data.places import spoilt
 from harness.data.sources import Example
 from harness.data.tables import DELIMITERS, Columns, Row, column
 from harness.errors import UserError, near
 from harness.seeds import derive_seed
-
-if TYPE_CHECKING:
-    from harness.data.own_source import OwnSource
 
 TRAIN = ("train", "training")
 DEV = ("validation", "dev", "valid", "val")
@@ -29,6 +27,20 @@ SHOWN = 5  # classes that are printed by name
 MISSING = {"nan", "none", "null", "na", "n/a", "nil", "?", "-"}  # how tools write that there is no value
 
 
+class Readable(Protocol):
+    """Where they come from: what is asked of an `own_source.OwnSource` here."""
+
+    data: str
+    declaration: Declaration
+    settings: Mapping[str, str]
+
+    def names(self) -> Sequence[str]: ...
+
+    def rows(self, name: str) -> Iterable[Row]: ...
+
+    def classes(self, label: str) -> Sequence[str]: ...
+
+
 class OwnExamples:
     """The examples of a source. labels: the names of the classes, none where score; train, dev: (where, texts, label).
 
@@ -40,7 +52,7 @@ class OwnExamples:
     group: str
     unlabelled: bool
 
-    def __init__(self, source: OwnSource):
+    def __init__(self, source: Readable):
         self.source, self.name = source, source.declaration.name
         self.settings, self.said = source.settings, source.declaration.said
         names = list(source.names())

@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.contracts import Task
 from harness.data import metric_names
-from harness.data.own import Declaration, Known, Rows
+from harness.data.declaration import Declaration, Rows
 from harness.data.own_examples import OwnExamples, short
 from harness.data.places import entries, home
 from harness.data.sources import Example, TaskSource, hashes
@@ -150,8 +150,11 @@ def _asked(declaration: Declaration, work: Callable[[], Any]) -> Any:
         raise UserError(f"{_of(declaration)}{f', line {lines[-1]}' if lines else ''}, failed: {told}") from error
 
 
-def read(declaration: Declaration) -> Known:
-    """What the examples of a declaration are. Raises UserError for data that cannot be used."""
+def read(declaration: Declaration) -> tuple[Task, str, OwnSource]:
+    """What the examples of a declaration are, in a sentence too, with the source that has read them.
+
+    Raises UserError for data that cannot be used.
+    """
     source = opened(declaration)
     found = source.read
     classes = len(found.labels)
@@ -167,6 +170,4 @@ def read(declaration: Declaration) -> Known:
         examples=len(found.train),
         labelled=not found.unlabelled,
     )
-    known = Known(declaration, task, f"task {declaration.name}: {found.told()}; metric {chosen}")
-    known.source = source  # which has read the data already
-    return known
+    return task, f"task {declaration.name}: {found.told()}; metric {chosen}", source

@@ -32,7 +32,7 @@ _PART = re.compile(r"(.+?)-(\d{1,9})(-?of-?(\d{1,9}))?(-[0-9a-f]{16})?", re.ASCI
 
 
 def rows_of(path: Path, settings: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of a file. settings: `columns` and `delimiter` as `own.SETTINGS` has them.
+    """The rows of a file. settings: `columns` and `delimiter` as `declaration.SETTINGS` has them.
 
     Raises UserError, with the line where there is one, for a file that cannot be read, is broken, or whose rows differ
     in their columns.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.contracts import Task
-from harness.data.sources import NumberedSplit
+from harness.data.loading import NumberedSplit
 from harness.errors import UserError
 from harness.files import atomic_write
 

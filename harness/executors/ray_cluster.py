@@ -339,14 +339,14 @@ def _amount(gpus: float, cpus: float) -> str:
 
 def _absolute(workspace: Any) -> Any:
     """The workspace with whole paths, which have a meaning on other machines."""
-    from harness.data import corpora, sources  # not before: they need numpy and torch
+    from harness.data import corpora, loading  # not before: they need numpy and torch
 
     def whole(name: str, *kept: str) -> str:
         path = Path(name).expanduser()
         return name if name in kept or not path.exists() else str(path.resolve())
 
     folders = {name: getattr(workspace, name).resolve() for name in ("run", "runs", "cache")}
-    source = whole(workspace.source, *sources.named_sources())
+    source = whole(workspace.source, *loading.named_sources())
     corpus = whole(workspace.corpus, "", *corpora.NAMED)
     teacher = workspace.teacher._replace(argument=whole(workspace.teacher.argument, ""))
     declared = {name: own.absolute(told) for name, told in workspace.declared.items()}
@@ -355,10 +355,10 @@ def _absolute(workspace: Any) -> Any:
 
 def _parts(run: Run, workspace: Any) -> list[str]:
     """What a run reads of the driver's machine: data, teacher, plugins, files, and the runs that it starts from."""
-    from harness.data import sources  # loads numpy
+    from harness.data import loading  # loads numpy
 
     tasks = map(get_task, run.data_of)
-    parts = [str(path) for task in tasks for path in sources.source_of(task, workspace.source).parts(task)]
+    parts = [str(path) for task in tasks for path in loading.source_of(task, workspace.source).parts(task)]
     base = workspace.teacher.argument
     named = [base, *([workspace.corpus] if isinstance(run, CorpusRun) else [])]
     parts += [path for path in named if path.startswith("/")]

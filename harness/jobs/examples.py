@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from harness import registry
 from harness.contracts import Task
-from harness.data import sources, stored
+from harness.data import loading, stored
 from harness.data.encoding import Encoded, Reader, encode, folds, groups_of, hold_out, subset_index
 from harness.data.sources import Split
 from harness.data.tasks import get_task
@@ -143,7 +143,7 @@ def _indices(
 
 def _together(task: Task, source: str, groups: torch.Tensor | None) -> torch.Tensor | None:
     """(N,) of all training examples those that are never parted: what the source keeps so, or `groups`."""
-    together = sources.source_of(task, source).groups(task)
+    together = loading.source_of(task, source).groups(task)
     return groups if together is None else torch.from_numpy(together.copy())
 
 
@@ -173,8 +173,8 @@ def _part(whole: Split, index: torch.Tensor) -> Split:
 
 
 @functools.lru_cache(maxsize=8)
-def _loaded(task: str, source: str, content: str) -> sources.TaskData:
-    data = sources.load(get_task(task), source)
+def _loaded(task: str, source: str, content: str) -> loading.TaskData:
+    data = loading.load(get_task(task), source)
     if data.content != content:
         raise _changed(task, source)
     return data
@@ -182,7 +182,7 @@ def _loaded(task: str, source: str, content: str) -> sources.TaskData:
 
 def _check_content(task: Task, source: str, content: str) -> None:
     # What is kept of examples that are code was checked when it was made.
-    if not sources.source_of(task, source).fixed and sources.content(task, source) != content:
+    if not loading.source_of(task, source).fixed and loading.content(task, source) != content:
         raise _changed(task.name, source)
 
 

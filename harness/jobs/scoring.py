@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from harness.contracts import AGREEMENT, Task
-from harness.data import sources
+from harness.data import loading, sources
 from harness.data.encoding import Encoded, Reader, encode
 from harness.data.sources import Split
 from harness.errors import UserError
@@ -92,14 +92,14 @@ def further(model: nn.Module, task: Task, run: TaskRun, work: Work, reader: Read
         return predict(model, data, EVALUATION_BATCH, run.settings, machine.device(), work.clock)
 
     if run.analysis == "masked_word_entropy":
-        sentences = masked_words.chosen(sources.load(task, source).dev[0].text_a)
+        sentences = masked_words.chosen(loading.load(task, source).dev[0].text_a)
         record["masked_word_entropy"] = masked_words.masked_word_entropy(
             lambda texts: logits_of(Split("masked", list(texts), None, np.zeros(len(texts), np.int64))), sentences
         )
     asked = (run.test or {}).get(task.name)
     if asked is None:
         return record, {}
-    tests, content = sources.load_test(task, source)
+    tests, content = loading.load_test(task, source)
     if content != asked:
         raise UserError(f"the test files of {task.name} in {source} changed meanwhile; give the command again")
     return record, {

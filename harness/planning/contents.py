@@ -105,18 +105,18 @@ class Contents:
         return f"{kind}:{content}"
 
     def _read(self, task: Task) -> tuple[str, int]:
-        from harness.data import sources
+        from harness.data import loading
 
         def read() -> tuple[str, int]:
             # A hub that did not answer once is not asked again: every question costs half a minute.
-            source = sources.source_of(task, self.source)
+            source = loading.source_of(task, self.source)
             remote = source.remote
             self.note([] if source.fixed else source.parts(task) or None)
             unreachable, here = remote and bool(self.notices), not remote
-            content = "unknown" if unreachable else self._read_or(here, lambda: sources.content(task, self.source))
+            content = "unknown" if unreachable else self._read_or(here, lambda: loading.content(task, self.source))
             if content == "unknown":
                 return content, 0
-            data = sources.load(task, self.source)
+            data = loading.load(task, self.source)
             self.samples[task.name] = sample(data.train)
             self.shared += data.told_of_shared() if task.name not in own.KNOWN else ()  # which tells it
             return content, len(data.train.text_a)

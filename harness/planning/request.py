@@ -14,6 +14,7 @@ from harness import combine, registry
 from harness.answers import ask, configured, described, parts_of
 from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
 from harness.data import metric_names, own
+from harness.data.declaration import SETTINGS, Declaration
 from harness.data.tasks import get_task
 from harness.errors import UserError, close, unknown
 from harness.hyperparameters import Recipe, Value
@@ -117,7 +118,7 @@ def check_early(request: Request) -> None:
         words = list(tasks or ()) if name == "tasks" else list(getattr(request, name) or ())
         for twice in (word for word in words if words.count(word) > 1):
             raise UserError(f"--{name} names {twice} twice: give it once")
-    of_data = [f"{name}.{setting}" for name in declared for setting in own.SETTINGS]
+    of_data = [f"{name}.{setting}" for name in declared for setting in SETTINGS]
     merging.check_plain(fixed := merging.parse_set(overrides), of_data)
     search = merging.parse_search(request.search)
     if search and request.trials == 1:
@@ -128,7 +129,7 @@ def check_early(request: Request) -> None:
         raise UserError(f"--search {key} and --set {key}: what is fixed is not searched, so give one of them")
 
 
-def _told_apart(request: Request) -> tuple[list[str] | None, dict[str, own.Declaration], list[str]]:
+def _told_apart(request: Request) -> tuple[list[str] | None, dict[str, Declaration], list[str]]:
     """`own.told_apart` of the tasks that are named or else the profile's, which a plugin may declare by `@task`."""
     named = request.tasks is not None
     tasks = request.tasks if named else registry.STUDIES.get(request.study).profile(request.profile).tasks
@@ -141,7 +142,7 @@ class ResolvedRequest:
 
     def __init__(self, request: Request, lenient: bool, cache: Path | None):
         """request: that `check_early` lets pass, its plugins loaded. cache: see `examined`."""
-        from harness.data import sources
+        from harness.data import loading
 
         own.KNOWN.clear()
         names, declared, overrides = _told_apart(request)
@@ -165,14 +166,14 @@ class ResolvedRequest:
         self.teachers_named = Teachers(request.teacher or self.profile.teacher, self.tasks)
         self._cache = cache
         self._infos: dict[tuple[str, str, str], ModelInfo] = {}
-        having = [source for task in tasks for source in sources.sources_of(task)]
+        having = [source for task in tasks for source in loading.sources_of(task)]
         if request.data and having and not any(source.given for source in having):
             raise UserError(f"--data has no effect: where the data of {', '.join(self.tasks)} are is known")
         for task in tasks if having else ():
             if not {task.metric} <= {*task.metrics} <= {*metric_names.ALL}:
                 which = f"{', '.join(task.metrics)}, of which {task.metric} stands in tables"
                 raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(metric_names.ALL)}")
-        source = request.data or self.teachers_named.data or sources.default(tasks)
+        source = request.data or self.teachers_named.data or loading.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
         self.label = self.teachers_named.label
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from harness.contracts import Task
-from harness.data import metric_names, own, sources
+from harness.data import loading, metric_names, own
 from harness.data.encoding import hold_out
 from harness.data.sources import Split, TaskSource
 from harness.data.tasks import get_task
@@ -30,7 +30,7 @@ def task(request: pytest.FixtureRequest) -> Task:
 
 def data_of(task: Task) -> str:
     """What `--data` has to be for the task, where its data are on this machine."""
-    for source in sources.sources_of(task):
+    for source in loading.sources_of(task):
         if not source.given:
             return ""
         if source.given == "name" and not source.remote:
@@ -43,7 +43,7 @@ def data_of(task: Task) -> str:
 
 @pytest.fixture(scope="module")
 def source(task: Task) -> TaskSource:
-    return sources.source_of(task, data_of(task))
+    return loading.source_of(task, data_of(task))
 
 
 @pytest.fixture(scope="module")

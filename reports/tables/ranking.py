@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import AGREEMENT, RunResult, TableRow, Task
@@ -12,27 +12,12 @@ from harness.reports.statistics import noise as noises
 from harness.reports.statistics.influence import Score, influence
 from harness.reports.statistics.noise import LEVEL, Noise
 from harness.reports.tables.quantities import is_score
-from harness.reports.tables.shapes import Column, Entry, Interval, Line, Place
+from harness.reports.tables.shapes import Column, Entry, Interval, Key, Line, Place, Tested
 
 if TYPE_CHECKING:
     import numpy as np
 
-Key = tuple[str, str, str]  # student, init, row; "" for what the row fixes itself
 Standing = dict[str, Any]  # best, tied, in_place, best_of_row and to_best of an entry
-
-
-@dataclass(frozen=True)
-class Tested:
-    """The finished rows of a column that can be compared: k of them, aligned by their place.
-
-    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places.
-    """
-
-    keys: tuple[Key, ...]
-    noise: Noise
-
-    def place(self, key: Key) -> int | None:
-        return self.keys.index(key) if key in self.keys else None
 
 
 def key_of(line: Line) -> Key:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from harness.contracts import RunResult, TableRow
 
 if TYPE_CHECKING:
-    from harness.reports.statistics.noise import Differences
-    from harness.reports.tables.ranking import Tested
+    from harness.reports.statistics.noise import Differences, Noise
 
 Place = tuple[str, str]  # student and initialisation; ("", "") for rows of neither, or of some that no other row has
+Key = tuple[str, str, str]  # student, init, row; "" for what the row fixes itself
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,20 @@ class Comparison:
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
     alike: bool = True
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The finished rows of a column that can be compared: k of them, aligned by their place.
+
+    noise: what their means are uncertain by; `noise.p_value(a, b)` and `noise.compare(a, b)` take places.
+    """
+
+    keys: tuple[Key, ...]
+    noise: Noise
+
+    def place(self, key: Key) -> int | None:
+        return self.keys.index(key) if key in self.keys else None
 
 
 @dataclass(frozen=True)

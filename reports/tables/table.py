@@ -18,8 +18,8 @@ from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.improvement import STATUSES, by_seed, improvements
 from harness.reports.tables.layout import BEST
 from harness.reports.tables.quantities import RELATIVE, is_score
-from harness.reports.tables.ranking import Key, Tested, collapsed, left_free, standings, tests, to_reference
-from harness.reports.tables.shapes import Block, Column, Entry, Line, Place, Provenance, Table
+from harness.reports.tables.ranking import collapsed, left_free, standings, tests, to_reference
+from harness.reports.tables.shapes import Block, Column, Entry, Key, Line, Place, Provenance, Table, Tested
 
 SYMBOLS = "†‡§¶‖"
 LAYOUTS = ("lines", "matrix")

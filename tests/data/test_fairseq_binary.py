@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.contracts import Task
-from harness.data import sources
+from harness.data import loading
 from harness.data.task_sources import glue
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -128,12 +128,12 @@ def test_it_is_what_the_official_layout_gives(tmp_path: Path, name: str) -> None
 
 
 def same(task: Task, official: str, binary: str) -> None:
-    expected, found = sources.load(task, official), sources.load(task, binary)
+    expected, found = loading.load(task, official), loading.load(task, binary)
     assert len(expected.train.labels) == 8
     for theirs, ours in zip((expected.train, *expected.dev), (found.train, *found.dev), strict=True):
         assert (ours.name, ours.text_a, ours.text_b) == (theirs.name, theirs.text_a, theirs.text_b)
         assert ours.labels.tolist() == theirs.labels.tolist() and ours.labels.dtype == theirs.labels.dtype
-    (expected_test, expected_hash), (test, test_hash) = (sources.load_test(task, s) for s in (official, binary))
+    (expected_test, expected_hash), (test, test_hash) = (loading.load_test(task, s) for s in (official, binary))
     assert expected_hash == test_hash
     for numbered, mine in zip(expected_test, test, strict=True):
         assert (mine.index, mine.split.text_a) == (numbered.index, numbered.split.text_a)
@@ -142,16 +142,16 @@ def same(task: Task, official: str, binary: str) -> None:
 def test_where_both_layouts_are_there_the_official_one_is_read(tmp_path: Path) -> None:
     task = get_task("rte")
     write_official(tmp_path, task)
-    content = sources.content(task, str(tmp_path))
+    content = loading.content(task, str(tmp_path))
     (tmp_path / "RTE-bin").mkdir()
-    assert sources.load(task, str(tmp_path)).content == sources.content(task, str(tmp_path)) == content
+    assert loading.load(task, str(tmp_path)).content == loading.content(task, str(tmp_path)) == content
 
 
 def test_encoder_json_may_stand_in_the_folder_of_the_task(tmp_path: Path) -> None:
     task = get_task("sst2")
     folder = write_binary(tmp_path, task)
     (tmp_path / "encoder.json").rename(folder / "encoder.json")
-    assert sources.load(task, str(tmp_path)).train.text_a == [text for text, _, _ in rows_of(task, "train")]
+    assert loading.load(task, str(tmp_path)).train.text_a == [text for text, _, _ in rows_of(task, "train")]
 
 
 def test_sequences_may_stand_without_an_end(tmp_path: Path) -> None:
@@ -161,15 +161,15 @@ def test_sequences_may_stand_without_an_end(tmp_path: Path) -> None:
     texts = [text for text, _, _ in rows_of(task, "train")]
     lines = [fairseq_bpe(tmp_path).encode(text) for text in texts]
     binarise(folder / "input0", {"train": lines, "valid": lines[:6]}, end=False)
-    assert sources.load(task, str(tmp_path)).train.text_a == texts
+    assert loading.load(task, str(tmp_path)).train.text_a == texts
 
 
 def test_content_is_that_of_the_files_that_are_read(tmp_path: Path) -> None:
     task = get_task("mrpc")
     folder = write_binary(tmp_path / "a", task)
-    content = sources.content(task, str(tmp_path / "a"))
+    content = loading.content(task, str(tmp_path / "a"))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert sources.load(task, str(tmp_path / "b")).content == content
+    assert loading.load(task, str(tmp_path / "b")).content == content
     read = [tmp_path / "a" / "encoder.json"]
     read += [folder / part / "dict.txt" for part in ("input0", "input1", "label")]
     parts = ("input0", "input1", "label")
@@ -177,10 +177,10 @@ def test_content_is_that_of_the_files_that_are_read(tmp_path: Path) -> None:
     for path in read:
         whole = path.read_bytes()
         path.write_bytes(whole + b" ")
-        assert sources.content(task, str(tmp_path / "a")) != content, path
+        assert loading.content(task, str(tmp_path / "a")) != content, path
         path.write_bytes(whole)
     (folder / "input0" / "test.bin").write_bytes(b"another")
-    assert sources.content(task, str(tmp_path / "a")) == content
+    assert loading.content(task, str(tmp_path / "a")) == content
 
 
 def test_a_piece_that_the_dictionary_lacked_is_a_word(tmp_path: Path) -> None:
@@ -188,18 +188,18 @@ def test_a_piece_that_the_dictionary_lacked_is_a_word(tmp_path: Path) -> None:
     write_binary(tmp_path, task, of="valid")
     bpe = fairseq_bpe(tmp_path)
     known = {symbol for text, _, _ in rows_of(task, "dev") for symbol in bpe.encode(text).split()}
-    assert sources.load(task, str(tmp_path)).dev[0].text_a == [text for text, _, _ in rows_of(task, "dev")]
+    assert loading.load(task, str(tmp_path)).dev[0].text_a == [text for text, _, _ in rows_of(task, "dev")]
     plain = "the dog"  # a byte a character, so that each piece is text by itself
     pieces = bpe.encode(plain).split()
     expected = "".join(bpe.decode(piece) if piece in known else "<unk>" for piece in pieces)
     assert "<unk>" in expected
-    assert sources.load(task, str(tmp_path)).train.text_a[-1] == expected
+    assert loading.load(task, str(tmp_path)).train.text_a[-1] == expected
 
 
 def read_anew(folder: str) -> None:
     warnings.simplefilter("ignore")
     assert "fairseq" not in sys.modules
-    sources.load(get_task("sst2"), folder)
+    loading.load(get_task("sst2"), folder)
     assert "fairseq" in sys.modules
     print(logging.getLogger().handlers, logging.getLogger().level)
 
@@ -277,13 +277,13 @@ def test_damaged_folders(tmp_path: Path, damage: str, form: str) -> None:
     harm, message = DAMAGE[damage]
     harm(folder)
     with pytest.raises(UserError, match=message):
-        sources.load(task, str(tmp_path))
+        loading.load(task, str(tmp_path))
 
 
 def test_scores_of_many_digits_come_back_as_exactly_as_they_were_written(tmp_path: Path) -> None:
     path = write_binary(tmp_path, get_task("stsb")) / "label" / "valid.label"
     path.write_text("".join(f"{score / 5:.6g}\n" for score in (19 / 9, 34 / 9, 7 / 3, 1.53333333333333, 2.3, 2.5)))
-    labels = sources.load(get_task("stsb"), str(tmp_path)).dev[0].labels
+    labels = loading.load(get_task("stsb"), str(tmp_path)).dev[0].labels
     assert labels.tolist() == pytest.approx([19 / 9, 34 / 9, 7 / 3, 1.53333333333333, 2.3, 2.5], abs=2.6e-6)
 
 
@@ -294,7 +294,7 @@ def test_damaged_scores(tmp_path: Path, lines: str | None, message: str) -> None
     if lines is not None:
         path.write_text(lines)
     with pytest.raises(UserError, match=message):
-        sources.load(get_task("stsb"), str(tmp_path))
+        loading.load(get_task("stsb"), str(tmp_path))
 
 
 def test_without_fairseq_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,6 +304,6 @@ def test_without_fairseq_it_says_how_to_install_it(tmp_path: Path, monkeypatch: 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fairseq", None)
     message = r'SST-2-bin.*fairseq.*pip install "distill-harness\[fairseq\]".*--no-deps ve-fairseq==0\.12\.3'
-    for read in (sources.load, sources.content, sources.load_test):
+    for read in (loading.load, loading.content, loading.load_test):
         with pytest.raises(UserError, match=message):
             read(task, str(tmp_path))

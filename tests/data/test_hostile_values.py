@@ -11,6 +11,7 @@ import pytest
 
 from harness import registry
 from harness.data import own, sources
+from harness.data.declaration import Declaration
 from harness.data.task_sources import own_files
 from harness.errors import UserError
 from tests.data.test_hostile_data import GOOD, reads, rows, written
@@ -258,10 +259,10 @@ def test_a_function_may_give_a_path_of_pathlib(tmp_path: Path) -> None:
     assert isinstance(found["mine"].source, own_files.OwnFiles)
 
 
-def _declared(folder: Path, given: str, arguments: str = "") -> own.Declaration:
+def _declared(folder: Path, given: str, arguments: str = "") -> Declaration:
     path = folder / "plugin.py"
     path.write_text(PLUGIN % (arguments, given))
     registry.load_file(path)
     found: object = registry.TASKS.get("mine")
-    assert isinstance(found, own.Declaration)
+    assert isinstance(found, Declaration)
     return found

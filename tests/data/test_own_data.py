@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.code_versions import outside
-from harness.data import own, sources
+from harness.data import loading, own
 from harness.data.embedded import generate
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -385,7 +385,7 @@ def test_nodes_of_a_cluster_get_the_files(tmp_path: Path, monkeypatch: pytest.Mo
     here = node.fetch_all([part for part in parts if part.endswith("a.csv")])
     (tmp_path / "a.csv").unlink()
     own.recall(here.declared)
-    assert sources.content(get_task("mine"), here.source) == run.data_of["mine"]
+    assert loading.content(get_task("mine"), here.source) == run.data_of["mine"]
 
 
 @needs_data

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.data import corpora, own, sources
+from harness.data import corpora, loading, own
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from tests.data.test_hostile_data import GOOD, reads
@@ -21,7 +21,7 @@ Reader = Callable[[Path], object]
 
 
 def glue(root: Path) -> object:
-    return sources.load(get_task("rte"), str(root))
+    return loading.load(get_task("rte"), str(root))
 
 
 def corpus(root: Path) -> object:

@@ -10,7 +10,7 @@ from huggingface_hub.errors import HTTPError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.data import sources
+from harness.data import loading
 from harness.data.task_sources import glue
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -63,7 +63,7 @@ def write(root, name, lines=None, header=True, raw=None):
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_every_task_in_the_official_layout(tmp_path, name):
-    data = sources.load(write(tmp_path, name), str(tmp_path))
+    data = loading.load(write(tmp_path, name), str(tmp_path))
     assert [split.name for split in (data.train, *data.dev)] == ["train", *data.task.dev_splits]
     for split in (data.train, *data.dev):
         assert split.labels.tolist() == LABELS[name] * (1 if split.name == "train" else 2)
@@ -77,7 +77,7 @@ def test_bytes_that_other_readers_trip_over(tmp_path):
     """A byte-order mark, unbalanced quotes, Windows line ends, and characters that str.splitlines splits at."""
     odd = '" a\u2028b\x85c\x0bd " \u00e9'
     raw = "\ufeffsentence\tlabel\r\n" + f"{odd}\t1\r\n" + '"b\t0'
-    data = sources.load(write(tmp_path, "sst2", raw=raw.encode()), str(tmp_path))
+    data = loading.load(write(tmp_path, "sst2", raw=raw.encode()), str(tmp_path))
     assert data.train.text_a == [odd, '"b']
     assert data.train.labels.tolist() == [1, 0]
 
@@ -89,19 +89,19 @@ TEXT = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["C
 def test_any_text_survives(tmp_path_factory, texts):
     root = tmp_path_factory.mktemp("glue")
     task = write(root, "cola", [f"x\t{n % 2}\t\t{text}" for n, text in enumerate(texts)])
-    assert sources.load(task, str(root)).train.text_a == texts
+    assert loading.load(task, str(root)).train.text_a == texts
 
 
 def test_columns_are_found_by_name(tmp_path):
     task = write(tmp_path, "rte", raw=b"label\tsentence2\tsentence1\nentailment\tB\tA\n")
-    train = sources.load(task, str(tmp_path)).train
+    train = loading.load(task, str(tmp_path)).train
     assert (train.text_a, train.text_b, train.labels.tolist()) == (["A"], ["B"], [0])
 
 
 def test_scores_as_21_classes(tmp_path):
     scores = [0.0, 1.0, 1.09, 1.11, 2.5, 3.5, 4.95, 5.0]
     write(tmp_path, "stsb", [f"0\tg\tf\ty\to\tn\tn\tA\tB\t{score}" for score in scores])
-    labels = sources.load(get_task("stsb_classes"), str(tmp_path)).train.labels
+    labels = loading.load(get_task("stsb_classes"), str(tmp_path)).train.labels
     # steps of 0.2 from 1: 0 is clipped, 2.5 and 3.5 lie halfway and go to the even number of steps, 2.4 and 3.6
     assert labels.tolist() == [0, 0, 0, 1, 7, 13, 20, 20]
     assert labels.dtype == np.int64
@@ -110,12 +110,12 @@ def test_scores_as_21_classes(tmp_path):
 def test_scores_may_be_written_as_numbers_are(tmp_path):
     scores = ["5", "5.000", "0", ".5", "4.", "+3", "2e0", "-0.0", " 1 "]
     write(tmp_path, "stsb", [f"0\tg\tf\ty\to\tn\tn\tA\tB\t{score}" for score in scores])
-    assert sources.load(get_task("stsb"), str(tmp_path)).train.labels.tolist() == [5, 5, 0, 0.5, 4, 3, 2, 0, 1]
+    assert loading.load(get_task("stsb"), str(tmp_path)).train.labels.tolist() == [5, 5, 0, 0.5, 4, 3, 2, 0, 1]
 
 
 def test_broken_lines_of_qqp_are_dropped_as_by_its_published_readers(tmp_path):
     lines = ["1\t2\t3\tWhy ?\tHow", " is it ?\t0", *ROWS["qqp"]]
-    assert sources.load(write(tmp_path, "qqp", lines), str(tmp_path)).train.text_a == ["Why ?", "Who ?"]
+    assert loading.load(write(tmp_path, "qqp", lines), str(tmp_path)).train.text_a == ["Why ?", "Who ?"]
 
 
 @pytest.mark.parametrize(
@@ -158,19 +158,19 @@ def test_broken_lines_of_qqp_are_dropped_as_by_its_published_readers(tmp_path):
 )
 def test_bad_files_are_named_with_their_line(tmp_path, name, raw, message):
     with pytest.raises(UserError, match=message):
-        sources.load(write(tmp_path, name, raw=raw), str(tmp_path))
+        loading.load(write(tmp_path, name, raw=raw), str(tmp_path))
 
 
 def test_missing_folders_and_splits(tmp_path):
     task = get_task("rte")
     with pytest.raises(UserError, match=r"data folder .*nowhere does not exist"):
-        sources.load(task, str(tmp_path / "nowhere"))
+        loading.load(task, str(tmp_path / "nowhere"))
     (tmp_path / "RTE1").mkdir()
     with pytest.raises(UserError, match=r"no folder RTE for task rte: did you mean RTE1\?"):
-        sources.load(task, str(tmp_path))
+        loading.load(task, str(tmp_path))
     write(tmp_path, "rte")
     (tmp_path / "RTE" / "dev.tsv").unlink()
-    for read in (sources.load, sources.content):
+    for read in (loading.load, loading.content):
         with pytest.raises(UserError, match=r"task rte needs .*RTE/dev\.tsv, which does not exist"):
             read(task, str(tmp_path))
 
@@ -178,18 +178,18 @@ def test_missing_folders_and_splits(tmp_path):
 def test_a_copy_of_train_is_no_dev(tmp_path):
     """In whichever order; an example that both have, and a pair with one empty text, as in QQP, are no mistake."""
     task, folder = write(tmp_path, "rte", ["0\tA\tB\tentailment", "1\tC\t\tnot_entailment"]), tmp_path / "RTE"
-    assert sources.load(task, str(tmp_path)).train.text_b == ["B", ""]
+    assert loading.load(task, str(tmp_path)).train.text_b == ["B", ""]
     header, *rows = (folder / "train.tsv").read_text().splitlines()
     (folder / "dev.tsv").write_text("\n".join([header, *reversed(rows)]))
     with pytest.raises(UserError, match="dev of task rte holds the same examples as train"):
-        sources.load(task, str(tmp_path))
+        loading.load(task, str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("name", "source", "message"), [("cola", "embedded", "--data DIR"), ("similarity", "hub", "leave out --data")]
 )
 def test_a_task_is_refused_where_it_does_not_exist(name, source, message):
-    for read in (sources.load, sources.content):
+    for read in (loading.load, loading.content):
         with pytest.raises(UserError, match=message):
             read(get_task(name), source)
 
@@ -200,24 +200,24 @@ def test_content_follows_the_data_and_nothing_else(tmp_path):
         root.mkdir()
         task = write(root, "mnli")
         (root / "MNLI" / "test_matched.tsv").write_text(str(root))
-    known = sources.content(task, str(first))
-    assert known == sources.content(task, str(second)) == sources.load(task, str(first)).content
+    known = loading.content(task, str(first))
+    assert known == loading.content(task, str(second)) == loading.load(task, str(first)).content
     for split in ("train", "dev_matched", "dev_mismatched"):
         path = second / "MNLI" / f"{split}.tsv"
         whole = path.read_bytes()
         path.write_bytes(whole + b"2\tp\tA\tB\tneutral\tneutral\n")
-        assert sources.content(task, str(second)) != known
+        assert loading.content(task, str(second)) != known
         path.write_bytes(whole)
 
 
 def test_embedded_tasks():
     for name in ("acceptability", "similarity"):
-        data = sources.load(get_task(name), "embedded")
+        data = loading.load(get_task(name), "embedded")
         assert (len(data.train.text_a), len(data.dev[0].text_a)) == (4000, 1000)
         assert data.train.labels.dtype == (np.int64 if name == "acceptability" else np.float32)
         assert (data.train.text_b is None) == (name == "acceptability")
-        assert data.content == sources.content(get_task(name), "embedded")
-    assert len({sources.content(task, "embedded") for task in SOURCES.get("embedded").tasks}) == 5
+        assert data.content == loading.content(get_task(name), "embedded")
+    assert len({loading.content(task, "embedded") for task in SOURCES.get("embedded").tasks}) == 5
 
 
 # ---------------------------------------------------------------- the hub
@@ -242,7 +242,7 @@ def hub_of(monkeypatch, rows, *dev):
 def test_hub_with_two_dev_splits(monkeypatch):
     rows = {"premise": ["A", "C"], "hypothesis": ["B", "D"], "label": [0, 2], "idx": [0, 1]}
     asked = hub_of(monkeypatch, rows, "validation_matched", "validation_mismatched")
-    data = sources.load(get_task("mnli"), "hub")
+    data = loading.load(get_task("mnli"), "hub")
     assert set(asked) == {("nyu-mll/glue", "mnli")}
     assert [split.name for split in data.dev] == ["dev_matched", "dev_mismatched"]
     for split, times in ((data.train, 1), (data.dev[0], 2), (data.dev[1], 2)):
@@ -250,21 +250,21 @@ def test_hub_with_two_dev_splits(monkeypatch):
         assert split.labels.tolist() == [0, 2] * times
     known = data.content
     rows["label"] = [0, 1]
-    assert sources.content(get_task("mnli"), "hub") != known
+    assert loading.content(get_task("mnli"), "hub") != known
 
 
 def test_hub_scores_and_classes(monkeypatch):
     rows = {"sentence1": ["A", "C"], "sentence2": ["B", "D"], "label": [1.2, 5.0]}
     asked = hub_of(monkeypatch, rows)
-    assert sources.load(get_task("stsb"), "hub").train.labels.tolist() == [np.float32(1.2), 5.0]
-    assert sources.load(get_task("stsb_classes"), "hub").dev[0].labels.tolist() == [1, 20] * 2
+    assert loading.load(get_task("stsb"), "hub").train.labels.tolist() == [np.float32(1.2), 5.0]
+    assert loading.load(get_task("stsb_classes"), "hub").dev[0].labels.tolist() == [1, 20] * 2
     assert set(asked) == {("nyu-mll/glue", "stsb")}
 
 
 def test_hub_has_one_data_set_for_both_forms_of_a_task(monkeypatch):
     rows = {"question": ["A"], "sentence": ["B"], "label": [1]}
     asked = hub_of(monkeypatch, rows)
-    assert [sources.load(get_task(name), "hub").train.labels.tolist() for name in ("qnli", "qnli_ranking")] == [[1]] * 2
+    assert [loading.load(get_task(name), "hub").train.labels.tolist() for name in ("qnli", "qnli_ranking")] == [[1]] * 2
     assert set(asked) == {("nyu-mll/glue", "qnli")}
 
 
@@ -279,7 +279,7 @@ def test_hub_columns(monkeypatch, name):
     texts = columns.get(name, ("sentence1", "sentence2"))
     rows = {column: [column] for column in texts} | {"label": [1]}
     hub_of(monkeypatch, rows)
-    train = sources.load(get_task(name), "hub").train
+    train = loading.load(get_task(name), "hub").train
     assert (train.text_a[0], *(train.text_b or [])) == texts
 
 
@@ -287,7 +287,7 @@ def test_hub_refuses_unlabelled_examples(monkeypatch):
     rows = {"sentence": ["A"], "label": [-1]}
     hub_of(monkeypatch, rows)
     with pytest.raises(UserError, match="unlabelled examples in train"):
-        sources.load(get_task("cola"), "hub")
+        loading.load(get_task("cola"), "hub")
 
 
 def test_hub_out_of_reach(monkeypatch):
@@ -296,13 +296,13 @@ def test_hub_out_of_reach(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="task rte cannot be read from the hub .*--data DIR"):
-        sources.load(get_task("rte"), "hub")
+        loading.load(get_task("rte"), "hub")
 
 
 def test_a_connection_to_the_hub_that_breaks(monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=HTTPError("the server hung up")))
     with pytest.raises(UserError, match="task rte cannot be read from the hub .*the server hung up; .*--data DIR"):
-        sources.load(get_task("rte"), "hub")
+        loading.load(get_task("rte"), "hub")
 
 
 # ---------------------------------------------------------------- real GLUE
@@ -326,7 +326,7 @@ def test_reader_agrees_with_datasets_on_real_glue(tmp_path, name, sizes):
     task = get_task(name)
     if not (GLUE / task.folder).is_dir():
         pytest.skip(f"this GLUE folder has no {task.folder}")
-    data = sources.load(task, str(GLUE))
+    data = loading.load(task, str(GLUE))
     assert (len(data.train.text_a), len(data.dev[0].text_a)) == sizes
     columns = ("sentence", "label") if name == "cola" else glue.COLUMNS[task.folder]
     options = {"header": None, "names": ["source", "label", "mark", "sentence"]} if name == "cola" else {}
@@ -350,4 +350,4 @@ def test_empty_split_of_real_glue():
     if path.exists() and path.stat().st_size:
         pytest.skip("this GLUE folder has QNLI's training split")
     with pytest.raises(UserError, match=r"QNLI/train\.tsv"):
-        sources.load(get_task("qnli"), str(GLUE))
+        loading.load(get_task("qnli"), str(GLUE))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.data import sources
+from harness.data import loading
 from harness.data.tasks import get_task
 from harness.errors import UserError
 
@@ -45,7 +45,7 @@ def write(root: Path, name: str, lines: list[str] | None = None, header: str | N
 def test_every_task_in_the_official_layout(tmp_path: Path, name: str) -> None:
     write(tmp_path, name)
     task = get_task(name)
-    found, content = sources.load_test(task, str(tmp_path))
+    found, content = loading.load_test(task, str(tmp_path))
     assert [test.split.name for test in found] == (["test_matched", "test_mismatched"] if name == "mnli" else ["test"])
     fields = [line.split("\t") for line in FILES[name][1]]
     for test in found:
@@ -59,21 +59,21 @@ def test_every_task_in_the_official_layout(tmp_path: Path, name: str) -> None:
 def test_the_diagnostic_pairs_are_mnlis_alone(tmp_path: Path) -> None:
     write(tmp_path, "mnli")
     write(tmp_path, "rte")
-    before = sources.load_test(get_task("mnli"), str(tmp_path))
+    before = loading.load_test(get_task("mnli"), str(tmp_path))
     (tmp_path / "diagnostic").mkdir()
     (tmp_path / "diagnostic" / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n0\tA\tB\n7\tB\tA\n")
-    found, content = sources.load_test(get_task("mnli"), str(tmp_path))
+    found, content = loading.load_test(get_task("mnli"), str(tmp_path))
     assert repr(found[:2]) == repr(before[0]) and content != before[1]
     assert (found[2].split.name, found[2].index) == ("diagnostic", [0, 7])
     assert (found[2].split.text_a, found[2].split.text_b) == (["A", "B"], ["B", "A"])
-    assert sources.source_of(get_task("mnli"), str(tmp_path)).parts(get_task("mnli"))[1] == tmp_path / "diagnostic"
-    assert len(sources.load_test(get_task("rte"), str(tmp_path))[0]) == 1
+    assert loading.source_of(get_task("mnli"), str(tmp_path)).parts(get_task("mnli"))[1] == tmp_path / "diagnostic"
+    assert len(loading.load_test(get_task("rte"), str(tmp_path))[0]) == 1
 
 
 def test_content_follows_texts_and_numbers(tmp_path: Path) -> None:
     def content(name: str, lines: list[str]) -> str:
         write(tmp_path, name, lines)
-        return sources.load_test(get_task(name), str(tmp_path))[1]
+        return loading.load_test(get_task(name), str(tmp_path))[1]
 
     known = content("rte", ["0\tA\tB", "5\tC\tD"])
     others = [content("rte", lines) for lines in (["0\tA\tB"], ["0\tA\tB", "6\tC\tD"], ["0\tA\tB", "5\tC\tE"])]
@@ -99,18 +99,18 @@ def test_bad_files_are_named_with_their_line(
 ) -> None:
     write(tmp_path, name, lines, header)
     with pytest.raises(UserError, match=said):
-        sources.load_test(get_task(name), str(tmp_path))
+        loading.load_test(get_task(name), str(tmp_path))
 
 
 def test_what_has_no_test_split_is_said(tmp_path: Path) -> None:
     write(tmp_path, "mnli")
     (tmp_path / "MNLI" / "test_mismatched.tsv").unlink()
     with pytest.raises(UserError, match=r"task mnli needs .*MNLI/test_mismatched\.tsv, which does not exist"):
-        sources.load_test(get_task("mnli"), str(tmp_path))
+        loading.load_test(get_task("mnli"), str(tmp_path))
     with pytest.raises(UserError, match="paraphrase of the embedded suite has no test split"):
-        sources.load_test(get_task("paraphrase"), "embedded")
+        loading.load_test(get_task("paraphrase"), "embedded")
     with pytest.raises(UserError, match="not in the embedded suite"):
-        sources.load_test(get_task("rte"), "embedded")
+        loading.load_test(get_task("rte"), "embedded")
 
 
 def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         return datasets.DatasetDict({part: datasets.Dataset.from_dict(rows) for part in parts})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    found, _ = sources.load_test(get_task("mnli"), "hub")
+    found, _ = loading.load_test(get_task("mnli"), "hub")
     assert [test.split.name for test in found] == ["test_matched", "test_mismatched", "diagnostic"]
     assert [(test.split.text_a, test.split.text_b, test.index) for test in found] == [
         (["A", "C"], ["B", "D"], [3, 4])
@@ -140,6 +140,6 @@ def test_real_files(name: str, size: int) -> None:
     task = get_task(name)
     if not (GLUE / task.folder / "test.tsv").is_file():
         pytest.skip(f"this GLUE folder has no test split of {task.folder}")
-    (test,), _ = sources.load_test(task, str(GLUE))
+    (test,), _ = loading.load_test(task, str(GLUE))
     assert test.index == list(range(size))
     assert all(text.strip() for text in [*test.split.text_a, *(test.split.text_b or [])])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from harness.data import sources
+from harness.data import loading
 from harness.data.tasks import get_task
 from harness.evaluation.masked_words import chosen, masked_word_entropy, refusal
 from harness.jobs.scoring import further
@@ -85,7 +85,7 @@ def test_what_a_run_records(glue: Path, checkpoint: Path, tmp_path: Path) -> Non
     record, predictions = further(Encoder(model), task, run, work, reader)
     shown = record["masked_word_entropy"]
     assert predictions == {} and len(shown) == 6
-    assert [entry["words"] for entry in shown] == chosen(sources.load(task, str(glue)).dev[0].text_a)
+    assert [entry["words"] for entry in shown] == chosen(loading.load(task, str(glue)).dev[0].text_a)
     words = shown[0]["words"]
     with torch.no_grad():
         logits = model.eval()(**reader(" ".join([words[0], "[MASK]", *words[2:]]), return_tensors="pt")).logits

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from harness.commands.submit import _repeated
-from harness.data.sources import NumberedSplit, Split
+from harness.data.loading import NumberedSplit
+from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation import server_scores, submission

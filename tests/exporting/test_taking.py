@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from harness.commands.taken import taken
-from harness.data.sources import load as read_task
+from harness.data.loading import load as read_task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.metrics import score

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from harness.data import sources
+from harness.data import loading
 from harness.data.encoding import Encoded, encode
 from harness.data.sources import Split
 from harness.data.tasks import get_task
@@ -47,7 +47,7 @@ def workspace(source: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathF
 
 
 def content(task: str, workspace: Workspace) -> str:
-    return sources.load(get_task(task), workspace.source).content
+    return loading.load(get_task(task), workspace.source).content
 
 
 def asked(workspace: Workspace, task: str = "sst2", kind: type[Run] = StudentRun, **changes: Any) -> Any:
@@ -69,7 +69,7 @@ def read(run: TaskRun, workspace: Workspace) -> Examples:
 
 def lines(encoded: Encoded, workspace: Workspace) -> list[int]:
     """Which sentences of SST-2's training part these are."""
-    whole = encode(sources.load(get_task("sst2"), workspace.source).train, teacher_tokenizer(workspace), "joint", 24)
+    whole = encode(loading.load(get_task("sst2"), workspace.source).train, teacher_tokenizer(workspace), "joint", 24)
     found = {key: n for n, key in enumerate(whole.keys.tolist())}
     assert len(found) == TRAINED + HELD_OUT
     return [found[key] for key in encoded.keys.tolist()]
@@ -142,7 +142,7 @@ def test_where_dev_chooses_nothing_is_held_out(workspace: Workspace) -> None:
 )
 def test_its_words_are_those_it_is_trained_on(changes: dict[str, Any], workspace: Workspace) -> None:
     trained_on = lines(read(asked(workspace, **changes), workspace).train, workspace)
-    texts = sources.load(get_task("sst2"), workspace.source).train.text_a
+    texts = loading.load(get_task("sst2"), workspace.source).train.text_a
     reader = reader_of(of_a_bilstm(workspace, **changes), workspace)
     assert set(reader.get_vocab()) == {"[PAD]", "[UNK]"} | {w for n in trained_on for w in texts[n].split()}
     assert trained_on and len(trained_on) < len(texts)
@@ -166,7 +166,7 @@ def test_a_student_of_several_tasks_knows_the_words_of_both_sentences_of_each(wo
     }
     assert set(known) == alone["sst2"] | alone["rte"] and alone["sst2"] - alone["rte"]
     rows = read(asked(workspace, "rte", train_fraction=0.1), workspace).train
-    whole = sources.load(get_task("rte"), workspace.source).train
+    whole = loading.load(get_task("rte"), workspace.source).train
     encoded = encode(whole, teacher_tokenizer(workspace), "joint", 24)
     second = {w for n, key in enumerate(encoded.keys) if key in rows.keys for w in (whole.text_b or [])[n].split()}
     assert second and second <= alone["rte"]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from harness.contracts import Want
-from harness.data import sources
+from harness.data import loading
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.jobs.examples import examples_of, reader_of
@@ -43,7 +43,7 @@ def workspace(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def teaching(glue: Path) -> JointTeacherRun:
-    tasks = {task: sources.load(get_task(task), str(glue)).content for task in TASKS}
+    tasks = {task: loading.load(get_task(task), str(glue)).content for task in TASKS}
     return a_run(JointTeacherRun, tasks=tasks, metrics=TASKS, settings=settings(**SETTINGS))
 
 
@@ -211,7 +211,7 @@ def test_test_files_are_predicted_task_by_task(
     sentences = [line.split("\t")[0] for line in (glue / "SST-2" / "dev.tsv").read_text().splitlines()[1:]]
     rows = ["index\tsentence", *(f"{n}\t{sentence}" for n, sentence in enumerate(sentences))]
     (source / "SST-2" / "test.tsv").write_text("\n".join(rows) + "\n")
-    asked = {"sst2": sources.load_test(get_task("sst2"), str(source))[1]}
+    asked = {"sst2": loading.load_test(get_task("sst2"), str(source))[1]}
     _, found = run(replace(learning, test=asked), replace(workspace, source=str(source)), "tested")
     assert np.array_equal(found["sst2/test/predictions"], found["sst2/predictions"])
     assert not [name for name in found if name.startswith(("rte/test", "mrpc/test"))]
@@ -261,7 +261,7 @@ def test_a_task_that_the_teacher_was_not_refined_on_is_refused(
     for name in ("train", "dev"):
         rows = (glue / "RTE" / f"{name}.tsv").read_text().replace("sentence1\tsentence2", "question\tsentence")
         (folder / f"{name}.tsv").write_text(rows)
-    content = sources.load(get_task("qnli"), str(tmp_path)).content
+    content = loading.load(get_task("qnli"), str(tmp_path)).content
     more = replace(learning, tasks={"qnli": content}, metrics={"qnli": "accuracy"})
     with pytest.raises(UserError, match=r"run teacher was not trained on qnli, .* mrpc, rte, sst2"):
         run(more, replace(workspace, source=str(tmp_path)), "refused")

@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy, linear
 from transformers import BertConfig, BertForMaskedLM, BertModel, BertTokenizerFast
 
 from harness.contracts import Batch, Outputs
-from harness.data import sources
+from harness.data import loading
 from harness.data.encoding import hold_out
 from harness.data.tasks import get_task
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
@@ -149,7 +149,7 @@ class Data:
         """(logits, labels) of the held-out examples or of dev."""
         rows, labels = self.rows(task, "train" if part == "held" else part)
         if part == "held":
-            index = hold_out(len(rows), sources.load(get_task(task), str(self.folder)).content)[1].tolist()
+            index = hold_out(len(rows), loading.load(get_task(task), str(self.folder)).content)[1].tolist()
             rows, labels = [rows[i] for i in index], labels[index]
         texts = [list(side) for side in zip(*rows, strict=True)]
         encoding = self.tokenizer(*texts, truncation=True, max_length=LENGTH, padding=True, return_tensors="pt")
@@ -226,7 +226,7 @@ def performed(run: Run, workspace: Workspace, name: str) -> Any:
 
 def test_the_chain_is_what_plain_loops_make_of_its_batches(data: Data, base: Path, seen: Seen, tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, base, source=str(data.folder))
-    content = {task: sources.load(get_task(task), str(data.folder)).content for task in METRICS}
+    content = {task: loading.load(get_task(task), str(data.folder)).content for task in METRICS}
     shared: dict[str, Any] = {"tasks": content, "metrics": METRICS}
     tasks = list(METRICS)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness import pairing
 from harness.contracts import Batch, ModelInfo, Outputs, Signal
-from harness.data import sources
+from harness.data import loading
 from harness.data.tasks import get_task
 from harness.jobs.examples import examples_of
 from harness.registry import OBJECTIVES, objective
@@ -56,7 +56,7 @@ def test_a_question_is_trained_on_or_held_out_with_all_its_sentences(
     data: Path, checkpoint: Path, tmp_path: Path, augmentation: str, limit: int
 ) -> None:
     workspace = workspace_of(tmp_path, checkpoint, source=str(data))
-    content = sources.load(TASK, str(data)).content
+    content = loading.load(TASK, str(data)).content
     chosen = settings(max_length=24, train_examples=limit, augmentation=augmentation, augmentation_copies=2)
     run = a_run(StudentRun, task=TASK.name, data=content, settings=chosen)
     found = examples_of(run, workspace, teacher_tokenizer(workspace))

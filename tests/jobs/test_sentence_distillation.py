@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, PreTrainedTokenizerBase
 
 from harness.contracts import Batch, Want
-from harness.data import corpora, sources
+from harness.data import corpora, loading
 from harness.data.encoding import hold_out
 from harness.data.tasks import get_task
 from harness.files import sealed
@@ -241,7 +241,7 @@ def fine_tuned(workspace: Workspace, init: str, **changes: Any) -> StudentRun:
     own = {n: v for n, v in asked(workspace).settings.items() if n.startswith("bilstm.")}
     common = settings(max_length=16, epochs=1, train_examples=32, learning_rate=0.003)
     return a_run(
-        StudentRun, task="rte", data=sources.load(get_task("rte"), workspace.source).content,
+        StudentRun, task="rte", data=loading.load(get_task("rte"), workspace.source).content,
         teacher=asked(workspace).teacher, student="bilstm", init=init, objective="labels_only",
         settings=common | own | changes, pair_encoding="compare",
     )  # fmt: skip

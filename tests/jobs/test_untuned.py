@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer, BertForMaskedLM
 
 from harness.contracts import Batch, ModelInfo, Outputs, Signal, Want
-from harness.data import sources
+from harness.data import loading, sources
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.evaluation.threshold import best_threshold
@@ -74,7 +74,7 @@ def a_comparison(workspace: Workspace, student: str = "", objective: str = "", *
         own |= {f"{student}.hidden_units": 12, f"{student}.channels": "trained", f"{student}.embedding_size": 16}
     usual = {name: declared.default for name, declared in (TRAINING | UNTUNED).items()} | {"max_length": 16}
     return a_run(
-        UntunedRun, task="mrpc", data=sources.content(MRPC, workspace.source), student=student,
+        UntunedRun, task="mrpc", data=loading.content(MRPC, workspace.source), student=student,
         init="random" if student else "", objective=objective, metric="f1", settings=usual | own | settings,
         pair_encoding="compare" if student else None,
     )  # fmt: skip
@@ -104,7 +104,7 @@ def test_the_teacher_by_hand(workspace: Workspace, pooling: str) -> None:
         pairs = zip(split.text_a, split.text_b or [], strict=True)
         return np.array([F.cosine_similarity(vector(a), vector(b), dim=0).item() for a, b in pairs])
 
-    data = sources.load(MRPC, workspace.source)
+    data = loading.load(MRPC, workspace.source)
     found = cosines(data.dev[0])
     clear = np.abs(found - record["threshold"]) > 1e-5
     assert clear.sum() > 30
@@ -140,7 +140,7 @@ def test_a_student_learns_the_teachers_cosines_without_labels(
     assert record["teacher_signals"] == {"sentence": "stored"}
     assert len(predictions["predictions"]) == 40
     # what is trained depends on no label: with all of them turned round the losses are the same
-    labels = sources.load(MRPC, workspace.source).train.labels
+    labels = loading.load(MRPC, workspace.source).train.labels
     before = labels.copy()
 
     def turned(*arguments: Any) -> Any:
@@ -168,7 +168,7 @@ def test_the_teachers_vectors_are_computed_once_for_all_runs(
     first = done(workspace, said)[0]
     assert len(calls) == 4  # 108 pairs, 32 a call, in two epochs
     tokenizer = AutoTokenizer.from_pretrained(workspace.teacher.argument)
-    train = sources.load(MRPC, workspace.source).train
+    train = loading.load(MRPC, workspace.source).train
     for side, texts in enumerate((train.text_a, train.text_b or [])):  # with its own tokenizer, not the student's
         encoding = calls[0].encodings[side]
         ids = zip(encoding["input_ids"], encoding["attention_mask"].bool(), strict=True)
@@ -191,7 +191,7 @@ def test_a_student_without_objective_is_compared_as_it_starts(workspace: Workspa
 
 def test_test_pairs_are_judged_by_the_same_threshold(workspace: Workspace) -> None:
     said = a_comparison(workspace)
-    content = sources.load_test(MRPC, workspace.source)[1]
+    content = loading.load_test(MRPC, workspace.source)[1]
     _, predictions = done(workspace, replace(said, test={"mrpc": content}))
     assert np.array_equal(predictions["test/predictions"], predictions["predictions"])  # the pairs are those of dev
     assert "test/predictions" not in done(workspace, said)[1]

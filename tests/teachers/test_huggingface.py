@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 
 from harness.contracts import Signal, Want
 from harness.data import own
+from harness.data.declaration import Declaration
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.modeling.signals import emit
@@ -116,7 +117,7 @@ class TestAnswers:
         self, name: str, classes: dict, answered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         task = replace(TWO, name=name)
-        monkeypatch.setitem(own.KNOWN, task.name, own.Known(own.Declaration(task.name, "mine.csv"), task, ""))
+        monkeypatch.setitem(own.KNOWN, task.name, own.Known(Declaration(task.name, "mine.csv"), task, ""))
         folder = checkpoint(tmp_path, "bert", CLASSIFIER, finetuning_task=name, id2label=classes)
         assert HuggingFaceTeacher(str(folder)).answers(task) is answered
 
@@ -125,7 +126,7 @@ class TestAnswers:
         self, learnt_from: str | None, answered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         task = replace(TWO, name="mine", labels=())
-        known = own.Known(own.Declaration("mine", "mine.csv"), task, "")
+        known = own.Known(Declaration("mine", "mine.csv"), task, "")
         known.__dict__["source"] = Mock(content=lambda task: "these")
         monkeypatch.setitem(own.KNOWN, "mine", known)
         more = {"finetuning_data": learnt_from} if learnt_from else {}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness.contracts import Profile, TableRow, Task
-from harness.data import sources
+from harness.data import loading
 from harness.data.sources import Split
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -35,7 +35,7 @@ def workspace(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFac
 
 
 def asked(workspace: Workspace, task: str, baseline: str = "regression", **changes: Any) -> BaselineRun:
-    data = sources.load(get_task(task), workspace.source).content
+    data = loading.load(get_task(task), workspace.source).content
     given = {"metric": get_task(task).metric, "baseline": baseline}
     return a_run(BaselineRun, task=task, data=data, settings=settings(**changes), **given)  # type: ignore[return-value]
 
@@ -52,7 +52,7 @@ def test_the_regression_learns_and_the_majority_is_the_level_of_chance(workspace
     assert kept["probabilities"].argmax(1).tolist() == kept["predictions"].tolist() == kept["labels"].tolist()
     record, kept = measured(asked(workspace, "mrpc", "majority"), workspace)
     (one,) = set(kept["predictions"].tolist())
-    train = sources.load(get_task("mrpc"), workspace.source).train.labels
+    train = loading.load(get_task("mrpc"), workspace.source).train.labels
     assert one == np.bincount(train).argmax() and record["metrics"]["accuracy"] == (kept["labels"] == one).mean()
 
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from harness.commands.recorded import table_of
 from harness.contracts import AGREEMENT, Task
-from harness.data import sources
+from harness.data import loading
 from harness.data.sources import Split, TaskSource, told
 from harness.data.tasks import get_task
 from harness.errors import UserError
@@ -42,7 +42,7 @@ def elsewhere(glue: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFac
     """A teacher of SST-2 that somebody else fine-tuned: its folder does not say on what."""
     folder = tmp_path_factory.mktemp("elsewhere")
     workspace = workspace_of(folder, checkpoint, source=str(glue))
-    data = sources.load(get_task("sst2"), str(glue)).content
+    data = loading.load(get_task("sst2"), str(glue)).content
     given = settings(learning_rate=0.003, max_length=16, epochs=10)
     a_run(TeacherRun, data=data, settings=given).perform(Work(workspace, ignore))  # type: ignore[arg-type]
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
@@ -149,7 +149,7 @@ def test_nothing_that_is_trained_or_chosen_on_has_a_label(glue: Path, elsewhere:
     assert not any(told(part.labels.numpy()) for part in (found.train, found.imitated, found.selection))
     assert (found.train.labels == -1).all() and told(found.dev[0].labels.numpy())
     model = AutoModelForSequenceClassification.from_pretrained(elsewhere).eval()
-    texts = sources.load(get_task("sst2"), str(glue)).dev[0].text_a
+    texts = loading.load(get_task("sst2"), str(glue)).dev[0].text_a
     read = AutoTokenizer.from_pretrained(elsewhere)(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         theirs = model(**read).logits.argmax(1)

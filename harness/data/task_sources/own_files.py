@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data import tables
-from harness.data.own import Declaration
+from harness.data.declaration import Declaration
 from harness.data.own_source import OwnSource
 from harness.data.places import entries, home, kind_at
 from harness.data.sources import task_source

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from harness.data import tables
-from harness.data.own import Declaration
+from harness.data.declaration import Declaration
 from harness.data.own_source import OwnSource
 from harness.data.sources import task_source
 from harness.data.tables import Row
