@@ -161,6 +161,7 @@ def _split(task: Task, name: str, found: Iterable[Example]) -> Split:
 
 
 def made(task: Task, name: str, texts: Sequence[Sequence[Any]], labels: Sequence[float]) -> Split:
+    """The split of this name: of each example its text, or both, and its label, a class's index or a score."""
     second, kind = [row[1] for row in texts] if task.pair else None, np.int64 if task.classification else np.float32
     return Split(name, [row[0] for row in texts], second, np.array(labels, kind))
 
