@@ -42,6 +42,7 @@ from harness.runs import BaseTeacher, Run
 ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+DOCUMENTED = {ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
 INSTALLED = {"site-packages", "dist-packages"}
 OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
@@ -124,15 +125,16 @@ def _text(node: Any) -> str:
         return f"[{','.join(map(_text, node))}]"
     if not isinstance(node, ast.AST):
         return ascii(node)
-    fields = dict(ast.iter_fields(node))
-    if isinstance(node, ast.JoinedStr):
-        fields["values"] = [part for part in node.values if not isinstance(part, ast.Constant) or part.value]
-    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-        body = fields["body"]
-        says = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-        fields["body"] = body[1:] if says and isinstance(body[0].value.value, str) else body
-    told = (f"{name}={_text(value)}" for name, value in fields.items() if value is not None and value != [])
-    return f"{type(node).__name__}({','.join(told)})"
+    kind, told = type(node), []
+    for name in kind._fields:
+        value = getattr(node, name, None)
+        if name == "values" and kind is ast.JoinedStr:
+            value = [part for part in value if not isinstance(part, ast.Constant) or part.value]
+        elif name == "body" and kind in DOCUMENTED:
+            value = value[ast.get_docstring(node, clean=False) is not None :]
+        if value is not None and value != []:
+            told.append(f"{name}={_text(value)}")
+    return f"{kind.__name__}({','.join(told)})"
 
 
 def _beside(path: Path) -> bool:
