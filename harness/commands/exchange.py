@@ -184,10 +184,12 @@ def _result(plan: Plan, cell: CellResult, run: RunResult, task: Task, metric: st
             "num_samples": n,
         }
     dataset, config = on_hub(plan, task)
+    own = plan.declared.get(task.name)  # of which dev is whatever split there is, as it tells
     data: Document = {"dataset_name": task.name, "source_type": "other"}
     if dataset:
-        data |= {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": "val"}
-    data["additional_details"] = _texts({"split": "dev", **({"configuration": config} if dataset else {})})
+        data |= {"source_type": "hf_dataset", "hf_repo": dataset} | ({} if own else {"hf_split": "val"})
+    more = {"configuration": config} if dataset else {}
+    data["additional_details"] = {"split": "dev", **more, **({"examples": str(own["told"])} if own else {})}
     return {
         "evaluation_result_id": _id(run, cell, metric),
         "evaluation_name": task.name,

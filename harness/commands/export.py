@@ -151,6 +151,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
         starts=starts,
         dataset=dataset,
         configuration=configuration,
+        split="" if one.task.name in plan.declared else "validation",
     )
 
 
@@ -196,11 +197,12 @@ def _model(one: Taken) -> str:
 
 
 def _data(one: Taken) -> str:
-    """The task, and where its examples are from: of the user's own the name of the file."""
+    """The task, and where its examples are from: of the user's own the name of the file, and what is dev there."""
     told = one.plan.declared.get(one.task.name)
     place = told["place"] if told else one.plan.source
     name = place if place.startswith("hub:") else Path(place).name
-    return f"{one.task.label} ({name})" if name else one.task.label
+    found = f"{one.task.label} ({name})" if name else one.task.label
+    return found + (told["told"].removeprefix(f"task {one.task.name}") if told else "")
 
 
 def _table(one: Taken, taught: bool) -> str:

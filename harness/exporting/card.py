@@ -94,7 +94,7 @@ class About:
     row of the table; metrics: the run's own on dev, as fractions. recipe: setting -> value; speed: the sentence on it;
     made: as JSON, which run it is. learnt: from a teacher's ANSWERS, from LABELS alone, or from nothing (""); starts:
     from whose weights, as in "its layers start from minilm", or "". dataset, configuration: as the hub calls the data,
-    or "" where they are not from there.
+    or "" where they are not from there; split: as it calls what is reported, or "" of a user's own data.
     """
 
     name: str
@@ -115,6 +115,7 @@ class About:
     starts: str
     dataset: str = ""
     configuration: str = ""
+    split: str = ""
 
 
 def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str:
@@ -128,7 +129,7 @@ def text(about: About, opened: Opened, kind: str, plain: bool, size: int) -> str
             HUB_METRICS.get(name, name),
             round(value, 6),
             dataset_config=about.configuration or None,
-            dataset_split="validation",
+            dataset_split=about.split or None,
             metric_name=name,
         )
         for name, value in sorted(about.metrics.items())

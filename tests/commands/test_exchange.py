@@ -7,7 +7,7 @@ import json
 import os
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,20 @@ def test_eval_results_are_those_of_the_hubs_data_sets(call: Harness, tmp_path: P
         assert isinstance(entry, EvalResultEntry)
         assert (entry.dataset_id, entry.task_id, entry.value) == ("nyu-mll/glue", "sst2", 75.0)
         assert entry.notes and "accuracy on dev" in entry.notes
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_split_is_named_as_the_hub_does_only_where_it_is_known(own: bool, call: Harness, tmp_path: Path) -> None:
+    """Of data of one's own dev is what there was, such as test."""
+    ledger, told = results.finished(tmp_path / "out", ("vanilla_kd",)), "task sst2: two classes; 100 reported (test)"
+    mine = {"sst2": {"place": "hub:a/b", "folder": "", "settings": {}, "task": asdict(get_task("sst2")), "told": told}}
+    results.write_plan(ledger.out, replace(results.plan(), source="hub", **({"declared": mine} if own else {})))
+    done(call(*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", tmp_path / "to"))
+    found = [json.loads(path.read_bytes()) for path in (tmp_path / "to").rglob("*.json")]
+    data = [result["source_data"] for log in found for result in log["evaluation_results"]]
+    assert data and all(one["hf_repo"] == ("a/b" if own else "nyu-mll/glue") for one in data)
+    assert all(("hf_split" not in one) == own for one in data)
+    assert all((one["additional_details"].get("examples") == told) == own for one in data)
 
 
 def test_data_of_the_hub_are_named_as_it_names_them() -> None:

@@ -177,10 +177,11 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
     assert {(one.dataset_name, one.metric_type, one.metric_value) for one in card.data.eval_results} == {
         ("Single", "accuracy", 0.9), ("Single", "f1", 0.8),
     }  # fmt: skip
-    of_hub = replace(ABOUT, metrics={"matthews": 0.5}, dataset="nyu-mll/glue", configuration="cola")
+    assert {one.dataset_split for one in card.data.eval_results} == {None}
+    of_hub = replace(ABOUT, metrics={"matthews": 0.5}, dataset="nyu-mll/glue", configuration="cola", split="validation")
     write(transformer("bert"), tmp_path / "hub", of_hub)
     (one,) = ModelCard.load(tmp_path / "hub" / "README.md").data.eval_results or []
-    assert (one.dataset_type, one.dataset_config) == ("nyu-mll/glue", "cola")  # as the hub calls them
+    assert (one.dataset_type, one.dataset_config, one.dataset_split) == ("nyu-mll/glue", "cola", "validation")
     assert (one.metric_type, one.metric_name, one.metric_value) == ("matthews_correlation", "matthews", 0.5)
     assert "on dev:" in card.text
     write(transformer("bert"), tmp_path / "half", replace(ABOUT, recipe={"precision": "bfloat16"}))

@@ -72,7 +72,9 @@ def test_a_student_of_labels_alone_says_so_and_reads_the_file_that_it_is_from(fo
         folder = tmp_path / f"{cell['row']}_{cell['init']}"
         done(forked("export", cell["id"], "--to", folder, "--out", out))
         cards[folder.name] = (folder / "README.md").read_text(encoding="utf-8")
-    assert all("| Data | hotel (hotel.csv) |" in card and str(tmp_path) not in card for card in cards.values())
+    what = "| Data | hotel (hotel.csv): 2 classes (five, one); 21 to train on, 3 reported (held out of train"
+    assert all(what in card and str(tmp_path) not in card for card in cards.values())
+    assert not any("split: validation" in card for card in cards.values())  # of its results, for the hub
     taught = {name for name, card in cards.items() if "# transformer, distilled by Vanilla KD for hotel" in card}
     assert taught == {
         name for name, card in cards.items() if "- knowledge-distillation" in card and "its teacher has" in card
