@@ -56,10 +56,12 @@ def merge(options: Namespace) -> int:
     left_out = 0
     with target.lock():
         for source in sources:
-            union = Union(target)
+            union, begun = Union(target), source.is_worked_in()
             union.add(source)
             left_out += union.left_out
             tell(f"{source.out}: {union.summary()}")
+            if begun:
+                say(f"{source.out} is still worked in: merge it again for the runs that end from now on")
     tell(f"harness report --study NAME --out {into} prints a table of all")
     return 1 if left_out else 0
 

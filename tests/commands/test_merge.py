@@ -46,6 +46,16 @@ def test_merging_unites_runs_plans_weights_and_predictions(call: Harness, tmp_pa
     assert results.content(into) == before
 
 
+def test_a_folder_that_is_worked_in_is_told_and_stays_open(call: Harness, tmp_path: Path) -> None:
+    one = results.finished(tmp_path / "one", ["vanilla_kd"])
+    with one.lock():
+        told = done(call("merge", one.out, "--into", tmp_path / "busy"))
+    assert "2 runs brought" in told.stdout
+    sentence = f"harness: {one.out} is still worked in: merge it again for the runs that end from now on\n"
+    assert told.stderr == sentence
+    assert done(call("merge", one.out, "--into", tmp_path / "calm")).stderr == ""
+
+
 def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path: Path) -> None:
     one, two = (results.finished(tmp_path / name, score=score) for name, score in (("one", 0.5), ("two", 0.75)))
     before = results.content(one.out)
