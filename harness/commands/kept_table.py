@@ -9,6 +9,7 @@ in place, and a file that is damaged later takes nothing from what was made of i
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -39,7 +40,8 @@ class KeptTable:
         self._room = ledger.out / "cache" / ROOM
         self._file = self._named(name)
         self._vouches = bool(code)
-        self._key = digest([code, plan.to_json(), _shape(), _state(ledger), digest(server_scores.kept(ledger))])
+        asked = json.dumps(plan.to_json())  # as text: plans that try settings in another order have other trials
+        self._key = digest([code, asked, _shape(), _state(ledger), digest(server_scores.kept(ledger))])
 
     def _named(self, name: str) -> Path:
         return self._room / f"{digest(name)[:16]}.json"

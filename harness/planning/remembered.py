@@ -7,6 +7,7 @@ be looked at so, such as a hub, is asked anew each time.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -52,7 +53,7 @@ class Remembered:
         stored = self._stored
         if stored.get("key") != self._key or _held(map(Path, stored["places"])) != stored["places"]:
             return None
-        plan = Plan.from_json(stored["plan"])
+        plan = Plan.from_json(json.loads(stored["plan"]))
         own.KNOWN.clear()
         own.recall(plan.declared)
         return plan
@@ -60,7 +61,8 @@ class Remembered:
     def keep(self, plan: Plan, places: Iterable[Path]) -> None:
         """Write down a plan that rests on these files and folders beside the request. Raises UserError."""
         if self._file and (held := _held(places)) is not None:
-            told = {"key": self._key, "code": self._code, "places": held, "plan": plan.to_json()}
+            # As text, since what is sealed has sorted keys: trials go by the order in which settings are declared.
+            told = {"key": self._key, "code": self._code, "places": held, "plan": json.dumps(plan.to_json())}
             write_sealed(self._file, told)
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from harness.errors import UserError
 from harness.evaluation import server_scores
 from harness.executors import choosing
 from harness.ledger import Ledger
+from harness.planning import filed
 from tests.conftest import Harness, environment
 
 FOLDER = Path("objectives_vs_init/quick")
@@ -179,6 +181,17 @@ def test_whatever_else_a_table_rests_on(again: Callable[..., Any], out: Path, mo
     before = again()[0]
     assert again("--columns", "parameters")[1] == 1
     assert again()[0] == before, "columns of one request are not another's"
+
+
+def test_other_trials_are_another_table(out: Path) -> None:
+    """The order in which settings are declared decides which are tried, and so is part of what a table rests on."""
+    plan, ledger = filed.read(table(out, "plan.json"), out), Ledger(out)
+    (cell,) = plan.cells
+    grid: dict[str, list[float | int | str]] = {"learning_rate": [1e-3, 5e-4], "batch_size": [16, 32]}
+    spaces = grid, dict([*grid.items()][::-1])
+    orders = [replace(plan, cells=[replace(cell, space=space)]) for space in spaces]
+    kept_table.KeptTable("run", orders[0], ledger, "code").keep({"text": "first"})
+    assert [kept_table.KeptTable("run", order, ledger, "code").said() for order in orders] == [{"text": "first"}, {}]
 
 
 def test_other_settings_are_trained(again: Callable[..., Any]) -> None:

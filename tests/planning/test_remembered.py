@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.planning import remembered
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 from harness.registry import OBJECTIVES
+from harness.search.proposals import propose
 from tests import launching
 from tests.results import done
 
@@ -54,6 +56,15 @@ def test_a_plan_is_worked_out_once(resolved: Callable[..., Plan], made: list[str
     first = resolved()
     assert resolved().to_json() == first.to_json() and len(made) == 1
     assert resolved(inits=["last"]).cells != first.cells and len(made) == 2
+
+
+def test_its_settings_stay_in_the_order_that_trials_go_by(resolved: Callable[..., Plan], made: list[str]) -> None:
+    asked = {"search": ["weight_decay=0,0.1", "learning_rate=1e-3,5e-4", "batch_size=16,32"], "trials": 3}
+    first, again = resolved(**asked), resolved(**asked)
+    assert len(made) == 1 and [*again.cells[0].space] == ["learning_rate", "weight_decay", "batch_size"]
+    assert json.dumps(again.to_json()) == json.dumps(first.to_json())
+    trials = [[propose("", plan.cells[0].space, 3, number, []) for number in range(3)] for plan in (first, again)]
+    assert trials[0] == trials[1]
 
 
 def _add(path: str, text: str) -> None:
