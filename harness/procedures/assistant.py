@@ -81,6 +81,8 @@ class Assistant(TwoStage):
         teacher, described = cells.asked.info(task), choice.describe(task)
         if "layers" not in choice.own:
             return f"a student {choice.name} has no setting layers, by which its assistant would be larger"
+        if cells.prerequisites.teachers > 1:
+            return "an assistant is made once, by one teacher, and teacher.seeds gives each seed a teacher of its own"
         layers = self._settings(choice, teacher)["layers"]
         if not choice.own["layers"] < layers < teacher.layers:
             return (

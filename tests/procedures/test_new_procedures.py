@@ -103,6 +103,12 @@ def test_an_assistant_is_between_the_two(words: tuple[str, ...], tmp_path: Path)
     assert "a student bilstm has no setting layers" in said.stdout
 
 
+def test_one_assistant_is_not_of_a_teacher_for_each_seed(words: tuple[str, ...], tmp_path: Path) -> None:
+    asked = ("plan", *words, "--out", tmp_path / "none", "--objectives", "helped", "--teacher", "embedded:train")
+    said = forked(*asked, "--seeds", "2", "--set", "teacher.seeds=2", folder=tmp_path / "said")
+    assert "an assistant is made once, by one teacher, and teacher.seeds gives each seed a teacher" in said.stdout
+
+
 @pytest.mark.parametrize(
     ("row", "epochs", "sentence"),
     [
