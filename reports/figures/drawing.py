@@ -181,7 +181,10 @@ def svg(figure: Figure) -> bytes:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     # `savefig` draws once more for the layout, which this finds as it draws: a third of what a page's figures take.
-    return _written(FigureCanvasSVG(figure).print_svg, metadata={"Date": None, "Creator": None})
+    dpi = figure.dpi  # which this leaves as that of SVG, and by which images within are as fine
+    made = _written(FigureCanvasSVG(figure).print_svg, metadata={"Date": None, "Creator": None})
+    figure.dpi = dpi
+    return made
 
 
 def pdf(figure: Figure) -> bytes:

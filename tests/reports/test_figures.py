@@ -1,11 +1,13 @@
 """Figures are the same bytes each time and hold what the table holds."""
 
+import re
 from dataclasses import replace
 from html import unescape
 from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
@@ -23,6 +25,17 @@ heatmap, lines, curves, masked_words = (FIGURES[name].drawn for name in ("heatma
 def test_the_same_table_gives_the_same_svg(figure):
     first, second = (svg(figure(table(cells))) for cells in (mixed(), list(reversed(mixed()))))
     assert first == second and first.startswith(b"<?xml") and b"<dc:date>" not in first
+
+
+def test_svg_is_drawn_once_and_as_savefig_draws_it(tmp_path):
+    """Images within, as a scale of colours, are as fine when it is written again."""
+    drawn, same = (masked_words(table([masked([0.0, 0.5])])) for _ in range(2))
+    with rc_context({"svg.hashsalt": "distill-harness", "svg.fonttype": "path"}):
+        same.savefig(tmp_path / "saved.svg", metadata={"Date": None, "Creator": None})
+    once, again = svg(drawn), svg(drawn)
+    assert once == (tmp_path / "saved.svg").read_bytes()
+    images, others = (re.findall(r'base64,[^"]*', text.decode()) for text in (once, again))
+    assert images == others != []
 
 
 def texts(figure):
