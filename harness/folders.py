@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.errors import UserError
 
 STRAY = (".DS_Store", "Thumbs.db", "desktop.ini", "lost+found")  # what systems leave in any folder
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")  # of what `harness pack` and others pack
 LOCK, MARKER = ".lock", ".driver"  # of who works in a folder; the second where the file system locks no files
 
 
@@ -31,7 +32,8 @@ def names(out: Path) -> list[str]:
             raise UserError(f"{out} is a link that leads nowhere") from None
         return []
     except NotADirectoryError as error:
-        raise UserError(f"{out} is a file, where a folder is wanted") from error
+        packed = ": unpack it, and give what was in it" * out.name.endswith(ARCHIVES)
+        raise UserError(f"{out} is a file, where a folder is wanted{packed}") from error
     except OSError as error:
         raise cannot_read(out, error) from error
 

@@ -56,6 +56,14 @@ def test_a_folder_that_is_worked_in_is_told_and_stays_open(call: Harness, tmp_pa
     assert done(call("merge", one.out, "--into", tmp_path / "calm")).stderr == ""
 
 
+def test_an_archive_is_to_be_unpacked(call: Harness, tmp_path: Path) -> None:
+    one = results.finished(tmp_path / "one", ["vanilla_kd"])
+    done(call("pack", "--out", one.out, "--to", tmp_path / "one.tar.gz"))
+    packed = tmp_path / "one.tar.gz"
+    for words in (("merge", packed, "--into", tmp_path / "all"), ("status", *STUDY, "--out", packed)):
+        refused(call(*words), "one.tar.gz is a file, where a folder is wanted: unpack it, and give what was in it")
+
+
 def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path: Path) -> None:
     one, two = (results.finished(tmp_path / name, score=score) for name, score in (("one", 0.5), ("two", 0.75)))
     before = results.content(one.out)
