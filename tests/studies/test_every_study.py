@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ def test_is_planned_in_every_profile(name: str, profile: str) -> None:
     assert {cell.row for cell in plan.cells if not cell.refused} == rows  # ours may set all beside all, some in vain
     for first in plan.first.values():
         assert set(first.after) <= set(plan.first)
+    if profile == "paper":  # the largest searches
+        text = json.dumps(plan.to_json())
+        assert json.dumps(Plan.from_json(json.loads(text)).to_json()) == text, "stored, its trials go by another order"
     runs = [made.run for made in (*plan.first.values(), *plan.cells)]
     protocols = {run.settings.get("protocol") for run in runs} - {None}
     assert protocols <= {"published" if profile == "paper" else "held_out"}, "paper chooses on dev, as the works did"
