@@ -43,7 +43,6 @@ sklearn.metrics.matthews_corrcoef([0, 1], [0, 1])  # what scikit-learn looks up 
 get_checkpoint_conversion_mapping("bert")
 with torch.device("meta"):
     transformers.BertForSequenceClassification(transformers.BertConfig(num_hidden_layers=1))
-gc.collect()
 if COLLECTS:
     gc.enable()
 signal.signal(signal.SIGINT, STOPS)  # as runs have it, see `multiprocessing.forkserver`

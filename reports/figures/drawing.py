@@ -50,6 +50,7 @@ def styled(width: float | None = None, colour: str = "black") -> Iterator[Callab
         "figure.facecolor": background,
         "axes.facecolor": background,
         "savefig.facecolor": "auto",
+        "axes.titley": 1.0,  # which would be looked for as often as anything is drawn
         **({"font.size": 7.0, "axes.linewidth": 0.6} if width else {}),
     }
     token = _width.set(width)
