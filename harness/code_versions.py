@@ -258,14 +258,14 @@ def _distributions() -> list[str]:
 
 
 def _installed() -> Iterator[Path]:
-    """The files of installed plugins."""
+    """The files of installed plugins, those too that these import from beside them or name: see `files`."""
     for point in installed():
         with suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0])
-            if spec and spec.submodule_search_locations:
-                yield from (p for folder in spec.submodule_search_locations for p in sorted(Path(folder).rglob("*.py")))
-            elif spec and spec.origin:
-                yield Path(spec.origin)
+            folders = spec.submodule_search_locations if spec else None
+            found = {path for folder in folders or () for path in Path(folder).rglob("*.py")}
+            found |= {Path(spec.origin)} if spec and spec.origin and not folders else set()
+            yield from sorted(found.union(*(files(str(path)) for path in found)))
 
 
 # ---------------------------------------------------------------- of a run

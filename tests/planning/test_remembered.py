@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,28 @@ def test_code(resolved: Callable[..., Plan], made: list[str], tmp_path: Path, mo
     monkeypatch.setattr(code_versions, "_distributions", lambda: ["torch-0.dist-info"])
     resolved()
     assert len(made) == 3
+
+
+@pytest.mark.parametrize(("file", "text"), [("helper_of_mine.py", "POWER = 4\n"), ("scale.json", "50\n")])
+def test_what_an_installed_plugin_imports_or_names_beside_it(
+    file: str, text: str, resolved: Callable[..., Plan], made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of one module that is installed to be edited, whose folder on sys.path holds its other files, too."""
+    folder = Path("mine").absolute()
+    folder.mkdir()
+    (folder / "plugin_of_mine.py").write_text("from helper_of_mine import POWER\nWHERE = 'scale.json'\n")
+    (folder / "helper_of_mine.py").write_text("POWER = 2\n")
+    (folder / "scale.json").write_text("1\n")
+    monkeypatch.syspath_prepend(str(folder))
+    point = EntryPoint("mine", "plugin_of_mine", "harness.plugins")
+    monkeypatch.setattr(code_versions, "installed", lambda: [point])
+    resolved()
+    resolved()
+    assert len(made) == 1
+    code_versions._content.cache_clear()  # as another process has it
+    (folder / file).write_text(text)
+    resolved()
+    assert len(made) == 2
 
 
 def test_a_lost_teacher_is_refused_as_ever(resolved: Callable[..., Plan]) -> None:
