@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Remembered:
     """What is known of a request in a cache: to be made before anything is read for it, so that no change is missed."""
 
     def __init__(self, request: Request, cache: Path | None):
+        self._began = time.time_ns()
         self._request, self._code = request, here(request.plugins)
         self._asked = digest([asdict(request), os.getcwd()])
         self._file = cache / ROOM / f"{self._asked[:16]}.json" if cache and self._code else None
@@ -59,8 +61,12 @@ class Remembered:
         return plan
 
     def keep(self, plan: Plan, places: Iterable[Path]) -> None:
-        """Write down a plan that rests on these files and folders beside the request. Raises UserError."""
-        if self._file and (held := _held(places)) is not None:
+        """Write down a plan that rests on these files and folders beside the request. Raises UserError.
+
+        Not where one was edited since this was made: the plan may be of what it held before.
+        """
+        places = list(places)
+        if self._file and (held := _held(places)) is not None and not _edited(places, self._began):
             # As text, since what is sealed has sorted keys: trials go by the order in which settings are declared.
             told = {"key": self._key, "code": self._code, "places": held, "plan": json.dumps(plan.to_json())}
             write_sealed(self._file, told)
@@ -74,14 +80,25 @@ def _held(places: Iterable[Path]) -> dict[str, object] | None:
         return None
 
 
+def _edited(places: Iterable[Path], since: int) -> bool:
+    """Whether one of these, or what is in it, was changed, added or removed since then, in nanoseconds since 1970."""
+    every = (path for place in places for path in (place, *(_files(place) if place.is_dir() else ())))
+    try:
+        return any(path.stat(follow_symlinks=path.exists()).st_ctime_ns > since for path in every)  # a link to nothing
+    except OSError:  # gone by now
+        return True
+
+
 def _within(folder: Path) -> dict[str, str]:
-    """Checksums of all files in a folder, those too that are hidden, or that a link leads to: data may be."""
-    found: dict[str, str] = {}
+    """Checksums of all files in a folder."""
+    return {file.relative_to(folder).as_posix(): checksum(file) for file in _files(folder) if file.is_file()}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All that is in a folder, those files too that are hidden, or that a link leads to: data may be."""
     seen = {os.path.realpath(folder)}
     for place, below, names in os.walk(folder, followlinks=True):
         real = {name: os.path.realpath(os.path.join(place, name)) for name in below}
         below[:] = [name for name in below if real[name] not in seen]  # no link leads round in a circle
         seen.update(real.values())
-        files = (Path(place, name) for name in names)
-        found |= {file.relative_to(folder).as_posix(): checksum(file) for file in files if file.is_file()}
-    return found
+        yield from (Path(place, name) for name in (*below, *names))

@@ -110,6 +110,27 @@ def test_data_of_ones_own(file: str, asked: dict[str, object], resolved: Callabl
     assert resolved(**asked).declared and len(made) == 2
 
 
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_edited_while_a_plan_is_made_is_planned_again(
+    change: str, resolved: Callable[..., Plan], made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be remembered as the plan of what no longer is there, and every run of it be refused."""
+    work_out = planning._worked_out
+
+    def edited_meanwhile(*given: object) -> Plan:
+        plan = work_out(*given)  # type: ignore[arg-type]
+        if len(made) == 1:
+            CHANGES[change]()
+        return plan
+
+    monkeypatch.setattr(planning, "_worked_out", edited_meanwhile)
+    resolved()
+    resolved()
+    assert len(made) == 2
+    resolved()
+    assert len(made) == 2
+
+
 def test_code(resolved: Callable[..., Plan], made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = tmp_path / "ours.py"
     ours.write_text("one = 1\n")
@@ -205,6 +226,7 @@ def test_hidden_files_and_what_links_lead_to_are_looked_at(tmp_path: Path) -> No
     folder.mkdir()
     (folder / "train").symlink_to(elsewhere)
     (elsewhere / "round" / "back").symlink_to(folder)
+    (folder / "lost").symlink_to(tmp_path / "nothing")
     held = [remembered._held([folder])]
     for file in (folder / ".hidden.txt", elsewhere / "rows.arrow", elsewhere / "round" / "more.arrow"):
         file.write_text("a text")
@@ -212,3 +234,5 @@ def test_hidden_files_and_what_links_lead_to_are_looked_at(tmp_path: Path) -> No
         file.write_text("another")
         held.append(remembered._held([folder]))
     assert None not in held and len({str(one) for one in held}) == 7
+    since = max(path.lstat().st_ctime_ns for path in (folder, elsewhere, *folder.iterdir(), *elsewhere.rglob("*")))
+    assert not remembered._edited([folder], since) and remembered._edited([folder], since - 1)
