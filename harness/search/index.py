@@ -21,6 +21,10 @@ from harness.search.progress import Lookup, Progress, Proposed, curve, progress,
 NAME = "ledger.index.json"
 PERIOD = 60.0  # seconds between two writings while runs end, or more:
 SHARE = 0.02  # of the time that writing may take, which grows with the runs that there are
+CODE = (  # what proposes settings, draws its seeds and says what a run is; what reads and writes records and this
+    "files.py", "ledger.py", "planning/planned.py", "planning/space.py", "runs/base.py", "runs/settings.py",
+    "search/index.py", "search/progress.py", "search/proposals.py", "seeds.py",
+)  # fmt: skip
 
 
 class Index:
@@ -116,6 +120,5 @@ def _summary(record: Record) -> Record:
 @functools.cache
 def _code() -> str:
     """What the contents depend on besides the ledger: the code that makes them, and what proposes."""
-    files = ("files.py", "ledger.py", "runs/base.py", "search/progress.py", "search/proposals.py", "search/index.py")
-    source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in files)
+    source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in CODE)
     return " ".join((hashlib.sha256(source).hexdigest()[:16], version("optuna"), version("numpy")))
