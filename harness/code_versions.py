@@ -42,7 +42,7 @@ from harness.runs import BaseTeacher, Run
 ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
-DOCUMENTED = {ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
 INSTALLED = {"site-packages", "dist-packages"}
 OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
@@ -125,16 +125,16 @@ def _text(node: Any) -> str:
         return f"[{','.join(map(_text, node))}]"
     if not isinstance(node, ast.AST):
         return ascii(node)
-    kind, told = type(node), []
-    for name in kind._fields:
-        value = getattr(node, name, None)
-        if name == "values" and kind is ast.JoinedStr:
-            value = [part for part in value if not isinstance(part, ast.Constant) or part.value]
-        elif name == "body" and kind in DOCUMENTED:
+    told = []
+    for name in node._fields:
+        value: Any = getattr(node, name, None)
+        if name == "values" and isinstance(node, ast.JoinedStr):
+            value = [part for part in node.values if not isinstance(part, ast.Constant) or part.value]
+        elif name == "body" and isinstance(node, DOCUMENTED):
             value = value[ast.get_docstring(node, clean=False) is not None :]
         if value is not None and value != []:
             told.append(f"{name}={_text(value)}")
-    return f"{kind.__name__}({','.join(told)})"
+    return f"{type(node).__name__}({','.join(told)})"
 
 
 def _beside(path: Path) -> bool:
