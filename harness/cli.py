@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from harness import collecting
 from harness.commands import flags, words
 from harness.commands.flags import Parser, Version
 from harness.errors import UserError, sentence, unknown
@@ -275,6 +276,8 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
     _open_streams()
+    if arguments is None:
+        collecting.of_one_command()
     if sys.platform == "win32":  # which has neither the locks of files nor the processes that all else rests on
         return _refused("Windows is not supported: use the harness in its Subsystem for Linux (wsl --install)")
     try:

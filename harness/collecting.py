@@ -6,6 +6,14 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_lasting = False
+
+
+def of_one_command() -> None:
+    """Say that this process is one command: what it makes `uncollected` stays until its end, and is never searched."""
+    global _lasting
+    _lasting = True
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:
@@ -15,5 +23,7 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        if _lasting:
+            gc.freeze()  # before it is enabled, which would search all of it at once
         if enabled:
             gc.enable()

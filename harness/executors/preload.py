@@ -43,7 +43,7 @@ sklearn.metrics.matthews_corrcoef([0, 1], [0, 1])  # what scikit-learn looks up 
 get_checkpoint_conversion_mapping("bert")
 with torch.device("meta"):
     transformers.BertForSequenceClassification(transformers.BertConfig(num_hidden_layers=1))
-if COLLECTS:
-    gc.enable()
-signal.signal(signal.SIGINT, STOPS)  # as runs have it, see `multiprocessing.forkserver`
 gc.freeze()  # a collection in a fork would otherwise touch, and so copy, every page of what is imported
+if COLLECTS:
+    gc.enable()  # not before, or it would search all of this at once
+signal.signal(signal.SIGINT, STOPS)  # as runs have it, see `multiprocessing.forkserver`
