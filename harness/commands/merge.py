@@ -56,7 +56,9 @@ def merge(options: Namespace) -> int:
     left_out = 0
     with target.lock():
         for source in sources:
-            union, begun = Union(target), source.is_worked_in()
+            # Not asked of a folder that nobody ever locked, for that would leave a lock's file there.
+            begun = any((source.out / name).exists() for name in (LOCK, MARKER)) and source.is_worked_in()
+            union = Union(target)
             union.add(source)
             left_out += union.left_out
             tell(f"{source.out}: {union.summary()}")

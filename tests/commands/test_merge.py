@@ -48,6 +48,8 @@ def test_merging_unites_runs_plans_weights_and_predictions(call: Harness, tmp_pa
 
 def test_a_folder_that_is_worked_in_is_told_and_stays_open(call: Harness, tmp_path: Path) -> None:
     one = results.finished(tmp_path / "one", ["vanilla_kd"])
+    before = {*one.out.iterdir()}
+    assert done(call("merge", one.out, "--into", tmp_path / "early")).stderr == "" and {*one.out.iterdir()} == before
     with one.lock():
         told = done(call("merge", one.out, "--into", tmp_path / "busy"))
     assert "2 runs brought" in told.stdout
