@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from harness import collecting
 from harness.commands import flags, words
 from harness.commands.flags import Parser, Version
 from harness.errors import UserError, sentence, unknown
@@ -276,8 +275,6 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
     _open_streams()
-    if arguments is None:
-        collecting.of_one_command()
     if sys.platform == "win32":  # which has neither the locks of files nor the processes that all else rests on
         return _refused("Windows is not supported: use the harness in its Subsystem for Linux (wsl --install)")
     try:
@@ -289,6 +286,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _module("completion").add_to(whole)
                 argcomplete.autocomplete(whole)
             options = whole.parse_args(arguments)
+            if arguments is None:
+                from harness import collecting  # which --help does without
+
+                collecting.of_one_command()
             status = work_of(options.command)(options)
             sys.stdout.flush()
             return status
