@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from harness import collecting
 from harness.commands import flags, words
 from harness.commands.flags import Parser, Version
 from harness.errors import UserError, sentence, unknown
@@ -287,8 +288,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 argcomplete.autocomplete(whole)
             options = whole.parse_args(arguments)
             if arguments is None:
-                from harness import collecting  # which --help does without
-
                 collecting.of_one_command()
             status = work_of(options.command)(options)
             sys.stdout.flush()

@@ -17,6 +17,7 @@ from huggingface_hub import EvalResultEntry
 from huggingface_hub._eval_results import parse_eval_result_entries
 
 from harness.commands.exchange import on_hub
+from harness.data import own as known
 from harness.data.tasks import get_task
 from tests.commands import results
 from tests.conftest import Harness
@@ -147,7 +148,10 @@ def test_a_split_is_named_as_the_hub_does_only_where_it_is_known(own: bool, call
     ledger, told = results.finished(tmp_path / "out", ("vanilla_kd",)), "task sst2: two classes; 100 reported (test)"
     mine = {"sst2": {"place": "hub:a/b", "folder": "", "settings": {}, "task": asdict(get_task("sst2")), "told": told}}
     results.write_plan(ledger.out, replace(results.plan(), source="hub", **({"declared": mine} if own else {})))
-    done(call(*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", tmp_path / "to"))
+    try:
+        done(call(*REPORT, "--out", ledger.out, "--format", "every_eval_ever", "--to", tmp_path / "to"))
+    finally:
+        known.KNOWN.clear()  # what this plan calls sst2 is nobody else's
     found = [json.loads(path.read_bytes()) for path in (tmp_path / "to").rglob("*.json")]
     data = [result["source_data"] for log in found for result in log["evaluation_results"]]
     assert data and all(one["hf_repo"] == ("a/b" if own else "nyu-mll/glue") for one in data)

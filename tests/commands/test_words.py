@@ -34,6 +34,7 @@ def test_help_imports_no_more_than_it_says() -> None:
     found = {name for name in loaded if name.startswith("harness.")}
     assert found == {
         "harness.cli",
+        "harness.collecting",
         "harness.commands",
         "harness.commands.flags",
         "harness.commands.words",
