@@ -8,7 +8,8 @@ from pathlib import Path
 from harness.errors import UserError
 
 STRAY = (".DS_Store", "Thumbs.db", "desktop.ini", "lost+found")  # what systems leave in any folder
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")  # of what `harness pack` and others pack
+ARCHIVES = {".zip": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}  # what is written, as shutil calls it
+OTHERS = (".gz", ".bz2", ".xz", ".7z", ".rar", ".zst")  # endings of archives that are not written
 LOCK, MARKER = ".lock", ".driver"  # of who works in a folder; the second where the file system locks no files
 
 
@@ -32,7 +33,7 @@ def names(out: Path) -> list[str]:
             raise UserError(f"{out} is a link that leads nowhere") from None
         return []
     except NotADirectoryError as error:
-        packed = ": unpack it, and give what was in it" * out.name.endswith(ARCHIVES)
+        packed = ": unpack it, and give what was in it" * out.name.endswith((*ARCHIVES, *OTHERS))
         raise UserError(f"{out} is a file, where a folder is wanted{packed}") from error
     except OSError as error:
         raise cannot_read(out, error) from error

@@ -28,7 +28,7 @@ from harness.files import (
     sync_file,
     sync_folder,
 )
-from harness.folders import LOCK, MARKER, holds_results
+from harness.folders import ARCHIVES, LOCK, MARKER, OTHERS, holds_results
 from harness.ledger import LOG, Ledger
 from harness.planning import filed
 from harness.runs import RunId
@@ -36,8 +36,6 @@ from harness.runs.told import Record, metrics_of
 
 NUMBERS = ("status", "metrics", "by_task", "selection", "predictions_sha256", "weights")  # what two of one run share
 OF_TASK = ("metrics", "selection")  # of what `by_task` tells, whose rest is measured, or counted by newer code alone
-ARCHIVES = {".zip": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}
-OTHERS = (".gz", ".bz2", ".xz", ".7z", ".rar", ".zst")  # endings of archives that are not written
 
 
 def merge(options: Namespace) -> int:
