@@ -158,7 +158,7 @@ def _installed(path: tuple[str, ...]) -> list[EntryPoint]:
 
 def installed() -> list[EntryPoint]:
     """The modules that installed distributions name in the entry-point group "harness.plugins"."""
-    return _installed(tuple(sys.path))
+    return _installed(tuple(dict.fromkeys(sys.path)))  # runs have the folder of `python -m` twice
 
 
 def load_installed() -> None:

@@ -36,6 +36,7 @@ code_versions.engine()  # every record tells it
 for plugins in (STUDENTS, TEACHERS, OBJECTIVES, PROCEDURES):
     for name in plugins.names():
         code_versions.fingerprint(plugins.origin(name))
+code_versions.of_stored(TEACHERS.names()[0])  # with versions of libraries
 machine.versions()
 machine.keep_freed_memory()
 made_on.commit()
