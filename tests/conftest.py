@@ -20,6 +20,7 @@ from harness.collecting import uncollected
 from harness.executors import environment as of_workers
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test waits for a network
+os.fsync = lambda _: None  # nor for the disk: what was written survives a kill, and no test stops the machine
 of_workers.prepare()  # as every process that trains: with more threads than cores tests take many times as long
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job; our processes would inherit it

@@ -106,10 +106,8 @@ def test_it_can_be_merged_as_a_start(
     name: str,
     folders: dict[str, Path],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)  # of a thousand files
     runs, plans = len(list((folders[name] / "ledger").iterdir())), len(list(folders[name].rglob("plan.json")))
     assert main(["merge", str(folders[name]), "--into", str(tmp_path / "results")]) == 0
     said = f"{runs} runs brought, 0 there before, 0 in conflict, 0 damaged, {plans} plans brought"
