@@ -21,24 +21,25 @@ class TableRow:
     those that make the row what it is, named as in `--set` ("student.head" is the setting `head` of whichever student).
     """
 
+    # In the order in which plans hold them.
     name: str
+    objective: str = ""
     label: str
     published: str | Mapping[str, str] = ""
-    mark: str = ""
-    settings: Mapping[str, object] = MappingProxyType({})
-    objective: str = ""
     equal_epochs: bool = False
+    mark: str = ""
     student: str = ""
     init: str = ""
     procedure: str = ""
     tasks: tuple[str, ...] = ()
-    training_tasks: tuple[str, ...] = ()
+    settings: Mapping[str, object] = MappingProxyType({})
     checkpoint: str = ""
     teacher: bool = False
+    improves: tuple[str, ...] = ()
+    training_tasks: tuple[str, ...] = ()
+    point: tuple[str, float] | None = None
     reference: bool = False
     baseline: str = ""
-    improves: tuple[str, ...] = ()
-    point: tuple[str, float] | None = None
 
     @property
     def competes(self) -> bool:
@@ -47,7 +48,7 @@ class TableRow:
 
     def to_json(self) -> JSON:
         """The row as plans hold it: alike whatever its type."""
-        return {name: getattr(self, name) for name in _STORED} | {"settings": dict(self.settings)}
+        return {name: getattr(self, name) for name in TableRow.__annotations__} | {"settings": dict(self.settings)}
 
     @staticmethod
     def from_json(stored: JSON) -> TableRow:
@@ -208,9 +209,3 @@ CONTROLS = (
         reference=True,
     ),
 )  # the rows of --controls: what of a teacher's help is not what it knows
-
-
-_STORED = (
-    *(f.name for f in fields(Row)[:11]),
-    *("checkpoint", "teacher", "improves", "training_tasks", "point", "reference", "baseline"),
-)
