@@ -22,15 +22,8 @@ from harness.data import metric_names
 from harness.data.declaration import Declaration
 from harness.errors import UserError, counted
 from harness.files import JSON, digest, read_sealed, write_sealed
-from harness.runs.settings import (
-    GENERAL_TRAINING,
-    JOINT_TRAINING,
-    SEARCH,
-    SPEED_SETTINGS,
-    TEACHER_TRAINING,
-    TRAINING,
-    UNTUNED,
-)
+from harness.planning.declarations import OWNERS
+from harness.runs.settings import SEARCH, SPEED_SETTINGS, TRAINING, UNTUNED
 
 
 class Line(NamedTuple):
@@ -144,9 +137,9 @@ def _settings() -> Iterator[Line]:
     """Those of every training; of what takes them under a name of its own; of plugins."""
     yield from (Line(name, _told(setting)) for name, setting in TRAINING.items())
     yield from (Line(name, f"of a search: {_told(setting)}") for name, setting in SEARCH.items())
-    for owner, (what, settings) in OWNERS.items():
+    for owner, settings in OWNERS.items():
         same = [name for name, setting in settings.items() if setting == TRAINING.get(name)]
-        yield Line(f"{owner}.NAME", f"of {what}; NAME as above is {', '.join(same)}")
+        yield Line(f"{owner}.NAME", f"of {OWNED[owner]}; NAME as above is {', '.join(same)}")
         for name, setting in settings.items():
             if name not in same:
                 yield Line(f"{owner}.{name}", _told(setting))
@@ -165,10 +158,10 @@ def _settings() -> Iterator[Line]:
             yield Line(f"{objective}.{name}", _told(setting))
 
 
-OWNERS = {
-    "teacher": ("fine-tuning the teacher", TEACHER_TRAINING),
-    "general": ("distillation on a corpus", GENERAL_TRAINING),
-    "multi_task": ("distillation on several tasks together", JOINT_TRAINING),
+OWNED = {
+    "teacher": "fine-tuning the teacher",
+    "general": "distillation on a corpus",
+    "multi_task": "distillation on several tasks together",
 }
 
 

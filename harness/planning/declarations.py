@@ -12,6 +12,8 @@ from harness.errors import UserError, near
 from harness.planning.merging import nearest
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, TEACHER_TRAINING
 
+# Of the runs that a cell starts from, under "OWNER.NAME".
+OWNERS = {"teacher": TEACHER_TRAINING, "general": GENERAL_TRAINING, "multi_task": JOINT_TRAINING}
 
 def check(study: Study, tasks: Iterable[Task]) -> None:
     """Raise UserError for names in the study that are nothing's, and for metrics that the tasks of a plan have not."""
@@ -46,8 +48,7 @@ def _look(who: str, given: Iterable[str], what: str, known: Iterable[str]) -> No
 def _settings() -> list[str]:
     """Every name that a profile's setting may have, whatever rows and students are asked for."""
     found = {name for each in registry.PROCEDURES.names() for name in registry.PROCEDURES.get(each).settings}
-    elsewhere = {"teacher": TEACHER_TRAINING, "general": GENERAL_TRAINING, "multi_task": JOINT_TRAINING}
-    found |= {f"{owner}.{name}" for owner, settings in elsewhere.items() for name in settings}
+    found |= {f"{owner}.{name}" for owner, settings in OWNERS.items() for name in settings}
     for student in registry.STUDENTS.names():
         names = registry.STUDENTS.get(student).hyperparameters
         found |= {f"{of}{whose}.{n}" for of in ("", "general.") for whose in ("student", student) for n in names}

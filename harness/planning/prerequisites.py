@@ -14,6 +14,7 @@ from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
 from harness.planning import merging
+from harness.planning.declarations import OWNERS
 from harness.planning.planned import First
 from harness.planning.request import ResolvedRequest
 from harness.registry import TEACHERS
@@ -48,7 +49,7 @@ Augmented = TypeVar("Augmented", StudentRun, JointStudentRun)
 
 # Settings of the distillation that the training of a teacher's masked-language-model head does not share.
 OF_STUDENT = ("epochs", "batch_size", "learning_rate", "steps", *ADAM, "transferred_layers", "stored_top_k")
-ELSEWHERE = ("general.", "multi_task.", "teacher.")  # settings of the runs that a cell starts from
+ELSEWHERE = tuple(f"{owner}." for owner in OWNERS)  # begin settings of the runs that a cell starts from
 
 
 class Prerequisites:
@@ -277,7 +278,7 @@ class Prerequisites:
         """
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
         for given in self._given("general", elsewhere):
-            plain = {key: value for key, value in given.items() if "." not in key}  # the rest: `general_own`
+            plain = {key: value for key, value in given.items() if "." not in key}  # the rest: `corpus_own`
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in plain.items()}
         nothing = set(idle) | ({"epochs"} if settings["steps"] else set())
         nothing |= ADAM if settings["optimiser"] == "adadelta" else set()
