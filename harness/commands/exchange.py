@@ -113,7 +113,7 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
                 "source_organization_name": UNKNOWN,
                 "evaluator_relationship": "first_party",
             },
-            "eval_library": {"name": "distill-harness", "version": _version(run)},
+            "eval_library": {"name": "distill-harness", "version": version_of(run.record) or UNKNOWN},
             "model_info": {
                 "name": _row(cell),
                 "id": model,
@@ -159,9 +159,9 @@ def _evaluated(run: RunResult) -> Document:
     return {"evaluation_timestamp": str(int(datetime.fromisoformat(ended).timestamp()))} if ended else {}
 
 
-def _version(run: RunResult) -> str:
-    """The version that evaluated the run, which its record tells: the one that writes the files may be another."""
-    return str(run.record.get("made_on", {}).get("harness", "")).partition(" ")[0] or UNKNOWN
+def version_of(record: Mapping[str, Any]) -> str:
+    """The version that made a run, which may be another than the one at work; "" where an old record has none."""
+    return str(record.get("made_on", {}).get("harness", "")).partition(" ")[0]
 
 
 def _id(run: RunResult, cell: CellResult, metric: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import registry
-from harness.commands.exchange import on_hub
+from harness.commands.exchange import on_hub, version_of
 from harness.commands.taken import Taken, opened, taken
 from harness.commands.telling import say, tell
 from harness.errors import UserError, counted
@@ -137,7 +137,7 @@ def _about(one: Taken, record: Record, name: str) -> About:
         metrics=part["metrics"],
         recipe={name: made.settings[name] for name in told} | dict(as_known(plan, searched)) | {"seed": made.seed},
         speed=speed,
-        version=_version(record),
+        version=version_of(record) or version("distill-harness"),
         made={
             "run": one.run,
             "cell": cell.id if cell else None,
@@ -153,11 +153,6 @@ def _about(one: Taken, record: Record, name: str) -> About:
         configuration=configuration,
         split="" if one.task.name in plan.declared else "validation",
     )
-
-
-def _version(record: Record) -> str:
-    """The version that made a run; where an old record does not tell it, the one at work."""
-    return str(record.get("made_on", {}).get("harness", "")).partition(" ")[0] or version("distill-harness")
 
 
 def _learnt(one: Taken, record: Record) -> tuple[str, str]:
