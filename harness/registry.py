@@ -240,7 +240,7 @@ def own_file(known: Registry[Any], name: str) -> Path | None:
         return None
     modules = {each.__name__.partition(".")[0] for each in list(sys.modules.values())
                if getattr(each, "__file__", None) == str(path)}  # fmt: skip
-    if modules & {point.module.partition(".")[0] for point in _installed(tuple(sys.path))}:
+    if modules & {point.module.partition(".")[0] for point in installed()}:
         return None
     _loaded.add(str(path))  # here it is, whether by --plugin or by an import
     return path

@@ -144,7 +144,7 @@ class Compared:
 
 def free(table: Table) -> list[Line]:
     """The lines of students, without differences of rows."""
-    return [line for block in table.blocks if not block.improvement for line in block.lines if line.row.competes]
+    return [line for _, line in table.lines() if line.row.competes]
 
 
 def countable(line: Line, j: int, tested: Any, collapsed: bool = False) -> bool:

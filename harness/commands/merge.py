@@ -165,7 +165,7 @@ class Union:
         if to.is_file() and not filed.is_whole(to.read_bytes()):
             remove(to)
         if to.is_file() and to.read_bytes() != content:
-            to = to.parent / "earlier" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
+            to = to.parent / filed.EARLIER / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
         if to.is_file():
             return False
         atomic_write(to, content)

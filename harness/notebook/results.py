@@ -121,14 +121,14 @@ class Results:
         student = result.best("sentiment").load()
         """
         tasks = {column.task: j for j, column in reversed([*enumerate(self.whole.columns)]) if column.task}
-        if task is None and len(tasks) > 1:
-            raise UserError(f"scores of several tasks have no best: name one, as in best({min(tasks)!r})")
         if task is not None:
             check_text(task=task)
-        if task is not None and task not in tasks:
-            raise unknown("task", task, tasks)
+            if task not in tasks:
+                raise unknown("task", task, tasks)
+        elif len(tasks) > 1:
+            raise UserError(f"scores of several tasks have no best: name one, as in best({min(tasks)!r})")
         place = tasks[task or next(iter(tasks))]
-        lines = [line for block in self.whole.blocks if not block.improvement for line in block.lines]
+        lines = [line for _, line in self.whole.lines()]
         made = [line for line in lines if line.entries[place].runs]
         if not made:
             rows = {line.row.name for line in lines}
@@ -169,7 +169,7 @@ def _lacking(table: reports.Table, rows: Collection[str], statuses: Collection[s
     place: of the one column that is looked at.
     """
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for line in (line for block in table.blocks if not block.improvement for line in block.lines):
+    for _, line in table.lines():
         for j, (column, entry) in enumerate(zip(table.columns, line.entries, strict=True)):
             looked_at = column.task and place in (None, j) and {line.row.name, line.row.label} & {*rows}
             if looked_at and entry.status in statuses:

@@ -108,12 +108,11 @@ class Contents:
         from harness.data import loading
 
         def read() -> tuple[str, int]:
-            # A hub that did not answer once is not asked again: every question costs half a minute.
             source = loading.source_of(task, self.source)
-            remote = source.remote
             self.note([] if source.fixed else source.parts(task) or None)
-            unreachable, here = remote and bool(self.notices), not remote
-            content = "unknown" if unreachable else self._read_or(here, lambda: loading.content(task, self.source))
+            if source.remote and self.notices:  # it did not answer once: every question costs half a minute
+                return "unknown", 0
+            content = self._read_or(not source.remote, lambda: loading.content(task, self.source))
             if content == "unknown":
                 return content, 0
             data = loading.load(task, self.source)
