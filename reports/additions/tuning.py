@@ -68,8 +68,14 @@ class Curves:
 
 
 def found(table: Table) -> list[Curves]:
-    """The curves of every block and task, and of the average of rows that have all tasks; others are left out."""
-    usable = [one for one in searches(table) if not problem(one)]
+    """The curves of every block and task, and of the average of rows that have all tasks; others are left out.
+
+    Raises UserError, with what to type, where there is no curve.
+    """
+    every = searches(table)
+    usable = [one for one in every if not problem(one)]
+    if not usable:
+        raise UserError(_why_none(table, every))
     tasks = list(dict.fromkeys(one.column for one in usable))
     made = []
     for block in dict.fromkeys(one.block for one in usable):
@@ -109,15 +115,11 @@ def problem(search: Search) -> str:
     return ""
 
 
-def refused(table: Table) -> str:
-    """Why a table has no tuning curves at all and what to type, or ""."""
-    every = searches(table)
-    problems = Counter(problem(one) for one in every)
-    if "" in problems:
-        return ""
-    command = f"harness run --study {table.study} --profile {table.profile} --trials 8 --set sampler=random"
+def _why_none(table: Table, every: Sequence[Search]) -> str:
     if not every:
         return f"study {table.study} searches no settings, so that there is no tuning curve to draw"
+    command = f"harness run --study {table.study} --profile {table.profile} --trials 8 --set sampler=random"
+    problems = Counter(map(problem, every))
     reason = min(problems, key=lambda reason: (-problems[reason], reason))
     return (
         f"a tuning curve needs {FEWEST} trials or more that are drawn at random: in {problems[reason]} of {len(every)} "
@@ -211,8 +213,6 @@ def _said(standing: Standing, rows: int) -> str:
 
 def grids(table: Table) -> list[Grid]:
     """The curves as tables, one a task and one of the average. Raises UserError where there is none."""
-    if reason := refused(table):
-        raise UserError(reason)
     made = found(table)
     tables = [_grid([one for one in made if one.title == t]) for t in dict.fromkeys(one.title for one in made)]
     notes = [*tables[-1].notes, *_rules(made, chosen_on(table))]
@@ -226,8 +226,6 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
     Raises UserError where there is no curve.
     """
-    if reason := refused(table):
-        raise UserError(reason)
     return [
         {
             "block": curves.block,
