@@ -118,8 +118,8 @@ def to_reference(
 
 def _flags(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, str]:
     """Of each that competes "best", "tied", "untested" or "worse"."""
-    known = _known(values, tested)
-    corrected = _among(known, tested).p_best()[1].tolist() if known else []
+    known, noise = _comparable(values, tested)
+    corrected = noise.p_best()[1].tolist() if noise else []
     sure = {key: "tied" if p >= LEVEL else "worse" for key, p in zip(known, corrected, strict=True)}
     best = {key: "best" for key, value in values.items() if value > max(values.values()) - 1e-12}
     return dict.fromkeys(values, "untested") | sure | best
@@ -127,20 +127,17 @@ def _flags(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, str]
 
 def _to_best(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, Interval]:
     """The difference of each to the best of the others."""
-    known = _known(values, tested)
-    return dict(zip(known, Interval.each(_among(known, tested).to_best()) if known else (), strict=True))
+    known, noise = _comparable(values, tested)
+    return dict(zip(known, Interval.each(noise.to_best()) if noise else (), strict=True))
 
 
-def _known(values: Mapping[Key, float], tested: Tested | None) -> list[Key]:
-    """Those that can be compared with the best; none where that is only one, or the best cannot be."""
+def _comparable(values: Mapping[Key, float], tested: Tested | None) -> tuple[list[Key], Noise | None]:
+    """Those that can be compared with the best, and their noise; none where that is only one, or the best cannot be."""
     known = [key for key in values if tested and key in tested.keys]
     top = max(values.values())
-    return known if len(known) > 1 and any(values[key] > top - 1e-12 for key in known) else []
-
-
-def _among(known: Sequence[Key], tested: Tested | None) -> Noise:
-    assert tested  # otherwise nothing is known
-    return tested.noise.among([tested.keys.index(key) for key in known])
+    if not tested or len(known) < 2 or not any(values[key] > top - 1e-12 for key in known):
+        return [], None
+    return known, tested.noise.among([tested.keys.index(key) for key in known])
 
 
 def complete(grid: Mapping[Key, Sequence[Entry]], j: int) -> dict[Key, Entry]:
