@@ -21,7 +21,7 @@ from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
 from harness.planning import plan as planning
-from harness.planning.planned import Plan
+from harness.planning.planned import Plan, waited_for
 from harness.planning.request import Request, check_early
 from harness.runs import CorpusDistillationRun, Run
 from harness.runs.told import Entry, Record
@@ -63,18 +63,8 @@ def end_with_launcher() -> None:
 
 def wanted(plan: Plan) -> list[str]:
     """The corpus distillations of a plan and the runs they wait for, each after those that it waits for itself."""
-    found: list[str] = []
-
-    def add(run: str) -> None:
-        for earlier in plan.first[run].after:
-            add(earlier)
-        if run not in found:
-            found.append(run)
-
-    for run, first in plan.first.items():
-        if isinstance(first.run, CorpusDistillationRun):
-            add(run)
-    return found
+    asked_for = (run for run, first in plan.first.items() if isinstance(first.run, CorpusDistillationRun))
+    return list(waited_for(plan.first, asked_for))
 
 
 def _planned(request: Request, out: Path, held: ExitStack) -> Plan:

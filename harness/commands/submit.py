@@ -23,7 +23,7 @@ from harness.executors.choosing import cores
 from harness.executors.local import LocalExecutor
 from harness.files import check_writable
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan
+from harness.planning.planned import Cell, Plan, waited_for
 from harness.runs import JointRun, Run
 from harness.search.display import display
 from harness.search.driver import Driver
@@ -57,7 +57,7 @@ def submit(options: Namespace) -> int:
         plan,
         source=source,
         cells=[_repeated(cell, best, contents) for cell in cells.values()],
-        first=plan.needed({run for cell in cells.values() for run in cell.after}),
+        first=waited_for(plan.first, (run for cell in cells.values() for run in cell.after)),
     )
     folder = Path(options.to)
     check_writable(folder, "--to")

@@ -19,7 +19,7 @@ from harness.executors.local import LocalExecutor
 from harness.files import checksums, remove
 from harness.ledger import Ledger, packed
 from harness.planning import filed
-from harness.planning.planned import Cell, Plan
+from harness.planning.planned import Cell, Plan, waited_for
 from harness.runs import Run, RunId
 from harness.runs.messages import Failed, Finished, Refused
 from harness.runs.told import Record, metrics_of
@@ -143,7 +143,7 @@ def opened(one: Taken) -> Iterator[tuple[Opened, Record]]:
 def _made_again(one: Taken, aside: Path) -> Finished:
     """The run as it ends this time, its files in another folder. Raises UserError where it cannot be made."""
     plan, ledger, after = one.plan, one.ledger, one.cell.after if one.cell else one.plan.first[one.run].after
-    first = plan.needed(set(after))
+    first = waited_for(plan.first, after)
     remove(aside)
     aside.mkdir(parents=True)
     with closing(LocalExecutor(1)) as executor:

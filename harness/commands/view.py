@@ -11,7 +11,7 @@ from typing import Any
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.ledger import LOG, Ledger
-from harness.planning.planned import Cell, Plan, distinct
+from harness.planning.planned import Cell, Plan, distinct, waited_for
 from harness.planning.recipe import as_known, number
 from harness.runs.told import Entry, Record
 from harness.search import kept as weights
@@ -116,12 +116,8 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
         tell(f"  seed {one.made.seed}: run {one.run}, {what}")
     if found.missing:
         tell(f"  still to run: {len(found.missing)}")
-    _tell_tracebacks([*(done.run for done in (*found.trials, *found.seeds)), *_before(plan, cell.after)], ledger)
-
-
-def _before(plan: Plan, runs: Iterable[str]) -> list[str]:
-    """These runs of plan.first and those that they wait for."""
-    return [each for run in runs for each in (*_before(plan, plan.first[run].after), run)]
+    own = (done.run for done in (*found.trials, *found.seeds))
+    _tell_tracebacks([*own, *waited_for(plan.first, cell.after)], ledger)
 
 
 def _tell_tracebacks(runs: Iterable[str], ledger: Ledger) -> None:

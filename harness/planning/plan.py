@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import flags_of, variant
-from harness.planning.planned import Cell, First, Plan, declaration_of, distinct, trials_of
+from harness.planning.planned import Cell, Plan, declaration_of, distinct, trials_of, waited_for
 from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
-from harness.runs import JointTeacherRun, Run, RunId
+from harness.runs import JointTeacherRun, Run
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
             cells.of_row(row, task)
     possible = {cell.task for cell in cells.found if not cell.refused} or set(asked.tasks)
     teachers = _teachers(asked, prerequisites, [task for task in tasks if task.name in possible])
-    first = _needed(prerequisites.first, cells.found, teachers)
+    asked_for = {run for cell in cells.found if not cell.refused for run in cell.after} | {*teachers.values()}
+    first = waited_for(prerequisites.first, asked_for)
     _check_effects(asked, cells, rows)
     return Plan(
         study=asked.study.name,
@@ -175,16 +176,6 @@ def _unseen(asked: ResolvedRequest, task: Task, cells: Sequence[Cell]) -> list[s
     ways = [own.get(name) for own in settings for name in ("augmentation", "multi_task.augmentation")]
     masked = any(str(way).startswith("masking") for way in ways)  # also masking+pos
     return unseen(task, texts, asked.teachers_named.of(task), max(own["max_length"] for own in settings), masked)
-
-
-def _needed(first: Mapping[RunId, First], cells: Sequence[Cell], teachers: Mapping[str, RunId]) -> dict[RunId, First]:
-    """The runs that cells which can exist start from, and the teachers above the table; in order."""
-    found: set[RunId] = set()
-    waiting = {run for cell in cells if not cell.refused for run in cell.after} | {*teachers.values()}
-    while waiting:
-        found |= waiting
-        waiting = {after for run in waiting for after in first[run].after}
-    return {run: one for run, one in first.items() if run in found}
 
 
 def _teachers(asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Sequence[Task]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,12 +132,6 @@ class Plan:
         """Otherwise its cells only measure."""
         return any(cell.run.trains for cell in self.cells)
 
-    def needed(self, runs: set[RunId]) -> dict[RunId, First]:
-        """These runs of `first`, and those that they wait for."""
-        found = {run: self.first[run] for run in runs}
-        after = {run for first in found.values() for run in first.after}
-        return found | (self.needed(after) if after else {})
-
     def source_of(self, run: Run) -> TeacherName:
         """The teacher that a run is of, or that the run is of which it learns from."""
         who = run.learns_from
@@ -161,6 +155,18 @@ class Plan:
         parts["rows"] = [TableRow.from_json(row) for row in told["rows"]]
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: told[name] for name in known & told.keys()} | parts)
+
+
+def waited_for(first: Mapping[RunId, First], runs: Iterable[RunId]) -> dict[RunId, First]:
+    """These of the runs that others start from, and all that they wait for, each after those that it waits for itself.
+
+    first: in such an order, as plans have them.
+    """
+    found, waiting = set[RunId](), set(runs)
+    while waiting:
+        found |= waiting
+        waiting = {after for run in waiting for after in first[run].after}
+    return {run: one for run, one in first.items() if run in found}
 
 
 def trials_of(cell: Cell) -> int:

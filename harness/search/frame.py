@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, RunResult
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan
+from harness.planning.planned import Cell, Plan, waited_for
 from harness.planning.recipe import as_known
 from harness.planning.space import default_sampler
 from harness.runs import CorpusDistillationRun
@@ -225,10 +225,8 @@ class _Predictions:
 def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:
     """run -> error, of the runs that a cell starts from and that could not be made."""
     failed: dict[str, str] = {}
-    for run in runs:
-        first = plan.first[run]
+    for run, first in waited_for(plan.first, runs).items():
         record = ledger.read(run)
         if record is not None and record["status"] == "failed":
             failed[run] = f"{first.run.role} failed: {record['error']}"
-        failed |= _failed_first(plan, ledger, first.after)
     return failed
