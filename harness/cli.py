@@ -18,7 +18,7 @@ from typing import Any
 from harness import collecting
 from harness.commands import flags, words
 from harness.commands.flags import Parser, Version
-from harness.errors import UserError, sentence, unknown
+from harness.errors import UserError, check_known, sentence
 
 
 def parser() -> Parser:
@@ -41,8 +41,7 @@ def parser() -> Parser:
 def arguments_of(command: str) -> dict[str, argparse.Action]:
     """The flags of a command by the names that they have in Python: "run_timeout" for --run-timeout."""
     commands = next(each for each in parser()._actions if isinstance(each, argparse._SubParsersAction)).choices
-    if command not in commands:
-        raise unknown("command", command, commands)
+    check_known("command", command, commands)
     found = commands[command]
     return {action.dest: action for action in found._actions if action.dest != "help"}
 

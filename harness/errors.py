@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from traceback import extract_tb
 from typing import Any
@@ -94,3 +94,9 @@ def in_file(error: BaseException, path: str) -> str:
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
     """The error for a name that is not among `valid`."""
     return UserError(f"unknown {kind} {name!r}: {near(name, valid)}")
+
+
+def check_known(kind: str, name: str, valid: Collection[str]) -> None:
+    """Raise UserError, with near names, for a name that is not among `valid`."""
+    if name not in valid:
+        raise unknown(kind, name, valid)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import declaring, old_names
 from harness.contracts import Hyperparameter, Signal, Study
-from harness.errors import UserError, in_file, unknown
+from harness.errors import UserError, check_known, in_file
 from harness.files import digest
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class Registry(Generic[T]):
         self._search_folder()
         if name not in self._found:
             load_installed()
-        if name not in self._found:
-            raise unknown(self.kind, name, self._found)
+        check_known(self.kind, name, self._found)
         return self._found[name][0]
 
     def origin(self, name: str) -> str:

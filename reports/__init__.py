@@ -6,7 +6,7 @@ print(render(with_published(table, study), "markdown"))
 
 from __future__ import annotations
 
-from harness.errors import unknown
+from harness.errors import check_known
 from harness.reports.additions import ADDITIONS, with_additions
 from harness.reports.figures import FIGURES
 from harness.reports.figures.drawing import WIDTHS, WRITERS, png
@@ -56,6 +56,5 @@ def render(table: Table, format: str) -> str:
 
     Raises UserError for an unknown format, and where an addition has nothing to tell.
     """
-    if format not in FORMATS:
-        raise unknown("report format", format, FORMATS)
+    check_known("report format", format, FORMATS)
     return FORMATS[format](table)

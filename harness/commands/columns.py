@@ -13,7 +13,7 @@ from harness import registry, reports
 from harness.commands.telling import say
 from harness.contracts import Task
 from harness.data.tasks import get_task
-from harness.errors import UserError, counted, sentence, unknown
+from harness.errors import UserError, check_known, counted, sentence
 from harness.executors.made_on import processor
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
@@ -43,8 +43,7 @@ def added(plan: Plan, ledger: Any, table: reports.Table, asked: Sequence[str]) -
     nothing that could be timed is kept, and where it has to be measured while another run works in the folder.
     """
     for name in asked:
-        if name not in COLUMNS:
-            raise unknown("column", name, COLUMNS)
+        check_known("column", name, COLUMNS)
     task = get_task(table.columns[0].task)
     found = _models(plan, ledger, task)
     told = {cell: _sizes(ledger, model, task) for cell, model in found.items()}

@@ -11,7 +11,7 @@ from harness import registry, reports
 from harness.commands import columns
 from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say, tell
-from harness.errors import UserError, counted, listed, near, unknown
+from harness.errors import UserError, check_known, counted, listed, near
 from harness.files import atomic_file, check_writable
 from harness.ledger import Ledger
 from harness.planning import filed
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def figures(options: Namespace) -> int:
     """Write each figure asked for, of those that the table has, as SVG, PDF, PNG and CSV."""
     for name in options.names:
-        if name not in reports.FIGURES:
-            raise unknown("figure", name, reports.FIGURES)
+        check_known("figure", name, reports.FIGURES)
     plan, ledger = recorded(options)
     table, study = table_of(plan, ledger), registry.STUDIES.get(plan.study)
     table = reports.with_published(table, study) if study.published else table
@@ -81,8 +80,7 @@ def measured(plan: Plan, ledger: Ledger, table: reports.Table, name: str) -> rep
 
 def figure_of(plan: Plan, ledger: Ledger, table: reports.Table, name: str) -> Figure:
     """The figure of this name. Raises UserError where there is none, or nothing to draw."""
-    if name not in reports.FIGURES:
-        raise unknown("figure", name, reports.FIGURES)
+    check_known("figure", name, reports.FIGURES)
     kind, shown = reports.FIGURES[name], measured(plan, ledger, table, name)
     figure = kind.drawn(shown)
     if figure is None:

@@ -10,7 +10,7 @@ from argparse import Namespace
 
 from harness.commands import declared
 from harness.commands.telling import tell
-from harness.errors import unknown
+from harness.errors import check_known
 
 WIDEST = 28  # of a column of names; longer ones have a line of their own
 
@@ -20,8 +20,7 @@ def list_names(options: Namespace) -> int:
 
     Families have a heading there, and a column here.
     """
-    if options.kind not in declared.KINDS:
-        raise unknown("kind", options.kind, declared.KINDS)
+    check_known("kind", options.kind, declared.KINDS)
     lines = declared.lines(options.kind, options.plugin)
     column = min(max((len(line.name) for line in lines), default=0), WIDEST) + 2
     wrapped = sys.stdout.isatty() or "COLUMNS" in os.environ

@@ -15,7 +15,7 @@ from harness.commands.telling import say
 from harness.contracts import Study, Task
 from harness.data import own
 from harness.data.tasks import MEASURED, get_task
-from harness.errors import UserError, close, near, unknown
+from harness.errors import UserError, check_known, close, near
 from harness.evaluation import server_scores
 from harness.ledger import Ledger
 from harness.planning import filed, recipe, together
@@ -45,8 +45,7 @@ def study_asked_for(options: Namespace) -> Study:
     """The study asked for, or the only one of the folder; so too its profile. Raises UserError if there is none."""
     options.study, options.profile = filed.only(Path(options.out), options.study, options.profile)
     filed.load_study(Path(options.out), options.study, options.plugin)
-    if options.study not in registry.STUDIES.names():
-        raise unknown("study", options.study, registry.STUDIES.names())
+    check_known("study", options.study, registry.STUDIES.names())
     study = registry.STUDIES.get(options.study)
     study.profile(options.profile)
     return study

@@ -14,7 +14,7 @@ from harness.commands import columns, exchange, long_form, methods
 from harness.commands.kept_table import KeptTable, of_report
 from harness.commands.recorded import recorded, request_of, say_damage, study_asked_for, table_of, tasks_of
 from harness.commands.telling import say, tell
-from harness.errors import UserError, unknown
+from harness.errors import UserError, check_known
 from harness.ledger import Ledger
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
@@ -28,8 +28,7 @@ from harness.search.progress import progress
 def report(options: Namespace) -> int:
     """Print the table of the last plan from what is recorded; a study that only counts is counted at once."""
     formats = (*reports.FORMATS, *methods.FORMATS, *long_form.FORMATS, *exchange.FORMATS)
-    if options.format not in formats:
-        raise unknown("report format", options.format, formats)
+    check_known("report format", options.format, formats)
     if (options.format in exchange.FORMATS) != (options.to is not None):
         raise UserError(f"--to FOLDER goes with --format {' or '.join(exchange.FORMATS)}: they write files")
     _check_effective(options)

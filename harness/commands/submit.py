@@ -16,7 +16,7 @@ from typing import Any
 from harness.commands.recorded import recorded, tasks_of
 from harness.commands.telling import say, tell
 from harness.contracts import Task
-from harness.errors import UserError, listed, unknown
+from harness.errors import UserError, check_known, listed, unknown
 from harness.evaluation import server_scores
 from harness.executors import environment
 from harness.executors.choosing import cores
@@ -119,11 +119,9 @@ def _submitted(plan: Plan, ledger: Ledger) -> set[tuple[str, str]]:
 def _cells(plan: Plan, options: Namespace) -> dict[str, Cell]:
     """The one cell of the row on each task. Raises UserError where there is none, or several."""
     rows = [row.name for row in plan.rows]
-    if options.row not in rows:
-        raise unknown(f"row of study {plan.study}", options.row, rows)
+    check_known(f"row of study {plan.study}", options.row, rows)
     for task in options.tasks or ():
-        if task not in plan.tasks:
-            raise unknown("task of this plan", task, plan.tasks)
+        check_known("task of this plan", task, plan.tasks)
     found: dict[str, Cell] = {}
     for task in options.tasks or plan.tasks:
         of_row = [cell for cell in plan.cells if cell.row == options.row and cell.task == task]

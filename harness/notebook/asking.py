@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.cli import arguments_of, parser
 from harness.code_versions import check_unchanged
-from harness.errors import UserError, check_path, unknown
+from harness.errors import UserError, check_known, check_path
 from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.notebook.written import files_of, named
@@ -28,8 +28,7 @@ def options(command: str, arguments: Mapping[str, Any]) -> Namespace:
     """
     known = arguments_of(command)
     for name in arguments:
-        if name not in known:
-            raise unknown("argument", name, known)
+        check_known("argument", name, known)
     given = {name: value for name, value in arguments.items() if value is not None}
     if isinstance(tried := given.get("search"), Mapping):
         given["search"] = {key: ",".join(map(_plain, several(values))) for key, values in tried.items()}

@@ -13,7 +13,7 @@ from harness import reports
 from harness.commands.export import work
 from harness.commands.figures import figure_of
 from harness.commands.telling import say
-from harness.errors import UserError, check_text, listed, unknown
+from harness.errors import UserError, check_known, check_text, listed
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.notebook.asking import options
@@ -123,8 +123,7 @@ class Results:
         tasks = {column.task: j for j, column in reversed([*enumerate(self.whole.columns)]) if column.task}
         if task is not None:
             check_text(task=task)
-            if task not in tasks:
-                raise unknown("task", task, tasks)
+            check_known("task", task, tasks)
         elif len(tasks) > 1:
             raise UserError(f"scores of several tasks have no best: name one, as in best({min(tasks)!r})")
         place = tasks[task or next(iter(tasks))]

@@ -15,7 +15,7 @@ from harness.commands.recorded import say_damage, table_of
 from harness.commands.telling import say
 from harness.contracts import Study
 from harness.data import own
-from harness.errors import UserError, check_path, check_text, near, unknown
+from harness.errors import UserError, check_known, check_path, check_text, near
 from harness.ledger import Ledger
 from harness.notebook import asking
 from harness.notebook.data import written
@@ -146,8 +146,7 @@ def load_results(
     """
     known = asking.choosing()
     for name in choosing:
-        if name not in known:
-            raise unknown("argument", name, known)
+        check_known("argument", name, known)
     check_path(out=out)
     named = {"study": study, "profile": profile, "layout": layout, "against": against}
     check_text(**{name: value for name, value in named.items() if value is not None})

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from harness.errors import unknown
+from harness.errors import check_known
 from harness.reports.additions import over_tasks, selection, sensitivity, tuning
 from harness.reports.tables.layout import Grid
 from harness.reports.tables.shapes import Table
@@ -33,6 +33,5 @@ ADDITIONS: dict[str, Addition] = {
 def with_additions(table: Table, names: Sequence[str]) -> Table:
     """The table with these below it, in this order. Whether there is something to tell is said when it is written."""
     for name in names:
-        if name not in ADDITIONS:
-            raise unknown("addition to a table", name, ADDITIONS)
+        check_known("addition to a table", name, ADDITIONS)
     return replace(table, additions=tuple(dict.fromkeys(names)))

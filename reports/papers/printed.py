@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 
 from harness.contracts import Published, TableRow
-from harness.errors import UserError, unknown
+from harness.errors import UserError, check_known, unknown
 from harness.reports.tables.quantities import is_score, number
 from harness.reports.tables.shapes import Column, Entry, Line
 
@@ -69,8 +69,7 @@ def _read(published: Published) -> list[Printed]:
     names = [p.name for p in folder.iterdir() if p.name.endswith(".csv")]
     lines: list[Printed] = []
     for file in published.files:
-        if file not in names:
-            raise unknown("published table", file, names)
+        check_known("published table", file, names)
         found = csv.DictReader((folder / file).read_text(encoding="utf-8").splitlines())
         sized: set[str] = set()  # the rows whose size is read: it stands on all their lines
         for i, line in enumerate(found, 1):
@@ -112,11 +111,9 @@ def _check(lines: Sequence[Printed], published: Published, rows: Iterable[TableR
         ("row in", published.quotients.values(), printed["row"]),
     ):
         for name in names:
-            if name not in valid:
-                raise unknown(f"{what} {source}", name, valid)
+            check_known(f"{what} {source}", name, valid)
     for axis in published.axes.values():
-        if axis not in ("student", "init"):
-            raise unknown("axis of a published table", axis, ("student", "init"))
+        check_known("axis of a published table", axis, ("student", "init"))
     for row in rows:
         if any(_is_row(line, row) for line in lines):
             continue

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from harness.contracts import TableRow
-from harness.errors import unknown
+from harness.errors import check_known
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.shapes import Block, Column, Entry, Line
 
@@ -26,8 +26,7 @@ def improvements(
     found: dict[tuple[str, str], list[Line]] = {}
     for row in rows:
         for name in row.improves:
-            if name not in known:
-                raise unknown(f"row in improves of {row.name}", name, known)
+            check_known(f"row in improves of {row.name}", name, known)
         both = [[(b, line) for b in blocks for line in b.lines if line.row.name == name] for name in row.improves]
         for (block, ours), (other, theirs) in product(*both) if both else ():
             student, init = {block.student, other.student} - {""}, {block.init, other.init} - {""}

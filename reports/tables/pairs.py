@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.errors import unknown
+from harness.errors import check_known
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.ranking import key_of
 from harness.reports.tables.shapes import Interval, Line, Table
@@ -23,8 +23,7 @@ def differences(table: Table, row: str, other: str) -> list[dict[str, Any]]:
     lines = [(block.init_of(line), line) for block, line in table.lines()]
     names = {name for _, line in lines for name in (line.row.name, line.row.label)}
     for name in (row, other):
-        if name not in names:
-            raise unknown("row", name, names)
+        check_known("row", name, names)
     return [
         found
         for init, ours in lines

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.contracts import CellResult, Study, TableRow, Task
-from harness.errors import unknown
+from harness.errors import check_known, unknown
 from harness.reports.statistics.influence import Score
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.improvement import STATUSES, by_seed, improvements
@@ -43,8 +43,7 @@ def build(
     against: the name or the label of the row that others are compared with, or "best"; `relative_to` where not given.
     Raises UserError for an unknown layout or row, and where a row improves on, or is shown relative to, one undeclared.
     """
-    if study.layout not in LAYOUTS:
-        raise unknown("layout", study.layout, LAYOUTS)
+    check_known("layout", study.layout, LAYOUTS)
     rows = {row.name: row for row in (*(c.row for c in cells), *study.rows_of(profile_name))}
     reference = _reference(against, study, rows)
     index = {(*left_free(rows[c.row.name], c.student, c.init), c.row.name, c.task): c for c in cells}
