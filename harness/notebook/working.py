@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from harness import registry
 from harness.commands import run as commands
 from harness.commands.columns import added
-from harness.commands.recorded import say_damage, table_of
+from harness.commands.recorded import recorded, say_damage, table_of
 from harness.commands.telling import say
 from harness.contracts import Study
-from harness.data import own
 from harness.errors import UserError, check_known, check_path, check_text, near
 from harness.ledger import Ledger
 from harness.notebook import asking
 from harness.notebook.data import written
 from harness.notebook.results import Results, Shown
-from harness.planning import filed, together
 from harness.planning.planned import Plan
-from harness.planning.request import Request
 
 if TYPE_CHECKING:
     import pandas
@@ -152,11 +149,8 @@ def load_results(
     check_text(**{name: value for name, value in named.items() if value is not None})
     for column in (columns := asking.several(columns or ())):
         check_text(columns=column)
-    ledger = Ledger(Path(out))
-    study, profile = filed.only(ledger.out, study, profile)
-    asked = asking.options("report", {"study": study, "profile": profile, "out": out, **choosing})
-    chosen = together.recorded(ledger.out, Request.of(asked))
-    own.recall(chosen.declared)
+    Ledger(Path(out))  # which says what is wrong with the folder, if anything is
+    chosen, ledger = recorded(asking.options("report", {"study": study, "profile": profile, "out": out, **choosing}))
     table = table_of(chosen, ledger, layout, against)
     say_damage(ledger)
     return Results(chosen, ledger, added(chosen, ledger, table, columns) if columns else table)
