@@ -91,6 +91,11 @@ def in_file(error: BaseException, path: str) -> str:
     return f"{f', on line {lines[-1]}' if lines else ''}{f': {meant}' if meant else ''}"
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an error says; of one that says nothing its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
     """The error for a name that is not among `valid`."""
     return UserError(f"unknown {kind} {name!r}: {near(name, valid)}")

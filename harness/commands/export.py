@@ -13,7 +13,7 @@ from harness import registry
 from harness.commands.exchange import on_hub, version_of
 from harness.commands.taken import Taken, opened, taken
 from harness.commands.telling import say, tell
-from harness.errors import UserError, counted
+from harness.errors import UserError, counted, first_line
 from harness.files import check_new_folder
 from harness.planning.recipe import as_known
 from harness.reports import mean_std
@@ -95,7 +95,7 @@ def _push(folder: Path, name: str) -> None:
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Export of distill-harness")
     except (OSError, HTTPError) as error:
         raise UserError(
-            f"{folder} is written, but could not be uploaded to {name}: {str(error).strip().splitlines()[0]}; "
+            f"{folder} is written, but could not be uploaded to {name}: {first_line(error)}; "
             "the same command tries it again"
         ) from error
     unsaid = LICENCE in (folder / CARD).read_text(encoding="utf-8")

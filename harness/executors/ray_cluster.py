@@ -22,7 +22,7 @@ from typing import Any
 from harness import code_versions
 from harness.data import own
 from harness.data.tasks import get_task
-from harness.errors import UserError
+from harness.errors import UserError, first_line
 from harness.executors import temporary
 from harness.executors.ray_depot import Depot, clear
 from harness.jobs import inputs
@@ -288,7 +288,7 @@ def _start(ray: Any, address: str, here: int, folder: Path) -> None:
             ray.init("local", num_cpus=here, include_dashboard=False, _temp_dir=str(folder), **common)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise UserError(
-                f"Ray cannot be started on this machine ({_first_line(error)}); where a path is too long, a shorter "
+                f"Ray cannot be started on this machine ({first_line(error)}); where a path is too long, a shorter "
                 "TMPDIR helps"
             ) from error
         return
@@ -299,13 +299,9 @@ def _start(ray: Any, address: str, here: int, folder: Path) -> None:
         ray.init(address, **own, **common)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(
-            f"the Ray cluster at {address} cannot be joined ({_first_line(error)}): start a node of it on "
+            f"the Ray cluster at {address} cannot be joined ({first_line(error)}): start a node of it on "
             "this machine with ray start --address=HOST:PORT; where it asks for a token, set RAY_AUTH_MODE=token"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _check_address(address: str) -> str:

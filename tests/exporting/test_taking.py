@@ -315,6 +315,13 @@ def test_a_folder_is_uploaded_or_it_is_told_why_not(
     assert done.returncode == 2 and "there is no network" in done.stderr
     assert (tmp_path / "two" / "config.json").is_file()
 
+    def silent(self: Any, *words: Any, **more: Any) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(Hub, "create_repo", silent)
+    done = call("export", name, "--to", tmp_path / "two", "--push", "somebody/student", "--out", results)
+    assert done.returncode == 2 and "could not be uploaded to somebody/student: TimeoutError;" in done.stderr
+
 
 def test_what_a_killed_push_wrote_is_uploaded_once_it_is_given_again(
     results: Path, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
