@@ -45,7 +45,6 @@ CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "ru
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
 INSTALLED = {"site-packages", "dist-packages"}
-OURS = {"harness", "reports", *ALL}  # what plugins import of this distribution, as they do and as they once did
 
 
 @functools.cache
@@ -168,7 +167,7 @@ def _imported(path: Path, home: Path | None) -> frozenset[Path]:
 
     def roots(top: str) -> Iterator[Path]:
         yield from (folder.parent for folder in path.parents if folder.name == top)
-        if top not in OURS:
+        if top != "harness":
             yield from dict.fromkeys((*([path.parent] if _beside(path) else []), *([home] if home else [])))
 
     found: set[Path] = set()
@@ -177,15 +176,15 @@ def _imported(path: Path, home: Path | None) -> frozenset[Path]:
         parts = (name.removeprefix("harness.") if path.is_relative_to(ROOT) else name).split(".")
         for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
             found |= _along(root, parts)
-    # Of a shipped plugin within the engine only what lies beside it: `engine` tells of what else changes a number.
-    found = {file for file in found if file.parent == path.parent or not file.is_relative_to(ROOT / "harness")}
+    # Of this distribution only what lies beside a shipped plugin: `engine` tells of what else changes a number.
+    found = {file for file in found if file.parent == path.parent or not ours(file)}
     return frozenset(file for file in found if file.is_file() and file != path)
 
 
 @functools.cache
 def _named(path: Path) -> frozenset[Path]:
     """The files beside a user's code that a text in it names, such as numbers that it reads; of ours none."""
-    if any(path.is_relative_to(folder) for folder in _folders()):
+    if ours(path):
         return frozenset()
     texts = {node.value for node in ast.walk(_parsed(path)) if isinstance(node, ast.Constant)}
     names = {text for text in texts if isinstance(text, str) and 0 < len(text) < 256 and text.isprintable()}
@@ -218,8 +217,7 @@ def here(plugins: Sequence[str]) -> str | None:
     if origins & WRITTEN:  # what a notebook's cells define
         return None
     installed = {str(path) for path in _installed()}
-    folders = tuple(f"{folder}{os.sep}" for folder in _folders())
-    others = {origin for origin in origins - installed if not origin.startswith(folders)}
+    others = {origin for origin in origins - installed if not ours(Path(origin))}
     try:
         return sources(sorted({*map(os.path.realpath, plugins), *others}))
     except OSError:  # one may not be read
@@ -231,6 +229,11 @@ def _content(path: Path) -> str:
     with suppress(OSError):
         return hashlib.sha256(path.read_bytes()).hexdigest()
     return ""
+
+
+def ours(path: Path) -> bool:
+    """Whether a file is of this distribution."""
+    return any(path.is_relative_to(folder) for folder in _folders())
 
 
 def _ours() -> Iterator[Path]:

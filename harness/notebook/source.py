@@ -175,8 +175,8 @@ def _module_of(name: str, value: Any) -> str:
 def _users(module: ModuleType) -> str:
     """The file of a module of the user's own, which is neither Python's, nor installed, nor ours; "" of others."""
     file, top = getattr(module, "__file__", None) or "", module.__name__.partition(".")[0]
-    others = top in {*sys.stdlib_module_names, *code_versions.OURS} or code_versions.INSTALLED & {*Path(file).parts}
-    return os.path.realpath(file) if file.endswith(".py") and not others else ""
+    others = top in sys.stdlib_module_names or code_versions.INSTALLED & {*Path(file).parts}
+    return os.path.realpath(file) if file.endswith(".py") and not (others or code_versions.ours(Path(file))) else ""
 
 
 def _codes(made: Any) -> list[Any]:

@@ -113,6 +113,8 @@ def written(path: Path, text: str) -> Path:
 LAYOUTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "beside": ("plugin.py", "import helper", ("helper.py",)),
     "beside, from": ("plugin.py", "from helper import part", ("helper.py",)),
+    "called as a kind": ("plugin.py", "import tasks", ("tasks.py",)),
+    "called as a folder of ours": ("plugin.py", "from objectives import part", ("objectives.py",)),
     "a package beside": ("plugin.py", "from help.er import part", ("help/__init__.py", "help/er.py")),
     "in a function": ("plugin.py", "def f():\n    import helper", ("helper.py",)),
     "a package": ("mine/plugin.py", "from mine.deep.helper import part", ("mine/__init__.py", "mine/deep/helper.py")),
