@@ -6,13 +6,12 @@ formula of one has another objective.
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +21,7 @@ from typing import Any
 from harness import combine
 from harness.errors import UserError
 from harness.files import JSON, digest
+from harness.plugin_code import ROOT, along, digest_of, files, folder_of, imports, modules, our_folders, ours
 from harness.registry import (
     ALL,
     ENSEMBLE,
@@ -39,10 +39,8 @@ from harness.registry import (
 )
 from harness.runs import BaseTeacher, Run
 
-ROOT = Path(__file__).parent.parent
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
 INSTALLED = {"site-packages", "dist-packages"}
 
@@ -54,39 +52,15 @@ def fingerprint(path: str) -> str:
 
     Comments, docstrings and layout do not count, nor where the files lie, nor the version of Python.
     """
-    return _digest(files(path))
+    return digest_of(files(path))
 
 
 @functools.cache
 def engine() -> dict[str, str]:
     """Part of the engine, as tables call it -> fingerprint. Parses some 60 files, once a process."""
-    found = {f"harness.{room}": _digest((ROOT / "harness" / room).rglob("*.py")) for room in ROOMS}
-    return found | {"harness.contracts": _digest(path for name in CONTRACTS for path in (ROOT / "harness").glob(name))}
-
-
-def files(path: str) -> set[Path]:
-    """A plugin's file, those that it imports, in turn, of its own package or from beside it, and those that they name.
-    """
-    found = _modules(path)
-    return found.union(*map(_named, found))
-
-
-def _modules(path: str) -> set[Path]:
-    """The part of `files` that is code and imported."""
-    found, home = {Path(path)}, Path(path).parent if _beside(Path(path)) else None
-    while more := {file for known in found for file in _imported(known, home)} - found:
-        found |= more
-    return found
-
-
-def check_unchanged(paths: Iterable[str | Path]) -> None:
-    """Raise UserError where a plugin's file, or one of its `files`, is no longer what this process knows of it.
-
-    What it has loaded stays as it is, while processes that it starts would load the edited file.
-    """
-    for file in sorted({file for path in paths for file in files(os.path.realpath(path))}):
-        if file.is_file() and _code(file) != _code.__wrapped__(file):
-            raise UserError(f"{file} was edited after it was loaded: start Python anew (in a notebook, the kernel)")
+    home = ROOT / "harness"
+    found = {f"harness.{room}": digest_of((home / room).rglob("*.py")) for room in ROOMS}
+    return found | {"harness.contracts": digest_of(path for name in CONTRACTS for path in home.glob(name))}
 
 
 def built_on(path: str) -> set[Path]:
@@ -95,101 +69,11 @@ def built_on(path: str) -> set[Path]:
     They are no part of what its runs are, as `engine` is none.
     """
     found: set[Path] = set()
-    for file in _modules(path) if not Path(path).is_relative_to(ROOT) else ():
-        names = (name.removeprefix("harness.").split(".") for _, name in _names(file))
-        places = (place for top, *rest in names if top in ALL for place in _along(_folder(top), rest))
+    for file in modules(path) if not Path(path).is_relative_to(ROOT) else ():
+        names = (name.removeprefix("harness.").split(".") for _, name in imports(file))
+        places = (place for top, *rest in names if top in ALL for place in along(folder_of(top), rest))
         found |= {own for place in places if place.is_file() for own in files(str(place))}
     return found
-
-
-def _digest(paths: Iterable[Path]) -> str:
-    return hashlib.sha256("\n".join(sorted(map(_code, paths))).encode()).hexdigest()[:12]
-
-
-@functools.cache
-def _code(path: Path) -> str:
-    return _text(_parsed(path)) if path.suffix == ".py" else hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _parsed(path: Path) -> ast.AST:
-    try:
-        return ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # not Python any more: another than what any run was made with
-        return ast.Constant(path.read_bytes())
-
-
-def _text(node: Any) -> str:
-    """A syntax tree as text. What is empty is left out: versions of Python differ in whether they name it."""
-    if isinstance(node, list):
-        return f"[{','.join(map(_text, node))}]"
-    if not isinstance(node, ast.AST):
-        return ascii(node)
-    told = []
-    for name in node._fields:
-        value: Any = getattr(node, name, None)
-        if name == "values" and isinstance(node, ast.JoinedStr):
-            value = [part for part in node.values if not isinstance(part, ast.Constant) or part.value]
-        elif name == "body" and isinstance(node, DOCUMENTED):
-            value = value[ast.get_docstring(node, clean=False) is not None :]
-        if value is not None and value != []:
-            told.append(f"{name}={_text(value)}")
-    return f"{type(node).__name__}({','.join(told)})"
-
-
-def _beside(path: Path) -> bool:
-    """Whether what lies beside a file is its own: not in a package, nor where distributions are installed into."""
-    return not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
-
-
-@functools.cache
-def _names(path: Path) -> tuple[tuple[int, str], ...]:
-    """What a file imports: (how many folders up a relative import begins, else 0; the name with dots)."""
-    found: list[tuple[int, str]] = []
-    for node in ast.walk(_parsed(path)):
-        if isinstance(node, ast.Import):
-            found += [(0, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [(node.level, f"{node.module or ''}.{alias.name}".lstrip(".")) for alias in node.names]
-    return tuple(found)
-
-
-def _along(root: Path, parts: Sequence[str]) -> set[Path]:
-    """The files that a name with dots may stand for, or pass through."""
-    places = [root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)]
-    return {file for place in places for file in (Path(f"{place}.py"), place / "__init__.py")}
-
-
-@functools.cache
-def _imported(path: Path, home: Path | None) -> frozenset[Path]:
-    """The files that a file's imports name: of a package that it lies in, beside it, or in `home`, the folder of its
-    plugin, from which Python imports too. Nothing is imported.
-    """
-
-    def roots(top: str) -> Iterator[Path]:
-        yield from (folder.parent for folder in path.parents if folder.name == top)
-        if top != "harness":
-            yield from dict.fromkeys((*([path.parent] if _beside(path) else []), *([home] if home else [])))
-
-    found: set[Path] = set()
-    for relative, name in _names(path):
-        # A checkout has harness.objectives in objectives/.
-        parts = (name.removeprefix("harness.") if path.is_relative_to(ROOT) else name).split(".")
-        for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
-            found |= _along(root, parts)
-    # Of this distribution only what lies beside a shipped plugin: `engine` tells of what else changes a number.
-    found = {file for file in found if file.parent == path.parent or not ours(file)}
-    return frozenset(file for file in found if file.is_file() and file != path)
-
-
-@functools.cache
-def _named(path: Path) -> frozenset[Path]:
-    """The files beside a user's code that a text in it names, such as numbers that it reads; of ours none."""
-    if ours(path):
-        return frozenset()
-    texts = {node.value for node in ast.walk(_parsed(path)) if isinstance(node, ast.Constant)}
-    names = {text for text in texts if isinstance(text, str) and 0 < len(text) < 256 and text.isprintable()}
-    found = {path.parent / name for name in names if not (os.path.isabs(name) or ".." in Path(name).parts)}
-    return frozenset(file for file in found if file.is_file() and file != path)
 
 
 # ---------------------------------------------------------------- of everything
@@ -231,27 +115,11 @@ def _content(path: Path) -> str:
     return ""
 
 
-def ours(path: Path) -> bool:
-    """Whether a file is of this distribution."""
-    return any(path.is_relative_to(folder) for folder in _folders())
-
-
 def _ours() -> Iterator[Path]:
-    for folder in _folders():
+    for folder in our_folders():
         for place, within, names in os.walk(folder):
             within[:] = sorted(name for name in within if name != "__pycache__")
             yield from (Path(place, name) for name in sorted(names) if not name.endswith(".pyc"))
-
-
-def _folders() -> Iterator[Path]:
-    """Where our own files lie: in a checkout the plugins' folders and the reports' are beside the engine's."""
-    yield ROOT / "harness"
-    for name in ("reports", *(kind.folder.rpartition(".")[2] for kind in ALL.values() if kind.folder.count(".") == 1)):
-        yield _folder(name)
-
-
-def _folder(name: str) -> Path:
-    return ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
 
 
 def _distributions() -> list[str]:
@@ -327,7 +195,7 @@ def _check_loaded(path: str) -> None:
     folder = Path(path).parent
     if (folder / "__init__.py").is_file():  # in a package no name is taken by others
         return
-    for file in _modules(path) - {Path(path)}:
+    for file in modules(path) - {Path(path)}:
         if file.is_relative_to(folder):
             parts = file.relative_to(folder).with_suffix("").parts
             loaded = getattr(sys.modules.get(".".join(p for p in parts if p != "__init__")), "__file__", None)
@@ -356,8 +224,8 @@ def of_run(run: Run) -> dict[str, str]:
 @functools.cache
 def _version(path: str) -> str:
     """What is recorded of a plugin: its fingerprint, and of a user's that is built on shipped ones theirs as well."""
-    ours = built_on(path)
-    return digest([fingerprint(path), _digest(ours)])[:12] if ours else fingerprint(path)
+    shipped = built_on(path)
+    return digest([fingerprint(path), digest_of(shipped)])[:12] if shipped else fingerprint(path)
 
 
 def of_stored(teacher: str) -> str:

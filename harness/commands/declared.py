@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import registry
-from harness.code_versions import ROOT, here, sources
+from harness.code_versions import here, sources
 from harness.contracts import Hyperparameter, Study, Task
 from harness.data import metric_names
 from harness.data.declaration import Declaration
 from harness.errors import UserError, counted
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.planning.declarations import OWNERS
+from harness.plugin_code import ROOT
 from harness.runs.settings import SEARCH, SPEED_SETTINGS, TRAINING, UNTUNED
 
 

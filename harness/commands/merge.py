@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import code_versions
+from harness import code_versions, plugin_code
 from harness.commands.recorded import title_of
 from harness.commands.telling import say, tell
 from harness.errors import UserError, counted
@@ -191,7 +191,7 @@ class Union:
         inside = file.is_relative_to(out)
         if not file.is_file() or not (inside or self.packs):
             return text if text == str(file) or self.packs else filed.told_from(str(file), self.target.out)
-        parts = code_versions.files(str(file))
+        parts = plugin_code.files(str(file))
         root = out if inside else Path(os.path.commonpath([part.parent for part in parts]))
         folder = "." if inside else f"plugins/{file.stem}_{code_versions.fingerprint(str(file))}"
         for part in parts:

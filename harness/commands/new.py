@@ -11,11 +11,11 @@ from keyword import iskeyword
 from pathlib import Path
 
 from harness import registry
-from harness.code_versions import ROOT
 from harness.commands import declared, distribution
 from harness.commands.telling import tell
 from harness.errors import UserError
 from harness.files import atomic_write, remove_abandoned
+from harness.plugin_code import ROOT
 
 LONGEST = 100  # of a name, and of its file
 DISTRIBUTION = "plugin"  # of an objective

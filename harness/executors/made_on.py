@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import harness
-from harness.code_versions import ROOT
+from harness.plugin_code import ROOT
 
 
 def made_on() -> dict[str, str]:

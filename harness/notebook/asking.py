@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.cli import arguments_of, parser
-from harness.code_versions import check_unchanged
 from harness.errors import UserError, check_known, check_path
 from harness.files import check_writable
 from harness.ledger import Ledger
 from harness.notebook.written import files_of, named
+from harness.plugin_code import check_unchanged
 from harness.registry import load_file
 
 OBJECTS = {"study", "objectives", "students", "teacher", "tasks"}  # which may be given as what they name

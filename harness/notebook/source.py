@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from harness import code_versions
+from harness import code_versions, plugin_code
 from harness.contracts import Study
 from harness.errors import UserError
 from harness.registry import MAIN
@@ -96,7 +96,7 @@ class _Text:
     def _note(self, module: ModuleType) -> None:
         """Have the file check, where it is loaded, that a user's module is still as it is now."""
         if path := _users(module):
-            code_versions.check_unchanged([path])
+            plugin_code.check_unchanged([path])
             self.modules[module.__name__] = code_versions.fingerprint(path)
 
     def _write(self, made: Any) -> None:
@@ -176,7 +176,7 @@ def _users(module: ModuleType) -> str:
     """The file of a module of the user's own, which is neither Python's, nor installed, nor ours; "" of others."""
     file, top = getattr(module, "__file__", None) or "", module.__name__.partition(".")[0]
     others = top in sys.stdlib_module_names or code_versions.INSTALLED & {*Path(file).parts}
-    return os.path.realpath(file) if file.endswith(".py") and not (others or code_versions.ours(Path(file))) else ""
+    return os.path.realpath(file) if file.endswith(".py") and not (others or plugin_code.ours(Path(file))) else ""
 
 
 def _codes(made: Any) -> list[Any]:

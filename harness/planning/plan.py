@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import registry
 from harness.answers import Faulty, configured, named
-from harness.code_versions import ROOT, plugins
+from harness.code_versions import plugins
 from harness.collecting import uncollected
 from harness.contracts import Hyperparameter, TableRow, Task
 from harness.data.tasks import get_task
@@ -22,6 +22,7 @@ from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
+from harness.plugin_code import ROOT
 from harness.runs import JointTeacherRun, Run
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
 

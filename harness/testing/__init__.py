@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from harness.code_versions import files
 from harness.errors import UserError
+from harness.plugin_code import files
 from harness.registry import ALL, OBJECTIVES, STUDENTS, TASKS, Registry, load_file
 
 FILES = "HARNESS_TEST_PLUGINS"  # the environment variable that names plugin files, separated as in PATH

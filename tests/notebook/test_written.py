@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import code_versions, registry
+from harness import code_versions, plugin_code, registry
 from harness.contracts import Profile, Row, Study
 from harness.errors import UserError
 from harness.notebook.asking import options
@@ -192,9 +192,9 @@ def test_a_module_of_the_users_own_is_given_as_the_file_that_it_is(
         assert named(imported) == "of_a_module"
         assert files_of(["of_a_module"], None) == files_of(["of_a_module"], None) == [path]
         registry.load_file(path)  # as a plan does: here it is known already
-        code_versions.check_unchanged([path])
+        plugin_code.check_unchanged([path])
         path.write_text(path.read_text().replace("clamp", "relu"))
         with pytest.raises(UserError, match="losses_of_mine.py was edited after it was loaded"):
-            code_versions.check_unchanged([path])
+            plugin_code.check_unchanged([path])
     finally:
         registry.OBJECTIVES._found.pop("of_a_module", None)

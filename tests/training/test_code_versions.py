@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from harness import code_versions
+from harness import code_versions, plugin_code
 from harness.code_versions import (
     built_on,
     changed,
     current,
     engine,
-    files,
     fingerprint,
     of_run,
     of_stored,
     of_teacher,
     outside,
 )
+from harness.plugin_code import files
 from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS
 from harness.runs import BaseTeacher, CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
 from harness.search.progress import Finished, Progress
@@ -34,7 +34,7 @@ from tests.training.builders import a_run
 
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (
-    code_versions._code, code_versions._names, code_versions._imported, code_versions._named, code_versions._version,
+    plugin_code.code, plugin_code.imports, plugin_code._imported, plugin_code._named, code_versions._version,
     engine, fingerprint,
 )  # fmt: skip
 
@@ -56,7 +56,8 @@ def afresh() -> Iterator[None]:
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the engine that a test may edit."""
     shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(code_versions, "ROOT", tmp_path)
+    for module in (code_versions, plugin_code):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path / "harness"
 
 
@@ -116,6 +117,8 @@ LAYOUTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "called as a kind": ("plugin.py", "import tasks", ("tasks.py",)),
     "called as a folder of ours": ("plugin.py", "from objectives import part", ("objectives.py",)),
     "a package beside": ("plugin.py", "from help.er import part", ("help/__init__.py", "help/er.py")),
+    "by a call": ("plugin.py", "import importlib\nimportlib.import_module('help.er')", ("help/er.py",)),
+    "by a relative call": ("mine/plugin.py", "import_module('.helper', 'mine')", ("mine/__init__.py", "mine/helper.py")),
     "in a function": ("plugin.py", "def f():\n    import helper", ("helper.py",)),
     "a package": ("mine/plugin.py", "from mine.deep.helper import part", ("mine/__init__.py", "mine/deep/helper.py")),
     "relative": ("mine/deep/plugin.py", "from ..helper import part", ("mine/__init__.py", "mine/helper.py")),
@@ -177,7 +180,8 @@ def test_a_users_plugin_is_of_another_version_where_the_shipped_one_that_it_is_b
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     shutil.copytree(ROOT / "objectives", tmp_path / "ours" / "objectives")
-    monkeypatch.setattr(code_versions, "ROOT", tmp_path / "ours")
+    for module in (code_versions, plugin_code):
+        monkeypatch.setattr(module, "ROOT", tmp_path / "ours")
     plugin = written(tmp_path / "mine" / "plugin.py", f"{HEAD}import helper\n")
     written(tmp_path / "mine" / "helper.py", f"{line}\n")
     names = {file.name for file in built_on(str(plugin))}

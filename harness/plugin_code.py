@@ -1,0 +1,155 @@
+"""Which files the code of a plugin consists of, and what they say: nothing of it is imported."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.registry import ALL
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+CALLED = {"import_module", "__import__"}  # what imports the module that its first argument names
+
+
+def files(path: str) -> set[Path]:
+    """A plugin's file, those that it imports, in turn, of its own package or from beside it, and those that they name.
+    """
+    found = modules(path)
+    return found.union(*map(_named, found))
+
+
+def modules(path: str) -> set[Path]:
+    """The part of `files` that is code and imported."""
+    found, home = {Path(path)}, Path(path).parent if _beside(Path(path)) else None
+    while more := {file for known in found for file in _imported(known, home)} - found:
+        found |= more
+    return found
+
+
+def check_unchanged(paths: Iterable[str | Path]) -> None:
+    """Raise UserError where a plugin's file, or one of its `files`, is no longer what this process knows of it.
+
+    What it has loaded stays as it is, while processes that it starts would load the edited file.
+    """
+    for file in sorted({file for path in paths for file in files(os.path.realpath(path))}):
+        if file.is_file() and code(file) != code.__wrapped__(file):
+            raise UserError(f"{file} was edited after it was loaded: start Python anew (in a notebook, the kernel)")
+
+
+def ours(path: Path) -> bool:
+    """Whether a file is of this distribution."""
+    return any(path.is_relative_to(folder) for folder in our_folders())
+
+
+def our_folders() -> Iterator[Path]:
+    """Where our own files lie: in a checkout the plugins' folders and the reports' are beside the engine's."""
+    yield ROOT / "harness"
+    for name in ("reports", *(kind.folder.rpartition(".")[2] for kind in ALL.values() if kind.folder.count(".") == 1)):
+        yield folder_of(name)
+
+
+def folder_of(name: str) -> Path:
+    """That of a kind of plugin, or of the reports."""
+    return ROOT / name if not (ROOT / "harness" / name).is_dir() else ROOT / "harness" / name
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """12 hexadecimal digits of what these files say."""
+    return hashlib.sha256("\n".join(sorted(map(code, paths))).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def code(path: Path) -> str:
+    """What a file says: of Python its syntax tree without docstrings, of others a hash."""
+    return _text(_parsed(path)) if path.suffix == ".py" else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _parsed(path: Path) -> ast.AST:
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # not Python any more: another than what any run was made with
+        return ast.Constant(path.read_bytes())
+
+
+def _text(node: Any) -> str:
+    """A syntax tree as text. What is empty is left out: versions of Python differ in whether they name it."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    told = []
+    for name in node._fields:
+        value: Any = getattr(node, name, None)
+        if name == "values" and isinstance(node, ast.JoinedStr):
+            value = [part for part in node.values if not isinstance(part, ast.Constant) or part.value]
+        elif name == "body" and isinstance(node, DOCUMENTED):
+            value = value[ast.get_docstring(node, clean=False) is not None :]
+        if value is not None and value != []:
+            told.append(f"{name}={_text(value)}")
+    return f"{type(node).__name__}({','.join(told)})"
+
+
+def _beside(path: Path) -> bool:
+    """Whether what lies beside a file is its own: not in a package, nor where distributions are installed into."""
+    return not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
+
+
+@functools.cache
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
+    """What a file imports: (how many folders up a relative import begins, else 0; the name with dots)."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.level, f"{node.module or ''}.{alias.name}".lstrip(".")) for alias in node.names]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in CALLED:
+            named = [part.value for part in node.args[:1] if isinstance(part, ast.Constant)]
+            found += [(len(name) - len(name.lstrip(".")), name.lstrip(".")) for name in named if isinstance(name, str)]
+    return tuple(found)
+
+
+def along(root: Path, parts: Sequence[str]) -> set[Path]:
+    """The files that a name with dots may stand for, or pass through."""
+    places = [root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)]
+    return {file for place in places for file in (Path(f"{place}.py"), place / "__init__.py")}
+
+
+@functools.cache
+def _imported(path: Path, home: Path | None) -> frozenset[Path]:
+    """The files that a file's imports name: of a package that it lies in, beside it, or in `home`, the folder of its
+    plugin, from which Python imports too. Nothing is imported.
+    """
+
+    def roots(top: str) -> Iterator[Path]:
+        yield from (folder.parent for folder in path.parents if folder.name == top)
+        if top != "harness":
+            yield from dict.fromkeys((*([path.parent] if _beside(path) else []), *([home] if home else [])))
+
+    found: set[Path] = set()
+    for relative, name in imports(path):
+        # A checkout has harness.objectives in objectives/.
+        parts = (name.removeprefix("harness.") if path.is_relative_to(ROOT) else name).split(".")
+        for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
+            found |= along(root, parts)
+    # Of this distribution only what lies beside a shipped plugin: `engine` tells of what else changes a number.
+    there = {file for file in found if file.is_file() and file != path}
+    return frozenset(file for file in there if file.parent == path.parent or not ours(file))
+
+
+@functools.cache
+def _named(path: Path) -> frozenset[Path]:
+    """The files beside a user's code that a text in it names, such as numbers that it reads; of ours none."""
+    if ours(path):
+        return frozenset()
+    texts = {node.value for node in ast.walk(_parsed(path)) if isinstance(node, ast.Constant)}
+    names = {text for text in texts if isinstance(text, str) and 0 < len(text) < 256 and text.isprintable()}
+    found = {path.parent / name for name in names if not (os.path.isabs(name) or ".." in Path(name).parts)}
+    return frozenset(file for file in found if file.is_file() and file != path)
