@@ -292,7 +292,7 @@ def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
 
 
 def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Namespace) -> int:
-    view = View(plan.study, ledger.out, storage, options.refresh)
+    view = View(plan.study, ledger.out, storage)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     try:

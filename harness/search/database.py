@@ -28,12 +28,14 @@ LOCKED = 5.0  # seconds that SQLite waits for another process
 ANSWER = 10  # seconds within which PostgreSQL must have taken a connection
 MAKERS = 5  # times that a driver tries to make the tables while others make them
 
-Told = tuple[str, str, bool]  # study, run as JSON, did it fail: a failed run that is made again is a trial again
+# Study, run as JSON, its score or None if it failed: a failed run that is made again is a trial again.
+Told = tuple[str, str, float | None]
 # Of all studies at once: to ask for one after the other takes minutes where there are thousands.
 TOLD = (
-    "SELECT studies.study_name, trial_user_attributes.value_json, trials.state = 'FAIL' FROM trial_user_attributes "
+    "SELECT studies.study_name, trial_user_attributes.value_json, trial_values.value FROM trial_user_attributes "
     "JOIN trials ON trials.trial_id = trial_user_attributes.trial_id "
-    "JOIN studies ON studies.study_id = trials.study_id WHERE trial_user_attributes.key = 'run'"
+    "JOIN studies ON studies.study_id = trials.study_id "
+    "LEFT JOIN trial_values ON trial_values.trial_id = trials.trial_id WHERE trial_user_attributes.key = 'run'"
 )
 
 
@@ -87,11 +89,11 @@ class View:
     """Tells Optuna's database of finished trials, in a thread of its own: nobody waits for it before `close`.
 
     What could not be written is tried again while the command runs, and by the next one. A trial that the database has
-    already is not written again. refresh: a study there whose runs have been made anew since is written anew.
+    already is not written again; a study there that tells what the ledger does not say any more is written anew.
     """
 
-    def __init__(self, study: str, out: Path, where: Database, refresh: bool = False):
-        self.study, self.out, self.where, self.refresh = study, out, where, refresh
+    def __init__(self, study: str, out: Path, where: Database):
+        self.study, self.out, self.where = study, out, where
         self._waiting: dict[str, tuple[Cell, Sequence[Finished]]] = {}  # cell -> it and its trials
         self._changed = self._closing = False
         self._condition = threading.Condition()  # of the three above
@@ -153,18 +155,18 @@ class View:
 
     def _tell(self, cell: Cell, trials: Sequence[Finished]) -> None:
         name = f"{self.study}/{cell.row}/{cell.student}/{cell.init}/{cell.task}/{cell.id}"
-        keys = [(name, json.dumps(trial.run), trial.score is None) for trial in trials]
-        if self._storage is None and (self.refresh or not self._told.issuperset(keys)):
+        keys = [(name, json.dumps(trial.run), trial.score) for trial in trials]
+        if self._storage is None and not self._told.issuperset(keys):
             self._connect()
-        if self._told.issuperset(keys) and not self.refresh:
+        if self._told.issuperset(keys):
             return
         study = self._study(name)
         found = study.get_trials(deepcopy=False)  # another driver may have told some since; only those are read
-        if self.refresh and _outdated(found, trials):
+        ledger = Ledger(self.out)  # not the driver's, which is not meant for two threads
+        if _outdated(found, trials, ledger):
             study, found = self._anew(name), []
         for known in found:
-            self._told.add((name, json.dumps(known.user_attrs.get("run")), known.state.name == "FAIL"))
-        ledger = Ledger(self.out)  # not the driver's, which is not meant for two threads
+            self._told.add((name, json.dumps(known.user_attrs.get("run")), known.value))
         for key, trial in zip(keys, trials, strict=True):
             if key not in self._told:
                 record = ledger.read(trial.run) or trial.record
@@ -209,7 +211,7 @@ class View:
         sqlalchemy.event.listen(self._storage.engine, *answer[1:])
         with self._storage.engine.connect() as connection:
             rows = connection.execute(sqlalchemy.text(TOLD))
-            self._told = {(name, run, bool(failed)) for name, run, failed in rows}
+            self._told = {(name, run, score) for name, run, score in rows}
         self._steps += 1
 
     def _answered(self, *what: Any) -> None:
@@ -242,18 +244,22 @@ def tables(url: str, arguments: dict[str, Any]) -> optuna.storages.RDBStorage:
                 raise
 
 
-def _outdated(known: Sequence[optuna.trial.FrozenTrial], trials: Sequence[Finished]) -> bool:
-    """True if a trial in the database scored otherwise than its run is recorded to have."""
-    scores = {trial.run: trial.score for trial in trials}
-    told = ((t.user_attrs.get("run"), t.value) for t in known if t.state.name != "FAIL")
-    return any(run in scores and scores[run] != value for run, value in told)
+def _outdated(known: Sequence[optuna.trial.FrozenTrial], trials: Sequence[Finished], ledger: Ledger) -> bool:
+    """True if the database lacks one of the trials and has another score of a run here, or a run here that is none.
+
+    So it is where a run was made anew, and what was proposed after it is another. Where more trials were asked for
+    before, it lacks none; what failed before stays told; and runs of another ledger are for its driver to tell.
+    """
+    ours = {(trial.run, trial.score) for trial in trials}
+    told = {(trial.user_attrs.get("run"), trial.value) for trial in known}
+    return not told >= ours and any(score is not None and run and ledger.stamp(run) for run, score in told - ours)
 
 
 def _known(file: Path) -> set[Told]:
     """What a SQLite file holds, read without loading Optuna; nothing where that cannot be told so."""
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
-            return {(name, run, bool(failed)) for name, run, failed in connection.execute(TOLD)}
+            return set(connection.execute(TOLD))
     except sqlite3.Error:
         return set()
 

@@ -117,6 +117,29 @@ def test_a_trial_ended_when_its_record_says_so(tmp_path: Path) -> None:
     assert trial.duration == timedelta(seconds=90)
 
 
+def test_what_the_database_told_of_a_run_that_was_made_anew_goes(tmp_path: Path) -> None:
+    """And what was proposed from that score: the study is written anew. One of fewer trials asked for stays whole."""
+    ledger, name, url = Ledger(tmp_path, create=True), "study/row/s/random/mrpc/c", f"sqlite:///{tmp_path}/optuna.db"
+    first, second, third = (finished(ledger, run) for run in ("first", "second", "third"))
+    assert tell(tmp_path, None, ("c", [first, second, third])) == ""
+    (anew, *_), written = trials(url)[name], (tmp_path / "optuna.db").read_bytes()
+    assert tell(tmp_path, None, ("c", [first])) == "" and (tmp_path / "optuna.db").read_bytes() == written
+    other, proposed = finished(ledger, "first", selection=0.25), finished(ledger, "proposed")
+    assert tell(tmp_path, None, ("c", [other])) == ""
+    assert [(t.user_attrs["run"], t.value) for t in trials(url)[name]] == [("first", 0.25)]
+    assert tell(tmp_path, None, ("c", [other, proposed])) == ""
+    assert [t.user_attrs["run"] for t in trials(url)[name]] == ["first", "proposed"] and anew.value == 0.75
+
+
+def test_what_was_proposed_after_a_failure_goes_once_that_has_a_score(tmp_path: Path) -> None:
+    ledger, name = Ledger(tmp_path, create=True), "study/row/s/random/mrpc/c"
+    failed, later = finished(ledger, "failed", status="failed"), finished(ledger, "later")
+    assert tell(tmp_path, None, ("c", [failed, later])) == ""
+    scored, proposed = finished(ledger, "failed"), finished(ledger, "proposed")
+    assert tell(tmp_path, None, ("c", [scored, proposed])) == ""
+    assert [t.user_attrs["run"] for t in trials(f"sqlite:///{tmp_path}/optuna.db")[name]] == ["failed", "proposed"]
+
+
 def test_two_drivers_on_two_ledgers_share_one_database(tmp_path: Path, server: Server) -> None:
     url, views, expected = database_of(server, "shared"), [], []
     for who in "ab":
