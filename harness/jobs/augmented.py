@@ -14,7 +14,7 @@ from harness.files import digest
 from harness.modeling.bases import Teacher
 from harness.runs import Run, as_json
 from harness.runs.settings import MASKED, VECTORS
-from harness.teaching.masked import load_masked_teacher
+from harness.teaching.masked import load_masked_teacher, weights_of
 from harness.training import machine
 from harness.training.workspace import Workspace
 
@@ -35,7 +35,9 @@ def augmented(split: Split, run: Run, workspace: Workspace, source: Teacher) -> 
     settings = run.settings
     value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
     texts = [split.text_a, split.text_b, labels_of(split)]
-    key = [value, copies, probability, as_json(run.replaces_words), digest(texts)]
+    who = run.replaces_words
+    model = [as_json(who), weights_of(who, workspace)] if who else []
+    key = [value, copies, probability, model, digest(texts)]
     store = workspace.store("augmented", key)
     with store.held() as whole:
         if not whole:

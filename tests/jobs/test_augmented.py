@@ -54,6 +54,26 @@ def test_texts_are_made_once(tmp_path: Path, value: str, monkeypatch: Any) -> No
     assert ask(4).text_a == found.text_a
 
 
+def test_texts_are_those_of_the_masked_language_models_weights(tmp_path: Path, monkeypatch: Any) -> None:
+    """A run that was made again may have left others, as on another kind of machine."""
+    workspace = workspace_of(tmp_path)
+    weights = workspace.runs / "head" / "weights" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+
+    class Said:
+        def candidates(self, words: list[str]) -> list[list[str]]:
+            return [[weights.read_text()] for _ in words]
+
+    def ask(word: str) -> list[str]:
+        weights.write_text(word)
+        run = a_run(StudentRun, settings={"augmentation": "masked_language_model"}, masked_teacher="head")
+        return augmented(SPLIT, run, workspace, source=None).text_a  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_replacer", lambda *given: Said())
+    for word in ("first", "other", "first"):
+        assert {found for text in ask(word)[2:] for found in ("first", "other") if found in text} == {word}
+
+
 def test_texts_without_scores(tmp_path: Path) -> None:
     """What is not there is NaN, which equals nothing: a copy is dropped as it is where there are scores."""
     settings = {"augmentation": "masking", "augmentation_copies": 9, "augmentation_probability": 0.3}
