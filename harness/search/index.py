@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import time
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
+from harness.code_versions import sources
 from harness.files import JSON, read_sealed, write_sealed
 from harness.hyperparameters import Hyperparameters
 from harness.ledger import Ledger
@@ -21,10 +19,6 @@ from harness.search.progress import Lookup, Progress, Proposed, curve, progress,
 NAME = "ledger.index.json"
 PERIOD = 60.0  # seconds between two writings while runs end, or more:
 SHARE = 0.02  # of the time that writing may take, which grows with the runs that there are
-CODE = (  # what proposes settings, draws its seeds and says what a run is; what reads and writes records and this
-    "files.py", "ledger.py", "planning/planned.py", "planning/space.py", "runs/base.py", "runs/settings.py",
-    "search/index.py", "search/progress.py", "search/proposals.py", "seeds.py",
-)  # fmt: skip
 
 
 class Index:
@@ -47,8 +41,9 @@ class Index:
         self._saved, self._took = time.monotonic(), 0.0  # when, and in how many seconds
         self._stored = read_sealed(self.path)
         whole = all(isinstance(self._stored.get(part), dict) for part in ("runs", "searches"))
-        if not whole or self._stored.get("code") != _code():
-            self._stored = {"code": _code(), "runs": {}, "searches": {}}
+        self._code = sources()  # that makes what is stored: ours, numpy's and Optuna's
+        if not whole or self._stored.get("code") != self._code:
+            self._stored = {"code": self._code, "runs": {}, "searches": {}}
 
     def read(self, run: str) -> Record | None:
         """What `progress` needs of a run's record, or None if there is none or it is damaged."""
@@ -77,7 +72,7 @@ class Index:
         runs = self._stored["runs"] | {run: [*at, _summary(record)] for run, at, record in self.ledger.known()}
         searches = self._stored["searches"] | {key: _plain(*known) for key, known in self._proposed.items()}
         new = {
-            "code": _code(),
+            "code": self._code,
             "runs": {run: entry for run, entry in runs.items() if run in names},
             "searches": {key: s for key, s in searches.items() if any(run in names for _, run in s["trials"])},
         }
@@ -115,10 +110,3 @@ def _summary(record: Record) -> Record:
     if prunes(record.get("specification", {}).get("settings", {})):
         found["curve"] = [{"selection": score} for score in curve(record)]
     return found
-
-
-@functools.cache
-def _code() -> str:
-    """What the contents depend on besides the ledger: the code that makes them, and what proposes."""
-    source = b"".join((Path(__file__).parent.parent / name).read_bytes() for name in CODE)
-    return " ".join((hashlib.sha256(source).hexdigest()[:16], version("optuna"), version("numpy")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 import os
@@ -27,10 +26,10 @@ from harness.search import index as indexing
 from harness.search import progress as replaying
 from harness.search import proposals
 from harness.search.driver import Driver
-from harness.search.index import CODE, NAME, Index
+from harness.search.index import NAME, Index
 from harness.search.progress import Proposed, progress
 from tests.at_once import AtOnce, Silent
-from tests.conftest import ROOT, Harness, environment
+from tests.conftest import Harness, environment
 from tests.search.builders import BASE, cell, plan, student_run
 
 STUDY = "objectives_vs_init"
@@ -352,14 +351,3 @@ def test_what_takes_long_to_write_is_written_less_often(tmp_path: Path, monkeypa
         index._stored = {**index._stored, "code": ""}  # something new
         index.keep()
     assert written == [65.0, 270.0], "four seconds are to be a fiftieth of the time"
-
-
-def test_what_a_proposal_comes_from_is_code_that_an_index_is_of() -> None:
-    """Whatever `propose` calls of ours, but for what only names types or raises errors."""
-    folder = ROOT / "harness"
-    imported = {
-        node.module.removeprefix("harness.").replace(".", "/") + ".py"
-        for node in ast.walk(ast.parse((folder / "search/proposals.py").read_bytes()))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("harness.")
-    }
-    assert imported - {"hyperparameters.py"} <= set(CODE) and all((folder / name).is_file() for name in CODE)
