@@ -148,8 +148,8 @@ def teachers(plan: Plan) -> int:
 
 
 def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
-    """Sentences on how much of the vocabulary the files of vectors cover that students start from."""
-    said: dict[str, None] = {}
+    """Sentences on how much of the vocabulary the vectors cover that students start from; by task where they differ."""
+    said: dict[tuple[str, str], dict[str, set[str]]] = {}
     for cell, found in zip(plan.cells, replays, strict=True):
         for run in found.trials:
             started = run.record.get("initialisation") or {}
@@ -157,8 +157,13 @@ def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
                 share = f"{100 * started['coverage']:.1f}% of the vocabulary"
                 if "variance" in started:  # of the teacher's, of which these are principal components
                     share += f", with {100 * started['variance']:.1f}% of their variance"
-                said[f"Init {cell.init} gives {cell.student} the {started['filled']} of {share}."] = None
-    return tuple(said)
+                what = f"the {started['filled']} of {share}"
+                said.setdefault((cell.init, cell.student), {}).setdefault(what, set()).add(cell.task)
+    return tuple(
+        f"Init {init} gives {student} {what}{f', on {listed(sorted(tasks))}' if len(each) > 1 else ''}."
+        for (init, student), each in said.items()
+        for what, tasks in each.items()
+    )
 
 
 def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:

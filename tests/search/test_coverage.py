@@ -1,0 +1,26 @@
+"""What is told of the vectors that students start from."""
+
+from __future__ import annotations
+
+from harness.search.progress import Finished, Progress
+from harness.search.results import coverage
+from tests.search.builders import cell, plan, student_run
+
+
+def test_tasks_are_named_where_their_vectors_differ() -> None:
+    """Those of `static:teacher` are made of the teacher as it was fine-tuned on each."""
+    cells, replays = [], []
+    for init, task, share in (
+        ("static:teacher", "sst2", 0.5), ("static:teacher", "mrpc", 0.25), ("static:teacher", "rte", 0.5),
+        ("vectors:glove", "sst2", 0.75), ("vectors:glove", "mrpc", 0.75),
+    ):  # fmt: skip
+        started = {"coverage": share, "filled": "vectors", **({"variance": 0.8} if init[0] == "s" else {})}
+        run = student_run(init=init, task=task)
+        cells.append(cell(run, f"{init} {task}", student="cbow"))
+        replays.append(Progress(trials=[Finished("r", run, {}, {"initialisation": started})]))
+    kept = "% of the vocabulary, with 80.0% of their variance"
+    assert coverage(plan(cells), replays) == (
+        f"Init static:teacher gives cbow the vectors of 50.0{kept}, on rte and sst2.",
+        f"Init static:teacher gives cbow the vectors of 25.0{kept}, on mrpc.",
+        "Init vectors:glove gives cbow the vectors of 75.0% of the vocabulary.",
+    )
