@@ -159,11 +159,14 @@ def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
                     share += f", with {100 * started['variance']:.1f}% of their variance"
                 what = f"the {started['filled']} of {share}"
                 said.setdefault((cell.init, cell.student), {}).setdefault(what, set()).add(cell.task)
-    return tuple(
-        f"Init {init} gives {student} {what}{f', on {listed(sorted(tasks))}' if len(each) > 1 else ''}."
-        for (init, student), each in said.items()
-        for what, tasks in each.items()
-    )
+    told = []
+    for (init, student), each in said.items():
+        apart = len({*map(frozenset, each.values())}) > 1  # otherwise rows differ, or none
+        told += [
+            f"Init {init} gives {student} {what}{f', on {listed(sorted(tasks))}' if apart else ''}."
+            for what, tasks in each.items()
+        ]
+    return tuple(told)
 
 
 def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
