@@ -19,6 +19,7 @@ from harness.search import results
 from harness.search.estimate import estimate
 from harness.search.index import Index
 from harness.search.progress import Progress
+from harness.search.progress import left as left_of
 
 CAME_OUT = ("error", "metrics", "by_task", "selection", "best")  # of a record, what is told first
 
@@ -105,6 +106,7 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
     for order, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"
+        what += ", stopped early" if trial.record.get("pruned") else ""
         tried = _worded(as_known(plan, trial.hyperparameters)) or "no setting is searched"
         tell(f"  trial {order}: run {trial.run}, {tried}, {what}{mark}")
     for one in found.seeds:
@@ -115,7 +117,7 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
         )
         tell(f"  seed {one.made.seed}: run {one.run}, {what}")
     if found.missing:
-        tell(f"  still to run: {len(found.missing)}")
+        tell(f"  still to run: {left_of(cell, found)}")
     own = (done.run for done in (*found.trials, *found.seeds))
     _tell_tracebacks([*own, *waited_for(plan.first, cell.after)], ledger)
 

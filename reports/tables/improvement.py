@@ -14,6 +14,11 @@ from harness.reports.tables.shapes import Block, Column, Entry, Line
 STATUSES = ("complete", "partial", "waiting", "failed", "undefined", "unrecorded", "impossible", "absent")  # worst last
 
 
+def less_finished(one: Entry, other: Entry) -> Entry:
+    """Whichever of the two is further from finished; of two that are partial the one of fewer seeds."""
+    return max(one, other, key=lambda e: (STATUSES.index(e.status), -e.n))
+
+
 def improvements(
     rows: Sequence[TableRow], blocks: Sequence[Block], columns: Sequence[Column], mark: Callable[[TableRow], str]
 ) -> tuple[Block, ...]:
@@ -52,7 +57,7 @@ def by_seed(entries: Sequence[Entry], metrics: Sequence[str]) -> dict[tuple[int,
 
 def _difference(ours: Sequence[Entry], theirs: Sequence[Entry], columns: Sequence[Column], j: int) -> Entry:
     """Ours minus theirs in column j, as far as the less finished; with the spread of the same seeds' differences."""
-    worse = max(ours[j], theirs[j], key=lambda e: STATUSES.index(e.status))
+    worse = less_finished(ours[j], theirs[j])
     a, b = ours[j].value, theirs[j].value
     if a is None or b is None:
         return replace(worse, value=None, std=None, best=False, tied=False, cell="", runs=(), signed=True)

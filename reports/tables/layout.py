@@ -82,7 +82,10 @@ def entry_text(entry: Entry, metric: str = "", show_n: bool = False) -> str:
 
 def counts_of(table: Table) -> set[int]:
     """Over how many seeds its finished cells are; where they differ, every cell says its own."""
-    return {e.n for _, x in table.lines() if not x.row.baseline for e in x.entries if e.status == "complete"}
+    scored = [j for j, column in enumerate(table.columns) if column.task or column.average]
+    places = scored or range(len(table.columns))  # of what is counted alone
+    entries = (x.entries[j] for _, x in table.lines() if not x.row.baseline for j in places)
+    return {e.n for e in entries if e.status == "complete"}
 
 
 def lines(table: Table) -> Grid:
@@ -213,7 +216,7 @@ def _doubtful_teachers(table: Table) -> list[str]:
     for j, (column, teacher) in enumerate(zip(table.columns, table.teacher, strict=False)):
         runs = [run for _, line in table.lines() for run in line.entries[j].runs]
         if column.metric == "accuracy" and teacher.value is not None and runs:
-            share = commonest(runs[0])
+            share = next((known for run in runs if (known := commonest(run)) is not None), None)
             if share is not None and teacher.value <= share:
                 ours, least = (written(column.metric, scaled(column.metric, value)) for value in (teacher.value, share))
                 said.append(

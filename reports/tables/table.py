@@ -15,7 +15,7 @@ from harness.contracts import CellResult, Study, TableRow, Task
 from harness.errors import check_known, unknown
 from harness.reports.statistics.influence import Score
 from harness.reports.statistics.summaries import mean_std
-from harness.reports.tables.improvement import STATUSES, by_seed, improvements
+from harness.reports.tables.improvement import by_seed, improvements, less_finished
 from harness.reports.tables.layout import BEST
 from harness.reports.tables.quantities import RELATIVE, is_score
 from harness.reports.tables.ranking import collapsed, left_free, standings, tests, to_reference
@@ -220,7 +220,7 @@ def _with_multiples(
 
 def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
     """The entry as a multiple of the unit, as far as the less finished of the two; of the same seeds, seed by seed."""
-    worse = max(entry, unit, key=lambda e: STATUSES.index(e.status))
+    worse = less_finished(entry, unit)
     if not entry.value or not unit.value:
         return replace(worse, value=None, std=None, runs=())
     values = [(entry.value, unit.value)]
@@ -228,7 +228,7 @@ def _multiple(entry: Entry, unit: Entry, metric: str, inverse: bool) -> Entry:
         both = zip(entry.runs, unit.runs, strict=True)
         values = [(ours.metrics[metric], theirs.metrics[metric]) for ours, theirs in both]
     value, std = mean_std([b / a if inverse else a / b for a, b in values])
-    return replace(entry, status=worse.status, value=value, std=std, progress=worse.progress)
+    return replace(entry, status=worse.status, value=value, std=std, n=worse.n, progress=worse.progress)
 
 
 def _order(first: Iterable[str], present: Iterable[str]) -> list[str]:

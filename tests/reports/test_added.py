@@ -40,6 +40,14 @@ def test_columns_on_request_stand_last_once_a_line_and_never_compete():
     assert text.endswith("- How it was measured.\n")
 
 
+def test_the_size_of_an_unfinished_row_says_nothing_of_how_many_seeds_there_are():
+    size = {f"{row.name}-every-sst2": {"parameters": Entry("complete", 5)} for row in ROWS}
+    begun = cell(ROWS[1], "sst2", (70,))
+    assert "no cell is finished yet" in render(with_columns(table([begun]), METRICS[:1], size, ()), "markdown")
+    text = render(with_columns(table([cell(ROWS[0], "sst2", (60, 62)), begun]), METRICS[:1], size, ()), "markdown")
+    assert "over n = 2 seeds" in text and "61.0 ± 1.4**" in text
+
+
 def test_columns_on_request_are_in_json_and_csv_with_their_values():
     entries = json.loads(render(sized(), "json"))["entries"]
     found = [e for e in entries if e["row"] == "Hid-Seq" and e["task"] in ("size", "speed")]

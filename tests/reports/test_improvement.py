@@ -99,6 +99,14 @@ def test_the_less_finished_of_the_two_rows_is_told(sra, changes, text, reasons):
     assert len([e for e in made.entries() if e.status == entries[0].status and e.cell]) == 1  # counted once
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [(2, 1), (1, 2)])
+def test_of_two_unfinished_rows_that_of_fewer_seeds_says_what_the_difference_rests_on(ours, theirs):
+    rows = [(SRA, "pretrained", "sentence", ours), (PLAIN, "random", "bilstm", theirs)]
+    made = [cell(row, "sst2", (80,) * n, init, student=student, wanted_seeds=3) for row, init, student, n in rows]
+    (entries,) = gains(table(made, study())).values()
+    assert (entries[0].n, entry_text(entries[0], "accuracy")) == (1, "+0.0 (1/3)")
+
+
 def test_a_task_that_one_row_lacks_has_no_difference():
     (entries,) = gains(table(cells()[:3], study())).values()
     assert [e.status for e in entries] == ["complete", "absent", "absent"]

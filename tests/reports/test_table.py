@@ -153,6 +153,12 @@ def test_a_teacher_that_knows_no_more_than_the_commonest_class_is_told(accuracy,
         assert ("is no better than the commonest class for all, 50.0" in render(made, form)) == told, form
 
 
+def test_that_is_told_too_where_the_predictions_of_a_run_are_lost():
+    runs = (run(60, 0, predictions=lambda: None), run(60, 1))
+    made = table([cell(ATT, "sst2", (), seeds=runs, trials=runs[:1])], teacher_scores={"sst2": [{"accuracy": 0.4}]})
+    assert "is no better than the commonest class for all, 50.0" in render(made, "markdown")
+
+
 def test_a_correlation_of_constant_predictions_is_undefined_not_a_number():
     nothing = RunResult("r", 0, {}, {"accuracy": math.nan}, 0.0, {})
     made = table([cell(ATT, "sst2", (80, 80)), cell(VAL, "sst2", (), seeds=(nothing, nothing))])

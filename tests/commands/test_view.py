@@ -1,0 +1,37 @@
+"""What harness show says of a cell whose search goes on, or had trials stopped early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from harness.ledger import Ledger
+from harness.planning.planned import Plan
+from harness.search.results import replayed
+from tests.commands.results import write_plan
+from tests.conftest import Harness
+from tests.search import builders
+
+
+def recorded(ledger: Ledger, plan: Plan, score: float, **more: object) -> None:
+    """Record the first missing run of the plan's only cell."""
+    run, *_ = replayed(plan, ledger)[0].missing
+    told = {"status": "finished", "selection": score, "metrics": {"accuracy": score}, "best": {"epoch": 2}}
+    told |= {"specification": run.specification()}
+    ledger.write(run.identity(plan.defaults), {**told, **more}, {"ids": np.arange(2)})
+
+
+def test_what_is_left_counts_seeds_that_wait_for_the_search_and_a_pruned_trial_is_told(
+    call: Harness, tmp_path: Path
+) -> None:
+    cell = builders.cell(space={"learning_rate": [0.1, 0.2]}, trials=2, seeds=3)
+    plan, ledger = builders.plan([cell]), Ledger(tmp_path, create=True)
+    write_plan(tmp_path, plan)
+    left = []
+    for score, more in ((0.5, {}), (0.75, {"pruned": True}), (0.5, {}), (0.5, {})):
+        recorded(ledger, plan, score, **more)
+        shown = call("show", "c", "--out", tmp_path).stdout
+        left.append(shown.partition("still to run: ")[2].strip())
+    assert left == ["3", "2", "1", ""], shown
+    assert "selection 0.5000 <- best" in shown and "selection 0.7500, stopped early" in shown
