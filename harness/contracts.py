@@ -361,7 +361,7 @@ class CellResult:
 
     refused is the reason the cell cannot exist, or "". seeds are the finished runs of the chosen setting, by seed;
     trials the finished search runs, pruned ones too; wanted_* how many of each the budget asks for; failures maps run
-    to its error. mark is said of the cell's row beside the row's own.
+    to its error, before that of a run which the cell starts from. mark is said of the cell's row beside the row's own.
     """
 
     cell: str
@@ -377,3 +377,4 @@ class CellResult:
     wanted_trials: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
     mark: str = ""
+    before: Mapping[str, str] = field(default_factory=dict)

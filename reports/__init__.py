@@ -16,6 +16,7 @@ from harness.reports.formats.writers import rows_as_csv
 from harness.reports.papers.compare import with_published
 from harness.reports.statistics.summaries import mean_std
 from harness.reports.tables.columns import TEACHER, with_columns
+from harness.reports.tables.layout import failed_cells
 from harness.reports.tables.shapes import Entry, Provenance, Table
 from harness.reports.tables.table import LAYOUTS, build
 
@@ -40,6 +41,7 @@ __all__ = [
     "Provenance",
     "Table",
     "build",
+    "failed_cells",
     "fragment",
     "mean_std",
     "png",

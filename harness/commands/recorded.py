@@ -104,6 +104,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
     provenance = reports.Provenance(
         teacher=plan.label,
         teacher_scores=results.teacher_scores(plan, ledger),
+        teacher_progress=results.teacher_progress(plan, ledger),
         teachers=results.teachers(plan),
         tuned=bool(plan.teachers),
         protocol=recipe.protocol(plan),

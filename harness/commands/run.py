@@ -124,7 +124,7 @@ def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, fold
         _write_reports(plan, made(), folder)
         said = {
             "text": reports.render(made(), "terminal"),
-            "failed": list(dict.fromkeys(entry.cell for entry in made().entries() if entry.status == "failed")),
+            "failed": reports.failed_cells(made()),
             "older": made().provenance.older_code,
         }
         if not (options.columns or ledger.damaged):

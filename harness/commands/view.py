@@ -45,11 +45,13 @@ def status(options: Namespace) -> int:
         if shared[cell.search] == cell.id:  # otherwise another cell's runs
             done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
         complete += not bad and len(runs) == wanted
-    made = sum(1 for run in plan.first if (index.read(run) or {}).get("status") == "finished")
+    first = [(index.read(run) or {}).get("status") for run in plan.first]
+    lost = f", {first.count('failed')} failed" if "failed" in first else ""
+    before = f"teacher runs: {first.count('finished')} of {len(first)} done{lost}"
     which = f" ({plan.variant.replace('--', ' ').replace('/', ' ')})" if plan.variant else ""
     tell(f"study {plan.study}, profile {plan.profile}{which}, in {ledger.out}")
     print(f"cells: {complete} of {len(plan.cells) - refused} complete, {refused} impossible")
-    print(f"runs: {done} done, {failed} failed, {left} left; teacher runs: {made} of {len(plan.first)} done")
+    print(f"runs: {done} done, {failed} failed, {left} left; {before}")
     if any(held.values()):
         print(f"weights kept: {sum(map(bool, held.values()))} runs, {sum(held.values()) / 1e6:.1f} MB")
     _tell_going(plan, ledger, index, seen)

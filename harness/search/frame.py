@@ -82,6 +82,7 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     for cell in plan.cells:
         found = of_cell[cell.id]
         done = [(one, _result(one)) for one in found if one["status"] == "finished"]
+        failed = [one for one in found if one["status"] == "failed"]
         made.append(
             CellResult(
                 cell.id,
@@ -95,8 +96,9 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
                 trials=tuple(result for one, result in done if one["part"] == "trial"),
                 wanted_seeds=found[0]["wanted_seeds"],
                 wanted_trials=found[0]["wanted_trials"],
-                failures={one["run"]: one["error"] for one in found if one["status"] == "failed"},
+                failures={one["run"]: one["error"] for one in failed if one["part"] != "before"},
                 mark=cell.mark,
+                before={one["run"]: one["error"] for one in failed if one["part"] == "before"},
             )
         )
     return made

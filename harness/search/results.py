@@ -99,6 +99,16 @@ def teacher_scores(plan: Plan, ledger: Ledger) -> dict[str, list[Mapping[str, fl
     return {task: found for task, found in scores.items() if found}
 
 
+def teacher_progress(plan: Plan, ledger: Ledger) -> dict[str, str]:
+    """task -> how many of the teacher's runs are finished, as "1/3", or "failed", where not all are."""
+    found = {}
+    for task, run in plan.teachers.items():
+        stands = [(ledger.read(each) or {"status": "waiting"})["status"] for each in _same_but_seed(plan, run)]
+        if {*stands} != {"finished"}:
+            found[task] = "failed" if "failed" in stands else f"{stands.count('finished')}/{len(stands)}"
+    return found
+
+
 def scores_of(plan: Plan, ledger: Ledger, run: RunId, task: str) -> list[Mapping[str, float]]:
     """The scores on a task of one of plan.first, by its seeds; none before all of them are finished."""
     records = [ledger.read(each) or {"status": "waiting"} for each in _same_but_seed(plan, run)]

@@ -194,12 +194,17 @@ def notes(
     sentences += [*_doubtful_teachers(table), *_computed(table)]
     if unfinished := {e.cell for e in entries if e.status in ("waiting", "partial")}:
         sentences.append(f"Unfinished cells, shown with their progress: {len(unfinished)}.")
-    if failed := dict.fromkeys(e.cell for e in entries if "failed" in (e.status, *e.progress.split(", "))):
+    if failed := failed_cells(table):
         sentences.append(f"Failed cells (harness show prints the traceback): {', '.join(failed)}.")
     numbered = [(str(i), reason) for i, reason in enumerate(table.reasons, 1)]
     marked = [(symbol, sentence) for sentence, symbol in table.marks.items()]
     said = (*sentences, *more, *made.older_code, *made.notes)
     return (*marks, *marked, *numbered, *(("", full_stop(s)) for s in said))
+
+
+def failed_cells(table: Table) -> list[str]:
+    """The cells that lack runs because some failed, those of which others are finished among them."""
+    return list(dict.fromkeys(e.cell for e in table.entries() if "failed" in (e.status, *e.progress.split(", "))))
 
 
 def _over(table: Table) -> str:

@@ -19,9 +19,10 @@ Key = tuple[str, str, str]  # student, init, row; "" for what the row fixes itse
 class Provenance:
     """What a table must say about how its numbers were made.
 
-    teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed. teachers: how many the seeds of
-    a cell learn from, one for each or 1 for all; 0 where that is not to be told. tuned: the teacher is fine-tuned on
-    the tasks, so that its scores stand above the table. protocol is "held_out", "published" or "nested", or "" where
+    teacher_scores: task -> metrics as fractions of each of the teacher's runs, by seed; teacher_progress: of another
+    task how far these are, "1/3" or "failed". teachers: how many the seeds of a cell learn from, one for each or 1 for
+    all; 0 where that is not to be told. tuned: the teacher is fine-tuned on the tasks, so that its scores stand above
+    the table. protocol is "held_out", "published" or "nested", or "" where
     nothing is trained: then there is no teacher, budget or recipe to tell of. budget and recipe are sentences;
     older_code says which cells other versions of the code made. Nothing here may hold a time, a date or a path: tables
     are compared byte for byte.
@@ -36,6 +37,7 @@ class Provenance:
     older_code: tuple[str, ...] = ()
     teachers: int = 0
     tuned: bool = True
+    teacher_progress: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

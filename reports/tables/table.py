@@ -243,10 +243,11 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     if cell.refused:
         return Entry("impossible", reason=cell.refused, cell=cell.cell, wanted=cell.wanted_seeds)
     runs = tuple(sorted(cell.seeds, key=lambda run: run.seed))
-    n, wanted, failed = len(runs), cell.wanted_seeds, bool(cell.failures)
+    n, wanted, failed = len(runs), cell.wanted_seeds, bool(cell.failures or cell.before)
     if not runs:
         tried = f"{len(cell.trials)}/{cell.wanted_trials} trials" if cell.trials else f"0/{wanted}"
-        over = failed and len(cell.trials) + len(cell.failures) >= cell.wanted_trials  # no other trial is to come
+        # No other trial is to come.
+        over = cell.before or (failed and len(cell.trials) + len(cell.failures) >= cell.wanted_trials)
         return Entry("failed" if over else "waiting", wanted=wanted, progress=tried, cell=cell.cell)
     if any(metric not in run.metrics for run in runs):
         reason = f"no {metric.replace('_', ' ')} is recorded by its runs"
@@ -255,7 +256,7 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     progress = reason = ""
     if n < wanted:
         progress = f"{n}/{wanted}, failed" if failed else f"{n}/{wanted}"
-    elif failed:
+    elif cell.failures:
         reason = f"{len(cell.failures)} of this cell's runs failed; the value is that of the others"
     elif len(cell.trials) < cell.wanted_trials:
         progress = f"{len(cell.trials)}/{cell.wanted_trials} trials"
@@ -289,7 +290,7 @@ def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[
         if column.task in scores:
             entries.append(_mean([metrics.get(column.metric) for metrics in scores[column.task]]))
         elif column.task in possible:
-            entries.append(Entry("waiting", progress="0/1", wanted=1))
+            entries.append(_unfinished(provenance.teacher_progress.get(column.task, "0/1")))
         elif not column.average:
             entries.append(Entry("absent"))
         else:
@@ -299,6 +300,14 @@ def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[
             seeds = zip(*runs, strict=True) if alike else ()
             entries.append(_mean([None if None in s else sum(v or 0.0 for v in s) / len(s) for s in seeds]))
     return tuple(entries)
+
+
+def _unfinished(progress: str) -> Entry:
+    """A teacher that has no score yet: how many of its runs are finished, or "failed"."""
+    if progress == "failed":
+        return Entry("failed")
+    n, wanted = map(int, progress.split("/"))
+    return Entry("waiting", n=n, wanted=wanted, progress=progress)
 
 
 def _mean(values: Sequence[float | None]) -> Entry:

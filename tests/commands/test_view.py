@@ -1,4 +1,4 @@
-"""What harness show says of a cell whose search goes on, or had trials stopped early."""
+"""What harness show and status say of cells that go on, had trials stopped early, or cannot go on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from harness.ledger import Ledger
-from harness.planning.planned import Plan
+from harness.planning.planned import First, Plan
 from harness.search.results import replayed
+from tests.commands import results
 from tests.commands.results import write_plan
 from tests.conftest import Harness
 from tests.search import builders
@@ -35,3 +36,15 @@ def test_what_is_left_counts_seeds_that_wait_for_the_search_and_a_pruned_trial_i
         left.append(shown.partition("still to run: ")[2].strip())
     assert left == ["3", "2", "1", ""], shown
     assert "selection 0.5000 <- best" in shown and "selection 0.7500, stopped early" in shown
+
+
+def test_a_cell_of_several_trials_whose_teacher_failed_has_failed(call: Harness, tmp_path: Path) -> None:
+    cell = builders.cell(results.student("vanilla_kd"), after=[results.TEACHER_RUN], trials=2, seeds=3)
+    first = {results.TEACHER_RUN: First(results.TEACHER)}
+    failed = {"status": "failed", "error": "it diverged", "specification": results.TEACHER.specification()}
+    Ledger(tmp_path, create=True).write(results.TEACHER_RUN, failed, None)
+    write_plan(tmp_path, builders.plan([cell], first=first, teachers={"sst2": results.TEACHER_RUN}))
+    assert "teacher runs: 0 of 1 done, 1 failed" in call("status", "--out", tmp_path).stdout
+    told = call("report", "--out", tmp_path, "--format", "markdown").stdout
+    assert told.count(" failed |") == 2 and "Failed cells (harness show prints the traceback): c." in told
+    assert "Unfinished cells" not in told

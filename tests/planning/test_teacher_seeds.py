@@ -16,7 +16,7 @@ from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
 from harness.search.driver import Driver
 from harness.search.progress import specify
-from harness.search.results import teacher_scores, teachers
+from harness.search.results import teacher_progress, teacher_scores, teachers
 from tests.at_once import AtOnce, Silent
 from tests.conftest import SMALL_STUDY, Harness
 from tests.results import table_folder
@@ -56,8 +56,16 @@ def test_what_is_trained_and_what_the_teachers_row_shows(tmp_path: Path) -> None
     (scores,) = teacher_scores(plan, ledger).values()
     by_seed = [ledger.read(run) or {} for run in plan.cells[0].teachers]
     assert scores == [record["metrics"] for record in by_seed] and len(scores) == 3
+    assert teacher_progress(plan, ledger) == {}
     assert Driver(plan, Ledger(out), AtOnce(), Silent()).run() == 0
     assert Driver(planned(), Ledger(out), AtOnce(), Silent()).run() == 2 * 2  # the further seeds of one teacher
+    for status, told in (("finished", "2/3"), ("failed", "failed")):
+        for run in plan.cells[0].teachers[:2]:  # with those, the third aside
+            changed = {**by_seed[0], "status": status, "error": "it diverged"}
+            ledger.write(run, {k: v for k, v in changed.items() if k != "predictions_sha256"}, None)
+        (ledger.folder(plan.cells[0].teachers[2]) / "record.json").unlink(missing_ok=True)
+        ledger.forget(plan.cells[0].teachers[2])
+        assert list(teacher_progress(plan, ledger).values()) == [told] and not teacher_scores(plan, ledger)
 
 
 @pytest.mark.parametrize(

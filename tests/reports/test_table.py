@@ -11,7 +11,7 @@ import pytest
 
 from harness.contracts import CheckpointRow, Profile, Row, RunResult, TeacherRow
 from harness.errors import UserError
-from harness.reports import FORMATS, build, render, with_published
+from harness.reports import FORMATS, build, failed_cells, render, with_published
 from harness.reports.tables.layout import entry_text, heading
 from tests.reports.synthetic import PROVENANCE, ROWS, STUDY, TASKS, cell, mixed, run, score, table
 
@@ -66,6 +66,17 @@ def test_a_cell_has_failed_once_no_other_trial_is_to_come(wanted, status):
     begun = cell(ATT, "sst2", (), trials=(), wanted_trials=wanted, failures={"x": "NaN"})
     made = table([begun, cell(VAL, "sst2", (80, 80))])
     assert entries(made)["att_kl"][0].status == status
+
+
+def test_a_cell_whose_teacher_failed_has_failed_whatever_its_budget_and_keeps_what_it_has():
+    lost = {"wanted_trials": 3, "before": {"t": "teacher failed: NaN"}}
+    nothing, some = cell(ATT, "sst2", (), trials=(), **lost), cell(VAL, "sst2", (80,), **lost)
+    whole = cell(HID, "sst2", (80, 80), **{**lost, "wanted_trials": 1})
+    made = table([nothing, some, whole])
+    texts = [entry_text(entries(made)[row.name][0]) for row in (ATT, VAL, HID)]
+    assert texts == ["failed", "80.0 (1/2, failed)", "80.0 ± 0.0"]
+    assert failed_cells(made) == [nothing.cell, some.cell], "which make the exit status 1"
+    assert not made.reasons, "none of its own runs failed"
 
 
 def test_best_is_over_all_initialisations_and_equal_values_are_all_best():
@@ -187,6 +198,12 @@ def test_an_unfinished_teacher_has_no_average():
         [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", (60, 60))], teacher_scores={"sst2": [{"accuracy": 0.9}]}
     )
     assert [entry_text(e) for e in made.teacher] == ["90.0", "0/1", ""]
+
+
+@pytest.mark.parametrize("progress", ["1/3", "failed"])
+def test_an_unfinished_teacher_says_how_far_its_seeds_are(progress):
+    made = table([cell(ATT, "sst2", ())], teacher_scores={}, teachers=3, teacher_progress={"sst2": progress})
+    assert entry_text(made.teacher[0]) == progress
 
 
 def test_a_teacher_is_not_waited_for_where_no_cell_can_be():
