@@ -57,6 +57,7 @@ def build(
     tested = tests(grid, columns, tasks, score)
     standing, untested = standings(ranked, columns, tested, at)
     planned = to_reference(reference, ranked, columns, tested, at)
+    found = [s["to_best"] for s in standing.values()] if reference == BEST else [*planned.values()]
     mark, marks = _marker(cells)
     reasons, lines = dict[str, int](), dict[tuple[str, str], list[Line]]()
     for key, entries in grid.items():
@@ -73,7 +74,7 @@ def build(
         columns=tuple(columns),
         teacher=_teacher(columns, provenance, cells) if provenance.protocol and provenance.tuned else (),
         blocks=blocks,
-        provenance=provenance,
+        provenance=provenance if any(found) or not against else _in_vain(provenance, reference, rows),
         marks=marks,
         reasons=tuple(reasons),
         untested=tuple(dict.fromkeys(untested)),
@@ -169,6 +170,15 @@ def _reference(asked: str, study: Study, rows: Mapping[str, TableRow]) -> str:
     if asked and asked not in named:
         raise unknown("row to compare with", asked, rows)
     return named.get(asked or study.relative_to, "")
+
+
+def _in_vain(provenance: Provenance, reference: str, rows: Mapping[str, TableRow]) -> Provenance:
+    """With what is said where somebody asks for differences and there are none."""
+    if reference == BEST:
+        said = "the best: in no column two that compete are finished and can be tested"
+    else:
+        said = f"{rows[reference].label}: in no column both it and another are finished and can be tested"
+    return replace(provenance, notes=(*provenance.notes, f"No row is compared with {said}."))
 
 
 def _joined(

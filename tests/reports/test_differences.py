@@ -57,6 +57,15 @@ def test_a_row_whose_own_reference_is_not_finished_stands_against_none(changes):
     assert "Each row minus Vanilla KD of the same student and initialisation" in render(made, "markdown")
 
 
+@pytest.mark.parametrize(("asked", "named"), [("vanilla_kd", "Vanilla KD: in no column"), ("best", "the best: in no")])
+def test_who_asks_for_differences_that_nothing_is_finished_for_is_told(asked, named):
+    cells = [cell(VANILLA, "sst2", (50,)), cell(HID, "sst2", (60, 62))]
+    for form in ("markdown", "terminal", "latex", "html", "json"):
+        assert f"No row is compared with {named}" in render(against(asked, cells), form), form
+    assert "No row is compared" not in render(against("", cells, replace(STUDY, relative_to="vanilla_kd")), "markdown")
+    assert "No row is compared" not in render(against(asked, [*cells[1:], cell(VANILLA, "sst2", (50, 52))]), "markdown")
+
+
 def test_the_studys_own_reference_is_the_default_and_none_has_no_grid():
     assert "Differences" not in render(table(mixed()), "markdown")
     study = replace(STUDY, relative_to="vanilla_kd")
