@@ -14,14 +14,27 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from harness import combine
+from harness import combine, plugin_code
 from harness.errors import UserError
 from harness.files import JSON, digest
-from harness.plugin_code import ROOT, along, digest_of, files, folder_of, imports, modules, our_folders, ours
+from harness.plugin_code import (
+    INSTALLED,
+    ROOT,
+    along,
+    digest_of,
+    files,
+    folder_of,
+    imports,
+    meant,
+    modules,
+    our_folders,
+    ours,
+)
 from harness.registry import (
     ALL,
     ENSEMBLE,
@@ -42,7 +55,6 @@ from harness.runs import BaseTeacher, Run
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
-INSTALLED = {"site-packages", "dist-packages"}
 
 
 @functools.cache
@@ -191,16 +203,40 @@ def of_teacher(name: str) -> str:
 
 @functools.cache
 def _check_loaded(path: str) -> None:
-    """Raise UserError if a plugin got a module of another file than the one beside it, which was loaded before it."""
-    folder = Path(path).parent
-    if (folder / "__init__.py").is_file():  # in a package no name is taken by others
-        return
-    for file in modules(path) - {Path(path)}:
-        if file.is_relative_to(folder):
-            parts = file.relative_to(folder).with_suffix("").parts
-            loaded = getattr(sys.modules.get(".".join(p for p in parts if p != "__init__")), "__file__", None)
-            if loaded and Path(loaded).resolve() != file.resolve():
-                raise UserError(f"plugin {path} imports {file}, but {loaded}, of the same name, is loaded: rename one")
+    """Raise UserError if a plugin gets a module of another file than its own of that name: loaded before, or found
+    first by what it imports only as it is called.
+    """
+    folder, own = Path(path).parent, {file.resolve() for file in modules(path)}
+    package = (folder / "__init__.py").is_file()
+    for name, file in sorted(meant(path)):
+        loaded = _file_of(name)
+        if not loaded or Path(loaded).resolve() in own:
+            continue
+        # A package may have a module that is called as one of Python's or of another distribution, and import that.
+        if package and file in plugin_code.files_of(folder, name.split(".")) and _others(name, loaded):
+            continue
+        raise UserError(f"plugin {path} imports {file}, but {loaded}, of the same name, is found first: rename one")
+
+
+def _others(name: str, file: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names or bool(INSTALLED & {*Path(file).parts})
+
+
+def _file_of(module: str) -> str | None:
+    """The file of a module, that is loaded or would be; None where it has none or there is none."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    spec = _spec(module)
+    return spec.origin if spec and spec.has_location else None
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Where a module would be found, without importing its package."""
+    package = module.rpartition(".")[0]
+    within = _spec(package) if package else None
+    if package and not (within and within.submodule_search_locations):
+        return None
+    return PathFinder.find_spec(module, within.submodule_search_locations if within else None)
 
 
 def identified(run: Run) -> Run:

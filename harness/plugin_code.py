@@ -16,6 +16,7 @@ from harness.registry import ALL
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CALLED = {"import_module", "__import__"}  # what imports the module that its first argument names
+INSTALLED = {"site-packages", "dist-packages"}
 
 
 def files(path: str) -> set[Path]:
@@ -27,10 +28,16 @@ def files(path: str) -> set[Path]:
 
 def modules(path: str) -> set[Path]:
     """The part of `files` that is code and imported."""
-    found, home = {Path(path)}, Path(path).parent if _beside(Path(path)) else None
+    found, home = {Path(path)}, _home(Path(path))
     while more := {file for known in found for file in _imported(known, home)} - found:
         found |= more
     return found
+
+
+def meant(path: str) -> Iterator[tuple[str, Path]]:
+    """The modules that a plugin imports by their whole names, each with a file in `modules` that it is meant to be."""
+    for known in modules(path):
+        yield from (each for each in _places(known, _home(Path(path))) if each[0])
 
 
 def check_unchanged(paths: Iterable[str | Path]) -> None:
@@ -101,6 +108,12 @@ def _beside(path: Path) -> bool:
     return not ((path.parent / "__init__.py").is_file() or any(path.parent.glob("*.dist-info")))
 
 
+def _home(path: Path) -> Path | None:
+    """The folder of a plugin, where Python finds modules too once it is loaded: of a package, too."""
+    others = ours(path) or INSTALLED & {*path.parts} or any(path.parent.glob("*.dist-info"))
+    return None if others else path.parent
+
+
 @functools.cache
 def imports(path: Path) -> tuple[tuple[int, str], ...]:
     """What a file imports: (how many folders up a relative import begins, else 0; the name with dots)."""
@@ -118,14 +131,23 @@ def imports(path: Path) -> tuple[tuple[int, str], ...]:
 
 def along(root: Path, parts: Sequence[str]) -> set[Path]:
     """The files that a name with dots may stand for, or pass through."""
-    places = [root.joinpath(*parts[:n]) for n in range(1, len(parts) + 1)]
-    return {file for place in places for file in (Path(f"{place}.py"), place / "__init__.py")}
+    return {file for n in range(1, len(parts) + 1) for file in files_of(root, parts[:n])}
+
+
+def files_of(root: Path, parts: Sequence[str]) -> tuple[Path, Path]:
+    """The files that a module may be: of its own, and of a package."""
+    place = root.joinpath(*parts)
+    return Path(f"{place}.py"), place / "__init__.py"
+
+
+def _imported(path: Path, home: Path | None) -> Iterator[Path]:
+    yield from (file for _, file in _places(path, home))
 
 
 @functools.cache
-def _imported(path: Path, home: Path | None) -> frozenset[Path]:
+def _places(path: Path, home: Path | None) -> frozenset[tuple[str, Path]]:
     """The files that a file's imports name: of a package that it lies in, beside it, or in `home`, the folder of its
-    plugin, from which Python imports too. Nothing is imported.
+    plugin, from which Python imports too. Each with the module's name, "" of relative imports. Nothing is imported.
     """
 
     def roots(top: str) -> Iterator[Path]:
@@ -133,15 +155,16 @@ def _imported(path: Path, home: Path | None) -> frozenset[Path]:
         if top != "harness":
             yield from dict.fromkeys((*([path.parent] if _beside(path) else []), *([home] if home else [])))
 
-    found: set[Path] = set()
+    found: set[tuple[str, Path]] = set()
     for relative, name in imports(path):
         # A checkout has harness.objectives in objectives/.
         parts = (name.removeprefix("harness.") if path.is_relative_to(ROOT) else name).split(".")
         for root in [path.parents[relative - 1]] if relative else roots(parts[0]):
-            found |= along(root, parts)
+            for n in range(1, len(parts) + 1):
+                found |= {("" if relative else ".".join(parts[:n]), file) for file in files_of(root, parts[:n])}
     # Of this distribution only what lies beside a shipped plugin: `engine` tells of what else changes a number.
-    there = {file for file in found if file.is_file() and file != path}
-    return frozenset(file for file in there if file.parent == path.parent or not ours(file))
+    there = {(name, file) for name, file in found if file.is_file() and file != path}
+    return frozenset((name, file) for name, file in there if file.parent == path.parent or not ours(file))
 
 
 @functools.cache

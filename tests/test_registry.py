@@ -127,6 +127,44 @@ def test_two_plugins_never_share_a_file_that_lies_beside_one_of_them(tmp_path: P
         outside(student_run(objective="two"))
 
 
+@pytest.mark.parametrize("package", [True, False])
+def test_nor_where_it_is_imported_as_it_is_called(
+    tmp_path: Path, package: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the plugin that was loaded first is the first to be searched."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "power_of.py").write_text(f"POWER = {len(name)}\n")
+        (folder / "plugin.py").write_text(f"def power():\n    import power_of\n{GOOD.replace('NAME', name)}")
+        if package:
+            (folder / "__init__.py").write_text("")
+        load_file(folder / "plugin.py")
+    assert outside(student_run(objective="first")).keys() == {"objective first"}
+    with pytest.raises(UserError, match=r"second/power_of\.py, but .*first/power_of\.py, of the same name, is found"):
+        outside(student_run(objective="second"))
+
+
+def test_a_copy_of_a_package_never_gets_a_module_of_the_one_that_is_worked_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, factor in (("worked", 1), ("copied", 2)):
+        package = tmp_path / name / "package_of_losses"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "factors.py").write_text(f"FACTOR = {factor}\n")
+        lines = "from package_of_losses.factors import FACTOR\nimport types\n"  # Python's, which is not beside it
+        (package / "plugin.py").write_text(lines + GOOD.replace("NAME", name))
+        (package / "types.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "worked"))
+    for name in ("worked", "copied"):
+        load_file(tmp_path / name / "package_of_losses" / "plugin.py")
+    assert outside(student_run(objective="worked")).keys() == {"objective worked"}
+    with pytest.raises(UserError, match=r"imports .*copied/.*, but .*worked/package_of_losses/.*, of the same name"):
+        outside(student_run(objective="copied"))
+
+
 def test_a_name_used_twice_in_one_file_names_it_once(write: Callable[..., Path]) -> None:
     path = write(GOOD.replace("NAME", "outside") * 2)
     with pytest.raises(UserError, match="defined twice in") as caught:

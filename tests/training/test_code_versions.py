@@ -34,7 +34,7 @@ from tests.training.builders import a_run
 
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (
-    plugin_code.code, plugin_code.imports, plugin_code._imported, plugin_code._named, code_versions._version,
+    plugin_code.code, plugin_code.imports, plugin_code._places, plugin_code._named, code_versions._version,
     engine, fingerprint,
 )  # fmt: skip
 
@@ -126,6 +126,7 @@ LAYOUTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "from the package": ("mine/plugin.py", "from . import helper", ("mine/__init__.py", "mine/helper.py")),
     "a namespace": ("mine/plugin.py", "import mine.helper", ("mine/helper.py",)),
     "in turn": ("plugin.py", "import first", ("first.py", "helper.py")),
+    "beside, in a package": ("mine/plugin.py", "from helper import part", ("mine/__init__.py", "mine/helper.py")),
 }
 
 
