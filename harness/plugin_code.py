@@ -174,5 +174,14 @@ def _named(path: Path) -> frozenset[Path]:
         return frozenset()
     texts = {node.value for node in ast.walk(_parsed(path)) if isinstance(node, ast.Constant)}
     names = {text for text in texts if isinstance(text, str) and 0 < len(text) < 256 and text.isprintable()}
-    found = {path.parent / name for name in names if not (os.path.isabs(name) or ".." in Path(name).parts)}
-    return frozenset(file for file in found if file.is_file() and file != path)
+    names = {name for name in names if not (os.path.isabs(name) or ".." in Path(name).parts)}
+    found: set[Path] = set()
+    folders, seen = [path.parent], {os.path.realpath(path.parent)}
+    for folder in folders:  # which grows: a name may be told in parts, as in HERE / "data" / "weights.json"
+        # os.path says that there is nothing of a name that is too long, where pathlib raises OSError.
+        there = [folder / name for name in sorted(names)]
+        found |= {file for file in there if os.path.isfile(file) and file != path}
+        within = {os.path.realpath(place): place for place in there if os.path.isdir(place)}
+        folders += [place for real, place in within.items() if real not in seen]
+        seen |= within.keys()
+    return frozenset(found)

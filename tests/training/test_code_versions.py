@@ -103,6 +103,7 @@ def test_records_of_an_older_scheme_are_of_another_version() -> None:
 
 
 HEAD = '"""What it is."""\nimport math\nimport torch\nfrom harness.contracts import Signal\n'
+TOO_LONG = f"TEXT = '{'一' * 99}'\n"  # in bytes, for the name of a file
 
 
 def written(path: Path, text: str) -> Path:
@@ -147,10 +148,14 @@ def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: s
         assert (fingerprint(str(plugin)) == before) == same
 
 
-def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "told", ['Path(__file__).parent / "data/weights.json"', 'os.path.join(HERE, "data", ".", "weights.json")']
+)
+def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path, told: str) -> None:
     """Such as weights that it reads: with others it is another objective, and other machines need them."""
-    written(tmp_path / "mine" / "helper.py", 'read(Path(__file__).parent / "data/weights.json")\n')
-    plugin = written(tmp_path / "mine" / "plugin.py", f"{HEAD}import helper\nHERE, ABOVE = '.', '../other.json'\n")
+    written(tmp_path / "mine" / "helper.py", f"read({told})\n")
+    text = f"{HEAD}import helper\n{TOO_LONG}HERE, ABOVE = '.', '../other.json'\n"
+    plugin = written(tmp_path / "mine" / "plugin.py", text)
     weights = written(tmp_path / "mine" / "data" / "weights.json", "[1, 2]")
     for other in ("other.json", "mine/data/other.json"):
         written(tmp_path / other, "[1]")
