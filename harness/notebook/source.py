@@ -21,11 +21,12 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness import code_versions, plugin_code
 from harness.contracts import Study
 from harness.errors import UserError
+from harness.notebook import as_written
 from harness.registry import MAIN
 
 
@@ -89,7 +90,14 @@ class _Text:
             known = getattr(value, "__qualname__", name) if not hasattr(sys.modules[module], name) else name
             self.imports.add(f"from {module} import {known}" + (f" as {name}" if name != known else ""))
         elif isinstance(made := inspect.unwrap(value) if callable(value) else value, (FunctionType, type)):
-            self._write(made)
+            self._write(value, made)
+            if made.__name__ != name:  # another name of it
+                if inspect.unwrap(_names_of(made).get(made.__name__, type)) is not made:
+                    raise UserError(
+                        f"{self.owner}: {name} is what was defined as {made.__name__}, which is another by now: define "
+                        "each by a name of its own"
+                    )
+                self.parts.append(f"{name} = {made.__name__}")
         else:
             self.parts.append(f"{name} = {self.value(value, name)}")
 
@@ -99,26 +107,27 @@ class _Text:
             plugin_code.check_unchanged([path])
             self.modules[module.__name__] = code_versions.fingerprint(path)
 
-    def _write(self, made: Any) -> None:
-        """The source of a function or class, after that of all that it names."""
+    def _write(self, value: Any, made: Any) -> None:
+        """The source of a function or class, after that of all that it names. value: it, perhaps wrapped."""
         if "<" in made.__qualname__:
             raise UserError(
                 f"{self.owner}: {made.__qualname__} is a lambda or is defined inside a function, and cannot be "
                 "written into a plugin file: define it by itself"
             )
         source, names = _source(made), _names_of(made)
-        if not source:
+        if source is None:
             raise UserError(
                 f"{self.owner}: {made.__name__} has no source that could be written into a plugin file, which runs in "
                 "processes of their own need: define it in a cell or a file, or give its file as plugin"
             )
+        as_written.check(self.owner, value, source.node, source.file, names)
         self.future |= any(c.co_flags & __future__.annotations.compiler_flag for c in _codes(made))
-        for name in sorted(_globals_of(source) - {made.__name__}):
+        for name in sorted(_globals_of(source.text) - {made.__name__}):
             if name in names:
                 self.define(name, names[name])
             elif not (hasattr(builtins, name) or self.future):
                 raise UserError(f"{self.owner}: {made.__name__} uses {name}, which nothing defines")
-        self.parts.append(source)
+        self.parts.append(source.text)
 
     def value(self, value: Any, name: str = "") -> str:
         """A plain value as the expression that makes it. Raises UserError for any other."""
@@ -143,6 +152,10 @@ class _Text:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             self.define(type(value).__name__, type(value))
             given = (f"{f.name}={self.value(getattr(value, f.name), name)}" for f in _given(value))
+            if field := _set_since(value):
+                raise UserError(
+                    f"{self.owner}: {name or 'it'}.{field} was set after that was made: give it as it is made"
+                )
             return f"{type(value).__name__}({', '.join(given)})"
         raise UserError(
             f"{self.owner} uses {name or 'what is no plain value'}, a {type(value).__name__}, which its runs, in "
@@ -156,6 +169,14 @@ def _given(value: Any) -> Iterator[dataclasses.Field[Any]]:
         made = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
         if field.init and getattr(value, field.name) != made:
             yield field
+
+
+def _set_since(value: Any) -> str:
+    """The first field of a dataclass that its arguments do not make what it is; "" where there is none."""
+    if not (others := [field.name for field in dataclasses.fields(value) if not field.init]):
+        return ""
+    made = type(value)(**{field.name: getattr(value, field.name) for field in _given(value)})
+    return next((field for field in others if not as_written.same(getattr(made, field), getattr(value, field))), "")
 
 
 def _module_of(name: str, value: Any) -> str:
@@ -175,7 +196,7 @@ def _module_of(name: str, value: Any) -> str:
 def _users(module: ModuleType) -> str:
     """The file of a module of the user's own, which is neither Python's, nor installed, nor ours; "" of others."""
     file, top = getattr(module, "__file__", None) or "", module.__name__.partition(".")[0]
-    others = top in sys.stdlib_module_names or code_versions.INSTALLED & {*Path(file).parts}
+    others = top in sys.stdlib_module_names or plugin_code.INSTALLED & {*Path(file).parts}
     return os.path.realpath(file) if file.endswith(".py") and not (others or plugin_code.ours(Path(file))) else ""
 
 
@@ -190,8 +211,14 @@ def _names_of(made: Any) -> Mapping[str, Any]:
     return made.__globals__ if isinstance(made, FunctionType) else vars(sys.modules[made.__module__])
 
 
-def _source(made: Any) -> str:
-    """The source of a function or class with its decorators, or "". (inspect finds no class of a cell.)"""
+class _Source(NamedTuple):
+    text: str
+    node: as_written.Definition
+    file: str
+
+
+def _source(made: Any) -> _Source | None:
+    """The source of a function or class with its decorators, or None. (inspect finds no class of a cell.)"""
     for code in _codes(made):
         lines = linecache.getlines(code.co_filename)
         try:
@@ -202,8 +229,9 @@ def _source(made: Any) -> str:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == made.__name__:
                 first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
                 if first <= code.co_firstlineno <= (node.end_lineno or 0):
-                    return "".join(lines[first - 1 : node.end_lineno]).rstrip()
-    return ""
+                    text = "".join(lines[first - 1 : node.end_lineno]).rstrip()
+                    return _Source(text, node, code.co_filename)
+    return None
 
 
 def _globals_of(source: str) -> set[str]:

@@ -155,6 +155,61 @@ def test_what_other_processes_cannot_have_is_refused(cell: Cell, tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
+CHANGING = f"""{IMPORTS}
+import dataclasses, functools
+K = 1.0
+class Config:
+    scale = 1.0
+    twice, thrice = 2 * K, [3]
+    def get(self, k=K): return self.scale * k
+    def put(self): return 1
+def part(x, k=K, *, by=K): return x * Config.scale * k * by
+def other(x): return 2 * x
+@functools.wraps(other)
+def wrapper(x): return 3 * other(x)
+alias = other
+@dataclasses.dataclass
+class Given:
+    k: float = 1.0
+    made: float = dataclasses.field(init=False)
+    def __post_init__(self): self.made = self.k
+given = Given()
+@objective("of_a_cell", needs={{Signal.SENTENCE}})
+def of_a_cell(student, teacher, batch): return part(alias(student.sentence)).sum() * given.made + Config().get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Config.scale = 2.0", "of_a_cell: Config.scale was changed, or what it was made of, since it was defined"),
+        ("Config.scale = 1", "Config.scale was changed"),
+        ("Config.put = other", "Config.put was put in another's place since it was defined"),
+        ("K = 2.0", "the default of k in (Config.get|part) was changed, or what it was made of, since it was defined"),
+        ("part.__kwdefaults__['by'] = 2.0", "the default of by in part was changed"),
+        ("part = functools.wraps(part)(lambda x: 5 * x)", "part was wrapped since it was defined"),
+        ("def other(x): return 4 * x", "alias is what was defined as other, which is another by now"),
+        ("given.made = 2.0", "given.made was set after that was made: give it as it is made"),
+        ("given.k = 2.0; given.made = 2.0", ""),
+        ("other = wrapper = None; other = alias", ""),
+    ],
+)
+def test_what_is_no_longer_what_its_source_says_is_refused(cell: Cell, tmp_path: Path, line: str, said: str) -> None:
+    """Runs would get the source: other numbers than the notebook means."""
+    cell(CHANGING)
+    (before,) = files_of(["of_a_cell"], tmp_path)
+    registry.load_file(before)
+    assert loss() == 13.0  # 2 * 6 + 1: by the other name of a function, too
+    cell(line)
+    if said:
+        with pytest.raises(UserError, match=said):
+            files_of(["of_a_cell"], tmp_path)
+    else:
+        assert (files_of(["of_a_cell"], tmp_path) == [before]) == ("given" not in line)
+    cell(CHANGING)
+    assert files_of(["of_a_cell"], tmp_path) == [before]
+
+
 def test_what_has_no_source_or_no_name_is_refused(cell: Cell, tmp_path: Path) -> None:
     main = cell(FORMULA.format(factor=1), source=False)
     with pytest.raises(UserError, match="of_a_cell has no source"):
