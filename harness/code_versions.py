@@ -213,13 +213,9 @@ def _check_loaded(path: str) -> None:
         if not loaded or Path(loaded).resolve() in own:
             continue
         # A package may have a module that is called as one of Python's or of another distribution, and import that.
-        if package and file in plugin_code.files_of(folder, name.split(".")) and _others(name, loaded):
+        if package and file in plugin_code.files_of(folder, name.split(".")) and plugin_code.others(Path(loaded)):
             continue
         raise UserError(f"plugin {path} imports {file}, but {loaded}, of the same name, is found first: rename one")
-
-
-def _others(name: str, file: str) -> bool:
-    return name.partition(".")[0] in sys.stdlib_module_names or bool(INSTALLED & {*Path(file).parts})
 
 
 def _file_of(module: str) -> str | None:

@@ -50,6 +50,11 @@ def check_unchanged(paths: Iterable[str | Path]) -> None:
             raise UserError(f"{file} was edited after it was loaded: start Python anew (in a notebook, the kernel)")
 
 
+def others(path: Path) -> bool:
+    """Whether a file is Python's own or of what is installed: by where it lies, as users call theirs likewise."""
+    return bool(INSTALLED & {*path.parts}) or path.is_relative_to(Path(os.__file__).parent)
+
+
 def ours(path: Path) -> bool:
     """Whether a file is of this distribution."""
     return any(path.is_relative_to(folder) for folder in our_folders())

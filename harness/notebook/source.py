@@ -29,6 +29,8 @@ from harness.errors import UserError
 from harness.notebook import as_written
 from harness.registry import MAIN
 
+PLAIN = (bool, int, float, str, bytes, type(None))  # they are what they are, whichever module has the same
+
 
 def text_of(plugin: Any, name: str) -> str:
     """The text of a file that defines this function or class. Raises UserError where its source is not to be had."""
@@ -136,7 +138,7 @@ class _Text:
             return f"{type(value).__name__}.{value.name}"
         if isinstance(value, float) and not math.isfinite(value):
             return f'float("{value}")'
-        if value is None or type(value) in (bool, int, float, str, bytes):
+        if type(value) in PLAIN:
             return repr(value)
         if isinstance(value, Path):
             self.imports.add("from pathlib import Path")
@@ -182,7 +184,7 @@ def _set_since(value: Any) -> str:
 def _module_of(name: str, value: Any) -> str:
     """The module, other than the notebook itself, that a value can be imported from; "" if there is none."""
     own = getattr(value, "__module__", None)
-    if own == MAIN or type(value) in (bool, int, float, str, bytes, list, tuple, dict, set):
+    if own == MAIN or type(value) in (*PLAIN, list, tuple, dict, set):
         return ""
     modules = [own] if own in sys.modules else sorted(sys.modules, key=lambda each: (each.count("."), each))
     for module in modules:
@@ -195,9 +197,9 @@ def _module_of(name: str, value: Any) -> str:
 
 def _users(module: ModuleType) -> str:
     """The file of a module of the user's own, which is neither Python's, nor installed, nor ours; "" of others."""
-    file, top = getattr(module, "__file__", None) or "", module.__name__.partition(".")[0]
-    others = top in sys.stdlib_module_names or plugin_code.INSTALLED & {*Path(file).parts}
-    return os.path.realpath(file) if file.endswith(".py") and not (others or plugin_code.ours(Path(file))) else ""
+    file = Path(getattr(module, "__file__", None) or "")
+    others = plugin_code.others(file) or plugin_code.ours(file)
+    return os.path.realpath(file) if file.suffix == ".py" and not others else ""
 
 
 def _codes(made: Any) -> list[Any]:

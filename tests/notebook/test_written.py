@@ -219,21 +219,36 @@ def test_what_has_no_source_or_no_name_is_refused(cell: Cell, tmp_path: Path) ->
         named([main.clipped])
 
 
+@pytest.mark.parametrize("module", ["helpers_of_mine", "turtle"])  # the second is one of Python's, too
 def test_a_module_that_a_cell_imports_is_part_of_what_it_is(
-    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
-    path = tmp_path / "helpers_of_mine.py"
+    path = tmp_path / f"{module}.py"
     path.write_text("def clipped(x): return x")
     monkeypatch.syspath_prepend(tmp_path)
-    cell(FORMULA.format(factor=1) + "\nfrom helpers_of_mine import clipped")
-    (written,) = files_of(["of_a_cell"], tmp_path)
-    assert "check_modules({'helpers_of_mine': '" in written.read_text()
-    registry.load_file(written)
-    path.write_text("def clipped(x): return -x")
-    with pytest.raises(UserError, match="helpers_of_mine.py was edited after it was loaded: start Python anew"):
-        files_of(["of_a_cell"], tmp_path)
-    with pytest.raises(UserError, match="helpers_of_mine.py was edited after what imports it was written"):
-        check_modules({"helpers_of_mine": "another"})  # as a process does that loads what was written
+    try:
+        cell(FORMULA.format(factor=1) + f"\nfrom {module} import clipped")
+        (written,) = files_of(["of_a_cell"], tmp_path)
+        assert f"check_modules({{'{module}': '" in written.read_text()
+        registry.load_file(written)
+        path.write_text("def clipped(x): return -x")
+        with pytest.raises(UserError, match=f"{module}.py was edited after it was loaded: start Python anew"):
+            files_of(["of_a_cell"], tmp_path)
+        with pytest.raises(UserError, match=f"{module}.py was edited after what imports it was written"):
+            check_modules({module: "another"})  # as a process does that loads what was written
+    finally:
+        sys.modules.pop(module, None)
+
+
+def test_what_is_none_is_so_whatever_module_has_it_too(cell: Cell, tmp_path: Path) -> None:
+    """Of what other libraries have called so, which ones are loaded would decide, and what they set it to later."""
+    main = cell("SCALE_OF_MINE = None\n" + FORMULA.format(factor=1) + "\ndef clipped(x): return SCALE_OF_MINE or x")
+    library = ModuleType("a_library")
+    library.SCALE_OF_MINE = main.SCALE_OF_MINE  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "a_library", library)
+        (written,) = files_of(["of_a_cell"], tmp_path)
+    assert "SCALE_OF_MINE = None" in written.read_text() and "a_library" not in written.read_text()
 
 
 def test_a_module_of_the_users_own_is_given_as_the_file_that_it_is(
