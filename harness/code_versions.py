@@ -248,6 +248,23 @@ def check_plugins(run: Run) -> None:
             raise UserError(f"the code of {name} changed since the study was planned; give the command again")
 
 
+def read_later(run: Run) -> dict[Path, str]:
+    """What the files of a run's plugins say that the run may yet read: modules that are not loaded, and no modules."""
+    origins = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
+    loaded = {os.path.realpath(file) for file in origins if file}
+    theirs = {file for known, name in plugins(run) if not known.ships(name) for file in files(known.origin(name))}
+    return {file: plugin_code.code(file) for file in theirs if os.path.realpath(file) not in loaded}
+
+
+def check_read_later(known: Mapping[Path, str]) -> None:
+    """Raise UserError if one of these files, from `read_later` before a run, is another after it."""
+    for file, said in sorted(known.items()):
+        if not file.is_file() or plugin_code.code.__wrapped__(file) != said:
+            raise UserError(
+                f"{file} was edited while a run went on that may have read it since; give the command again"
+            )
+
+
 def of_run(run: Run) -> dict[str, str]:
     """{part of the engine or plugin: fingerprint} of the code behind a run."""
     return engine() | {name: _version(registry.origin(name)) for registry, name in plugins(run)}

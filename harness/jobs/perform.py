@@ -12,9 +12,10 @@ import torch
 
 from harness import code_versions, registry
 from harness.data import own
+from harness.errors import UserError
 from harness.files import JSON, checksums, note_checksums, remove
 from harness.jobs import inputs
-from harness.ledger import KNOWN
+from harness.ledger import CHECKPOINT, KNOWN
 from harness.runs import Run
 from harness.runs.told import Performed
 from harness.training import machine, processes
@@ -35,6 +36,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     own.recall(workspace.declared)
     run = Run.read(specification)
     code_versions.check_plugins(run)
+    to_be_read = code_versions.read_later(run)
     torch.set_num_threads(run.settings["threads"])
     machine.check_precision(run.settings)
     for part in workspace.run.glob(".*.tmp") if processes.leads() else ():
@@ -44,6 +46,11 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     # What other code stored of teachers and texts may be other than what this one would.
     work = Work(replace(workspace, cache=workspace.cache / code_versions.of_stored(workspace.teacher.name)), tell)
     record, predictions = _performed(run, work)
+    try:
+        code_versions.check_read_later(to_be_read)
+    except UserError:
+        remove(workspace.run / CHECKPOINT)  # of what is not this run, which would go on from it
+        raise
     if (workspace.run / "weights").is_dir() and processes.leads():
         record["weights"] = checksums(workspace.run / "weights")
     return record | {

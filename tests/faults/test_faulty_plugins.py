@@ -11,7 +11,7 @@ import pytest
 
 from harness.cli import main
 from tests.conftest import Harness
-from tests.results import done, refused
+from tests.results import done, records, refused
 
 STUDY = ("--study", "objectives_vs_init", "--tasks", "sentiment")
 TEACHER = """
@@ -106,6 +106,46 @@ def test_what_fails_elsewhere_in_a_plugin_is_told_with_its_line(forked: Harness,
     words = ("--students", "mine", "--inits", "random", "--objectives", "vanilla_kd", "--plugin", "mine.py")
     said = ("a plugin failed: KeyError: 'depth'", f"mine.py, line {len(text.splitlines())}, refuse_init")
     refused(forked("plan", *STUDY, *words, cwd=tmp_path), *said)
+
+
+READING = """
+import json
+from pathlib import Path
+from harness.contracts import Signal
+from harness.registry import objective
+from loaded import ONE
+HERE = Path(__file__).parent
+
+@objective("mine", needs={Signal.SENTENCE})
+def mine(student, teacher, batch):
+    (HERE / "EDITED").write_text("TEXT")  # as a user does in an editor
+    from imported_later import FACTOR
+    json.loads((HERE / "scale.json").read_text())
+    return FACTOR * ONE * (student.sentence - teacher.sentence).abs().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("edited", "text"), [("imported_later.py", "FACTOR = 2"), ("scale.json", "2"), ("loaded.py", "ONE = 2")]
+)
+def test_what_a_run_reads_as_it_goes_on_is_what_it_was_planned_with(
+    edited: str, text: str, forked: Harness, tmp_path: Path
+) -> None:
+    """What was loaded before stays as it was, whoever edits it; the run is what it was planned as."""
+    (tmp_path / "mine.py").write_text(READING.replace("EDITED", edited).replace("TEXT", text))
+    (tmp_path / "imported_later.py").write_text("FACTOR = 1")
+    (tmp_path / "scale.json").write_text("1")
+    (tmp_path / "loaded.py").write_text("ONE = 1")
+    words = ("--objectives", "mine", "--inits", "random", "--seeds", "1", "--trials", "1", "--plugin", "mine.py")
+    small = ("--set", "epochs=1", "train_examples=32", "--out", "out")
+    ended = forked("run", *STUDY, *words, *small, cwd=tmp_path)
+    every = records(tmp_path / "out").values()
+    trained = [record for record in every if record["specification"].get("objective") == "mine"]
+    if edited == "loaded.py":
+        assert done(ended) and len(trained) == 1
+    else:
+        assert ended.returncode == 2 and f"{edited} was edited while a run went on" in ended.stderr, ended.stderr
+        assert not trained and not [*(tmp_path / "out").rglob("checkpoint*.pt")]
 
 
 def test_a_plan_tells_what_changes_nothing(forked: Harness, tmp_path: Path) -> None:
