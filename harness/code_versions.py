@@ -136,8 +136,9 @@ def _ours() -> Iterator[Path]:
 
 def _distributions() -> list[str]:
     """The names and versions of all that is installed, as their folders say them."""
-    return sorted(name for path in sys.path if os.path.isdir(path) for name in os.listdir(path)
-                  if name.endswith((".dist-info", ".egg-info")))  # fmt: skip
+    # A set, for some processes have a folder twice in sys.path.
+    found = {name for path in sys.path if os.path.isdir(path) for name in os.listdir(path)}
+    return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
 
 
 def _installed() -> Iterator[Path]:

@@ -31,7 +31,7 @@ class Mine(EmbeddedTeacher):
         ("import sys\nsys.exit(0)\n", "mine.py cannot be loaded: it calls sys.exit(0) as it is imported"),
         (
             "from harness.contracts import Signal\n\nWANTED = Signal.SENTENCES\n",
-            "SENTENCES, on line 3: did you mean SENTENCE?",  # versions of Python say it otherwise before
+            ", on line 3: did you mean SENTENCE?",  # versions of Python say it otherwise before
         ),
     ],
 )
