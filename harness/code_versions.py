@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.machinery import ModuleSpec, PathFinder
@@ -97,10 +97,16 @@ def sources(plugins: Sequence[str] = ()) -> str:
     plugins: files of --plugin. Nothing is imported. A distribution counts by its version, but for installed plugins.
     """
     theirs = (file for path in plugins if Path(path).is_file() for file in sorted(files(os.path.abspath(path))))
-    found = hashlib.sha256(repr((sys.version, *_distributions())).encode())
-    for path in dict.fromkeys((*_ours(), *theirs, *_installed())):
-        found.update(f"{path}\0{_content(path)}\0".encode())
-    return found.hexdigest()
+    return digest([sys.version, _distributions(), own_code(), _hashed(dict.fromkeys((*theirs, *_installed())))])
+
+
+def own_code() -> str:
+    """A hash of each of our files, whatever else this process has found or loaded."""
+    return _hashed(_ours())
+
+
+def _hashed(paths: Iterable[Path]) -> str:
+    return hashlib.sha256("".join(f"{path}\0{_content(path)}\0" for path in paths).encode()).hexdigest()
 
 
 def here(plugins: Sequence[str]) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from importlib.metadata import version
 from typing import Any
 
-from harness.code_versions import sources
-from harness.files import JSON, read_sealed, write_sealed
+from harness.code_versions import own_code
+from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.hyperparameters import Hyperparameters
 from harness.ledger import Ledger
 from harness.planning.planned import Cell
@@ -41,7 +42,7 @@ class Index:
         self._saved, self._took = time.monotonic(), 0.0  # when, and in how many seconds
         self._stored = read_sealed(self.path)
         whole = all(isinstance(self._stored.get(part), dict) for part in ("runs", "searches"))
-        self._code = sources()  # that makes what is stored: ours, numpy's and Optuna's
+        self._code = digest([own_code(), version("numpy"), version("optuna")])  # that makes what is stored
         if not whole or self._stored.get("code") != self._code:
             self._stored = {"code": self._code, "runs": {}, "searches": {}}
 
