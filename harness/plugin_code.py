@@ -29,7 +29,7 @@ def files(path: str) -> set[Path]:
 def modules(path: str) -> set[Path]:
     """The part of `files` that is code and imported."""
     found, home = {Path(path)}, _home(Path(path))
-    while more := {file for known in found for file in _imported(known, home)} - found:
+    while more := {file for known in found for _, file in _places(known, home)} - found:
         found |= more
     return found
 
@@ -143,10 +143,6 @@ def files_of(root: Path, parts: Sequence[str]) -> tuple[Path, Path]:
     """The files that a module may be: of its own, and of a package."""
     place = root.joinpath(*parts)
     return Path(f"{place}.py"), place / "__init__.py"
-
-
-def _imported(path: Path, home: Path | None) -> Iterator[Path]:
-    yield from (file for _, file in _places(path, home))
 
 
 @functools.cache
