@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.util
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,33 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CALLED = {"import_module", "__import__"}  # what imports the module that its first argument names
 INSTALLED = {"site-packages", "dist-packages"}
+# No user's own, though one of them may be installed to be edited, or be on PYTHONPATH; all of torch takes long to read.
+LIBRARIES = {
+    "accelerate", "datasets", "evaluate", "fairseq", "harness", "matplotlib", "numpy", "optuna", "pandas", "ray",
+    "safetensors", "scipy", "sklearn", "tokenizers", "torch", "transformers",
+}  # fmt: skip
 
 
-def files(path: str) -> set[Path]:
-    """A plugin's file, those that it imports, in turn, of its own package or from beside it, and those that they name.
+def files(path: str, elsewhere: bool = True) -> set[Path]:
+    """A plugin's file, the user's modules that it imports, in turn, and the files that these name.
+
+    elsewhere: with modules neither of its own package nor beside it: of distributions that are installed to be edited,
+    or on PYTHONPATH. These do not go with it to other machines.
     """
-    found = modules(path)
+    found = modules(path, elsewhere)
     return found.union(*map(_named, found))
 
 
-def modules(path: str) -> set[Path]:
+def modules(path: str, elsewhere: bool = True) -> set[Path]:
     """The part of `files` that is code and imported."""
     found, home = {Path(path)}, _home(Path(path))
-    while more := {file for known in found for _, file in _places(known, home)} - found:
+
+    def reached(known: Path) -> set[Path]:
+        near = _places(known, home)
+        far = _elsewhere(known, near, tuple(dict.fromkeys(sys.path))) if elsewhere else frozenset()
+        return {file for _, file in near} | far
+
+    while more := set[Path]().union(*map(reached, found)) - found:
         found |= more
     return found
 
@@ -166,6 +182,37 @@ def _places(path: Path, home: Path | None) -> frozenset[tuple[str, Path]]:
     # Of this distribution only what lies beside a shipped plugin: `engine` tells of what else changes a number.
     there = {(name, file) for name, file in found if file.is_file() and file != path}
     return frozenset((name, file) for name, file in there if file.parent == path.parent or not ours(file))
+
+
+@functools.cache
+def _elsewhere(path: Path, near: frozenset[tuple[str, Path]], search: tuple[str, ...]) -> frozenset[Path]:
+    """The files of the user's packages that a file's imports name and that lie neither in its own nor beside it.
+
+    near: what `_places` found, whose packages are not looked for again. search: where Python looks for them.
+    """
+    found: set[Path] = set()
+    known = {name.partition(".")[0] for name, _ in near}
+    for top, *parts in (name.split(".") for relative, name in imports(path) if not relative and not ours(path)):
+        for place in _package(top, search) if top not in known else ():
+            within = [place] if place.is_file() else [place / "__init__.py", *along(place, parts)]
+            found |= {file for file in within if file.is_file()}
+    return frozenset(found - {path})
+
+
+@functools.cache
+def _package(top: str, search: tuple[str, ...]) -> tuple[Path, ...]:
+    """The folders of a package, or the file of a module, if it is the user's own. Nothing is imported."""
+    if top in sys.stdlib_module_names or top in LIBRARIES:
+        return ()
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):  # the second of a module without a spec, as __main__
+        return ()
+    found = list(spec.submodule_search_locations or ()) if spec else []
+    if spec and spec.has_location and spec.origin and not found:
+        found = [spec.origin]
+    places = map(Path, found)
+    return tuple(each for each in places if not (others(each) or ours(each) or any(each.parent.glob("*.dist-info"))))
 
 
 @functools.cache

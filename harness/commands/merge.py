@@ -191,7 +191,7 @@ class Union:
         inside = file.is_relative_to(out)
         if not file.is_file() or not (inside or self.packs):
             return text if text == str(file) or self.packs else filed.told_from(str(file), self.target.out)
-        parts = plugin_code.files(str(file))
+        parts = plugin_code.files(str(file), elsewhere=False)
         root = out if inside else Path(os.path.commonpath([part.parent for part in parts]))
         folder = "." if inside else f"plugins/{file.stem}_{code_versions.fingerprint(str(file))}"
         for part in parts:

@@ -361,7 +361,7 @@ def _parts(run: Run, workspace: Any) -> list[str]:
     if base.startswith("/") and Path(base).is_dir():  # a link to a folder is not followed
         parts += [str(path) for path in Path(base).iterdir() if path.is_symlink() and path.is_dir()]
     parts += [workspace.files[content] for content in inputs.files_of(run, workspace.files)]
-    parts += [str(file) for plugin in workspace.plugins for file in plugin_code.files(plugin)]
+    parts += [str(file) for plugin in workspace.plugins for file in plugin_code.files(plugin, elsewhere=False)]
     for before in run.depends_on:
         parts += [str(workspace.runs / before / "record.json"), str(workspace.runs / before / "weights")]
     return list(dict.fromkeys(parts))

@@ -7,6 +7,9 @@ import shutil
 import sys
 import types
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -34,8 +37,8 @@ from tests.training.builders import a_run
 
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (
-    plugin_code.code, plugin_code.imports, plugin_code._places, plugin_code._named, code_versions._version,
-    engine, fingerprint,
+    plugin_code.code, plugin_code.imports, plugin_code._places, plugin_code._elsewhere, plugin_code._package,
+    plugin_code._named, code_versions._version, engine, fingerprint,
 )  # fmt: skip
 
 
@@ -146,6 +149,49 @@ def test_what_a_plugin_imports_beside_it_is_part_of_it(tmp_path: Path, layout: s
         written(tmp_path / beside[-1], text)
         forget()
         assert (fingerprint(str(plugin)) == before) == same
+
+
+ELSEWHERE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a package": ("from mylab.losses import part", ("mylab/__init__.py", "mylab/losses.py")),
+    "a module": ("import mylab_losses", ("mylab_losses.py",)),
+    "a namespace": ("import mylab.deep.losses as losses", ("mylab/deep/losses.py",)),
+    "in turn": ("import mylab.first", ("mylab/__init__.py", "mylab/first.py", "mylab_losses.py")),
+}
+
+
+@pytest.mark.parametrize("layout", ELSEWHERE)
+def test_what_a_plugin_imports_from_the_users_own_package_elsewhere_is_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    line, names = ELSEWHERE[layout]
+    plugin = written(tmp_path / "run" / "plugin.py", f"{HEAD}import numpy, scipy_that_is_not_there\n{line}\n")
+    package = [written(tmp_path / "lib" / name, "import mylab_losses\n" if "first" in name else "") for name in names]
+    written(tmp_path / "site-packages" / "mylab_losses.py", "part = 0\n")  # an installed one is found second
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    assert files(str(plugin)) == {plugin}
+    forget()
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    assert files(str(plugin)) == {plugin, *package}
+    assert files(str(plugin), elsewhere=False) == {plugin}  # other machines are to have it themselves
+    before = fingerprint(str(plugin))
+    written(package[-1], "part = 2\n")
+    forget()
+    assert fingerprint(str(plugin)) != before
+
+
+def test_a_distribution_that_is_installed_to_be_edited_is_found_through_its_finder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pip's editable installations are: of a package in a folder that need not be called as it is."""
+
+    class Finder(MetaPathFinder):
+        def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            return spec_from_file_location(name, tmp_path / "source" / "__init__.py") if name == "mylab" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    plugin = written(tmp_path / "run" / "plugin.py", "from mylab.losses import part\n")
+    package = {written(tmp_path / "source" / name, "part = 1\n") for name in ("__init__.py", "losses.py")}
+    assert files(str(plugin)) == {plugin} | package
 
 
 @pytest.mark.parametrize(
