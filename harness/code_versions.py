@@ -21,7 +21,7 @@ from typing import Any
 
 from harness import combine, plugin_code
 from harness.errors import UserError
-from harness.files import JSON, digest
+from harness.files import JSON, checksum, digest
 from harness.plugin_code import (
     INSTALLED,
     ROOT,
@@ -308,6 +308,23 @@ def current(origins: Mapping[str, str]) -> dict[str, str]:
     return engine() | {name: _version(str(path)) for name, path in files if path.is_file()}
 
 
+def elsewhere(record: JSON) -> Iterator[str]:
+    """The files elsewhere that plugins read in a run, as its record tells them beside code: see `jobs.reading`."""
+    yield from (name for name in record.get("code", ()) if os.path.isabs(name))
+
+
+def _as_read(name: str) -> str:
+    """What a record would tell of such a file now; "" of code, and of one that is gone."""
+    with suppress(OSError):
+        return _checksum(name, os.stat(name).st_mtime_ns) if os.path.isabs(name) else ""
+    return ""
+
+
+@functools.cache  # many records tell of the same
+def _checksum(name: str, changed_at: int) -> str:
+    return checksum(Path(name))
+
+
 def changed(record: JSON, read: Callable[[str], JSON | None], now: Mapping[str, str]) -> set[str]:
     """The parts of the engine and the plugins that are others now than when a run, or one it starts from, was made.
 
@@ -316,7 +333,7 @@ def changed(record: JSON, read: Callable[[str], JSON | None], now: Mapping[str, 
     if "code" not in record:  # it failed, or was only counted
         return set()
     code = record["code"]
-    names = {name for name, version in code.items() if now.get(name, version) != version}
+    names = {name for name, version in code.items() if (now.get(name) or _as_read(name) or version) != version}
     names |= engine().keys() - code.keys()
     for run in record.get("started_from", {}):
         before = read(run)

@@ -60,7 +60,7 @@ LONGEST = (
     "test_lstm_studies.py", "test_matrix_studies.py", "test_general.py", "test_own_data.py", "test_multi_task.py",
     "test_real_results.py", "test_page.py", "test_listing.py", "test_testing.py", "test_figures.py", "test_folders.py",
     "test_machine.py", "test_kept_plans.py", "test_huggingface_folders.py", "test_code_versions.py", "test_streams.py",
-    "test_merge.py", "test_fairseq_teacher.py", "test_submission.py", "test_stops.py",
+    "test_merge.py", "test_fairseq_teacher.py", "test_submission.py", "test_stops.py", "test_reading.py",
 )  # fmt: skip
 
 

@@ -154,6 +154,7 @@ NAMED = {  # in a file of the engine, a name that is also a plugin's: why it may
     ("harness/registry.py", "huggingface"): "what a name means that is no teacher's: one of the hub, or a folder",
     ("harness/registry.py", "ensemble"): "what several names joined by + mean",
     ("harness/modeling/fairseq_library.py", "fairseq"): "a library",
+    ("harness/plugin_code.py", "fairseq"): "a library",
     ("harness/data/corpora.py", "embedded"): "a corpus, too, of the same grammar",
     ("harness/data/corpora.py", "hub"): "where corpora are, too",
     ("harness/planning/contents.py", "hub"): "where corpora are, too",

@@ -1,9 +1,10 @@
 """What `harness run` wrote of a table, and what it and `harness report` printed: kept in the cache, and made anew where
 anything is otherwise.
 
-It rests on the plan, our code and that of plugins, which distributions are installed, the ledger's records and
-predictions, and on what GLUE's server said of them. A record counts by its file: records are replaced, never changed
-in place, and a file that is damaged later takes nothing from what was made of it when it was whole.
+It rests on the plan, our code and that of plugins, what these read elsewhere, which distributions are installed, the
+ledger's records and predictions, and on what GLUE's server said of them. A record counts by its file: records are
+replaced, never changed in place, and a file that is damaged later takes nothing from what was made of it when it was
+whole.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from harness.code_versions import elsewhere
 from harness.evaluation import server_scores
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
@@ -37,6 +39,7 @@ class KeptTable:
 
         code: `code_versions.here` of the plan's plugins as the command began; None vouches for nothing.
         """
+        self._ledger = ledger
         self._room = ledger.out / "cache" / ROOM
         self._file = self._named(name)
         self._vouches = bool(code)
@@ -54,14 +57,15 @@ class KeptTable:
         return stored["said"] if _sums(stored["files"]) == stored["files"] else {}
 
     def keep(self, said: Mapping[str, Any], files: Iterable[Path] = (), also: str = "") -> None:
-        """Write down what is said of a table whose files are written. Raises UserError.
+        """Write down what is said of a table whose files are written, of records that were read. Raises UserError.
 
         also: the name of another command that would say its text.
         """
         if self._vouches:
-            write_sealed(self._file, {"key": self._key, "files": _sums(map(str, files)), "said": said})
+            read = _sums({path for _, _, record in self._ledger.known() for path in elsewhere(record)})
+            write_sealed(self._file, {"key": self._key, "files": _sums(map(str, files)) | read, "said": said})
             if also:
-                write_sealed(self._named(also), {"key": self._key, "files": {}, "said": {"text": said["text"]}})
+                write_sealed(self._named(also), {"key": self._key, "files": read, "said": {"text": said["text"]}})
 
 
 def of_report(

@@ -14,7 +14,7 @@ from harness import code_versions, registry
 from harness.data import own
 from harness.errors import UserError
 from harness.files import JSON, checksums, note_checksums, remove
-from harness.jobs import inputs
+from harness.jobs import inputs, reading
 from harness.ledger import CHECKPOINT, KNOWN
 from harness.runs import Run
 from harness.runs.told import Performed
@@ -31,6 +31,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     """
     began = time.perf_counter()
     note_checksums(workspace.cache / KNOWN)
+    opened = reading.begin() if workspace.plugins or registry.installed() else None
     for path in workspace.plugins:
         registry.load_file(path)
     own.recall(workspace.declared)
@@ -62,7 +63,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
         "peak_memory_mib": machine.peak_memory(),
         "device": machine.device().type,
         "versions": machine.versions(),
-        "code": code_versions.of_run(run),
+        "code": code_versions.of_run(run) | (opened.by_plugins(run) if opened else {}),
     }, predictions
 
 

@@ -1,0 +1,100 @@
+"""What a plugin reads elsewhere is in the records of its runs, and an edit of it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy
+import pytest
+
+from harness import registry
+from harness.files import checksum
+from harness.jobs import reading
+from harness.runs import StudentRun
+from tests.conftest import Harness
+from tests.results import records
+from tests.training.builders import a_run
+
+# The names are put together as it runs: nothing in the text says which files these are.
+PLUGIN = """
+import json
+import os
+import numpy
+from harness.contracts import Signal
+from harness.registry import objective
+
+ABOVE = os.path.dirname(os.path.dirname(__file__))
+POWER = int(numpy.load(os.path.join(ABOVE, "pow" + "er.npy")))
+
+@objective("mine", needs={Signal.SENTENCE})
+def mine(student, teacher, batch):
+    with open(os.path.join(os.path.dirname(__file__), "beside.json")) as file:
+        json.load(file)
+    with open(ABOVE + "/weight" + ".json") as file:
+        weight = json.load(file)
+    with open(ABOVE + "/cal" + "ls.txt", "a+") as file:
+        file.write("called")
+    open(ABOVE + "/cal" + "ls.txt").close()
+    return weight * (student.sentence - teacher.sentence).abs().pow(POWER).mean()
+"""
+
+
+def test_another_content_is_told_and_made_anew_when_asked(
+    glue: Path, checkpoint: Path, call: Harness, forked: Harness, as_before: None, tmp_path: Path
+) -> None:
+    numpy.save(tmp_path / "power.npy", 2)
+    (tmp_path / "weight.json").write_text("1.0")
+    plugin = tmp_path / "plugins" / "mine.py"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    plugin.with_name("beside.json").write_text("1")
+    out, small = tmp_path / "out", ("--trials", "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1")
+    study = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "mine", "--inits", "every", *small)
+    words = (*study, "--data", glue, "--teacher", checkpoint, "--plugin", plugin, "--out", out)
+    first = call("run", *words)
+    assert first.returncode == 0 and "another version" not in first.stdout + first.stderr, first.stderr
+    # Not what is a part of it, nor what it wrote itself, nor the data and the teacher, which are the engine's to read.
+    read = {name: said for made in records(out).values() for name, said in made["code"].items() if name[0] == "/"}
+    assert read == {str(path): checksum(path) for path in (tmp_path / "power.npy", tmp_path / "weight.json")}
+    report = ("report", "--study", "objectives_vs_init", "--out", out)
+    assert "another version" not in call(*report).stdout
+    (tmp_path / "weight.json").write_text("-2.0")
+    told = f"1 cell was made with another version of {tmp_path}/weight.json"
+    again = forked("run", *words)
+    assert "0 runs trained" in again.stdout and f"{told}; --refresh makes it anew" in again.stderr
+    assert told in call(*report).stdout
+    again = forked("run", *words, "--refresh")
+    assert "1 run trained" in again.stdout and "another version" not in again.stdout + again.stderr
+    (tmp_path / "weight.json").unlink()  # nothing can be said of it
+    assert "another version" not in call(*report).stdout
+
+
+def test_what_is_edited_meanwhile_is_of_no_version(tmp_path: Path, as_before: None) -> None:
+    file, plugin = tmp_path / "numbers.json", tmp_path / "plugins" / "mine.py"
+    plugin.parent.mkdir()
+    head = "from harness.registry import objective\n@objective('mine', needs={'logits'})\n"
+    plugin.write_text(head + "def mine(student, teacher, batch):\n    return open(student).read()\n")
+    registry.load_file(plugin)
+    run = a_run(StudentRun, objective="mine", procedure="two_stage", teacher="t" * 16)
+    file.write_text("[1]")
+    opened = reading.begin()
+    registry.OBJECTIVES.get("mine")("student", None, None).forward(file, None, None)  # type: ignore[call-arg, arg-type]
+    assert opened.by_plugins(run) == {str(file): checksum(file)}
+    os.utime(file, (0, 0))  # by another process
+    assert opened.by_plugins(run) == {str(file): ""}
+    file.unlink()
+    assert opened.by_plugins(run) == {}
+    file.write_text("[1]")
+    opened = reading.begin()
+    json.loads(file.read_text())  # by other code than a plugin's
+    assert opened.by_plugins(run) == {}
+
+
+@pytest.mark.parametrize("objective", ["att_kl", "vanilla_kd"])
+def test_of_a_run_of_shipped_plugins_nothing_is_told(objective: str) -> None:
+    run = a_run(StudentRun, objective=objective, procedure="two_stage", teacher="t" * 16)
+    opened = reading.begin()
+    Path(__file__).read_text()
+    assert opened.by_plugins(run) == {}
