@@ -74,7 +74,7 @@ class Union:
     packs: bool = False  # for another machine: plugin files from elsewhere go along, other places stay as they are told
     counts: Counter[str] = field(default_factory=Counter)
     plugins: dict[Path, str] = field(default_factory=dict)  # plugin file -> how the target's plans tell it
-    elsewhere: set[str] = field(default_factory=set)  # places of data and models
+    elsewhere: set[str] = field(default_factory=set)  # places of data, models, and the user's own packages
 
     @property
     def left_out(self) -> int:
@@ -192,6 +192,7 @@ class Union:
         if not file.is_file() or not (inside or self.packs):
             return text if text == str(file) or self.packs else filed.told_from(str(file), self.target.out)
         parts = plugin_code.files(str(file), elsewhere=False)
+        self.elsewhere |= set(map(str, plugin_code.modules(str(file)) - parts))
         root = out if inside else Path(os.path.commonpath([part.parent for part in parts]))
         folder = "." if inside else f"plugins/{file.stem}_{code_versions.fingerprint(str(file))}"
         for part in parts:

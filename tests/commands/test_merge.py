@@ -314,6 +314,21 @@ def test_a_merge_brings_plugins_of_the_folder_and_tells_where_others_are(call: H
     assert Path(found.plugins[0]).read_text() == inside.read_text()
 
 
+def test_a_pack_tells_which_packages_of_ones_own_it_leaves(
+    call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path / "library")
+    package, plugin = tmp_path / "library" / "losses_of_mine.py", tmp_path / "plugins" / "mine.py"
+    for file, text in ((package, "VALUE = 1\n"), (plugin, "import losses_of_mine\n")):
+        file.parent.mkdir()
+        file.write_text(text)
+    ledger = results.finished(tmp_path / "results")
+    filed.keep(ledger.out, replace(results.plan(), plugins=[str(plugin)]))
+    told = call("pack", "--out", ledger.out, "--to", tmp_path / "packed").stdout
+    assert f"left where they are, and needed to train more: {package}\n" in told
+    assert [path.name for path in (tmp_path / "packed").rglob("*.py")] == ["mine.py"]
+
+
 def test_what_a_killed_pack_left_is_gone_once_it_is_given_again(call: Harness, tmp_path: Path) -> None:
     ledger = results.finished(tmp_path / "out")
     words = ("pack", "--out", str(ledger.out), "--to", str(tmp_path / "there" / "packed"))
