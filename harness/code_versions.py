@@ -54,6 +54,13 @@ from harness.runs import BaseTeacher, Run
 
 ROOMS = ("data", "evaluation", "jobs", "modeling", "teaching", "training")
 CONTRACTS = ("batch.py", "combine.py", "contracts.py", "hyperparameters.py", "runs/*.py", "seeds.py")
+# Variables that say where a process runs and not what it computes, some of which the harness sets itself; and how
+# others of them begin.
+OF_MACHINES = {"HOME", "HOSTNAME", "LOGNAME", "PATH", "PWD", "RANK", "TEMP", "TMP", "TMPDIR", "USER", "WORLD_SIZE"}
+OF_LIBRARIES = (
+    "CUDA_", "HF_", "LOCAL_", "MASTER_", "MKL_", "NCCL_", "OMP_", "OMPI_", "ONEDNN_", "PMI_", "PYTHON", "RAY_",
+    "SLURM_", "TOKENIZERS_", "TORCH_", "XDG_",
+)  # fmt: skip
 LIBRARIES = ("nltk", "pysbd", "textblob", "tokenizers", "torch", "transformers")
 
 
@@ -96,8 +103,19 @@ def sources(plugins: Sequence[str] = ()) -> str:
 
     plugins: files of --plugin. Nothing is imported. A distribution counts by its version, but for installed plugins.
     """
-    theirs = (file for path in plugins if Path(path).is_file() for file in sorted(files(os.path.abspath(path))))
-    return digest([sys.version, _distributions(), own_code(), _hashed(dict.fromkeys((*theirs, *_installed())))])
+    theirs = [file for path in plugins if Path(path).is_file() for file in sorted(files(os.path.abspath(path)))]
+    theirs = list(dict.fromkeys((*theirs, *_installed())))
+    return digest([sys.version, _distributions(), own_code(), _hashed(theirs), _environment(theirs)])
+
+
+def _environment(paths: Iterable[Path]) -> dict[str, str]:
+    """{a variable that these files of users' code read: a hash of its value}, named as in a shell, "$" first."""
+    names = {name for path in paths if not ours(path) for name in plugin_code.variables(path)} - OF_MACHINES
+    return {f"${name}": _value(name) for name in sorted(names) if not name.startswith(OF_LIBRARIES)}
+
+
+def _value(variable: str) -> str:
+    return digest(os.environ.get(variable))[:12]
 
 
 def own_code() -> str:
@@ -273,8 +291,10 @@ def check_read_later(known: Mapping[Path, str]) -> None:
 
 
 def of_run(run: Run) -> dict[str, str]:
-    """{part of the engine or plugin: fingerprint} of the code behind a run."""
-    return engine() | {name: _version(registry.origin(name)) for registry, name in plugins(run)}
+    """{part of the engine, plugin, or variable of the environment that one reads: fingerprint} behind a run."""
+    origins = {name: registry.origin(name) for registry, name in plugins(run)}
+    environment = _environment(file for origin in origins.values() for file in modules(origin))
+    return engine() | environment | {name: _version(origin) for name, origin in origins.items()}
 
 
 @functools.cache
@@ -314,7 +334,9 @@ def elsewhere(record: JSON) -> Iterator[str]:
 
 
 def _as_read(name: str) -> str:
-    """What a record would tell of such a file now; "" of code, and of one that is gone."""
+    """What a record would tell of such a file or of a variable now; "" of code, and of a file that is gone."""
+    if name.startswith("$"):
+        return _value(name[1:])
     with suppress(OSError):
         return _checksum(name, os.stat(name).st_mtime_ns) if os.path.isabs(name) else ""
     return ""

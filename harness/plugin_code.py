@@ -144,10 +144,31 @@ def imports(path: Path) -> tuple[tuple[int, str], ...]:
             found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found += [(node.level, f"{node.module or ''}.{alias.name}".lstrip(".")) for alias in node.names]
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in CALLED:
+        elif isinstance(node, ast.Call) and _called(node.func) in CALLED:
             named = [part.value for part in node.args[:1] if isinstance(part, ast.Constant)]
             found += [(len(name) - len(name.lstrip(".")), name.lstrip(".")) for name in named if isinstance(name, str)]
     return tuple(found)
+
+
+@functools.cache
+def variables(path: Path) -> frozenset[str]:
+    """The environment's variables that a file of Python reads by their names."""
+    found = set()
+    for node in ast.walk(_parsed(path)) if path.suffix == ".py" else ():
+        asked: Any = None
+        if isinstance(node, ast.Subscript) and _called(node.value) == "environ":
+            asked = node.slice
+        elif isinstance(node, ast.Call) and node.args:
+            of = getattr(node.func, "value", None)
+            asked = node.args[0] if _called(node.func) == "getenv" or _called(of) == "environ" else None
+        if isinstance(asked, ast.Constant) and isinstance(asked.value, str):
+            found.add(asked.value)
+    return frozenset(found)
+
+
+def _called(node: Any) -> str:
+    """The last part of a name with dots; "" of what is none."""
+    return getattr(node, "attr", getattr(node, "id", ""))
 
 
 def along(root: Path, parts: Sequence[str]) -> set[Path]:

@@ -80,4 +80,5 @@ def begin() -> Opened:
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open" and _opened and isinstance(arguments[0], (str, bytes, os.PathLike)):
-        _opened.note(os.fsdecode(arguments[0]), bool(arguments[2] & os.O_ACCMODE))
+        flags = arguments[2]
+        _opened.note(os.fsdecode(arguments[0]), isinstance(flags, int) and bool(flags & os.O_ACCMODE))

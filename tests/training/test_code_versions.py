@@ -27,7 +27,7 @@ from harness.code_versions import (
     outside,
 )
 from harness.plugin_code import files
-from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS
+from harness.registry import ALL, OBJECTIVES, PROCEDURES, TEACHERS, load_file
 from harness.runs import BaseTeacher, CheckpointRun, JointTeacherRun, PretrainingRun, StudentRun, TeacherRun
 from harness.search.progress import Finished, Progress
 from harness.search.results import older_code
@@ -38,7 +38,7 @@ from tests.training.builders import a_run
 STUDENT = a_run(StudentRun, objective="att_kl", procedure="two_stage", teacher="t" * 16)
 CACHED = (
     plugin_code.code, plugin_code.imports, plugin_code._places, plugin_code._elsewhere, plugin_code._package,
-    plugin_code._named, code_versions._version, engine, fingerprint,
+    plugin_code._named, plugin_code.variables, code_versions._version, engine, fingerprint,
 )  # fmt: skip
 
 
@@ -212,6 +212,30 @@ def test_a_file_that_a_plugin_names_is_part_of_it(tmp_path: Path, told: str) -> 
         forget()
         found.add(fingerprint(str(plugin)))
     assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    "told", [f'{asked}"TEMPERATURE"{end}' for asked, end in (("os.environ[", "]"), ("environ.get(", ", '1')"),
+                                                             ("os.getenv(", ")"), ("environ[", "]"))]
+)  # fmt: skip
+def test_the_value_of_a_variable_that_a_plugin_reads_is_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None, told: str
+) -> None:
+    head = "import os\nfrom os import environ\nfrom harness.registry import objective\n"
+    machine = 'os.environ.get("CUDA_VISIBLE_DEVICES"), {}.get("MY_BETA"), os.environ.get(os.name)\n'
+    plugin = written(tmp_path / "plugin.py", f"{head}import helper_of_mine\n@objective('mine', needs={{'logits'}})\n"
+                     f"def mine(student, teacher, batch):\n    return {machine}")  # fmt: skip
+    written(tmp_path / "helper_of_mine.py", f"import os\nfrom os import environ\ndef alpha():\n    return {told}\n")
+    load_file(plugin)
+    monkeypatch.setenv("TEMPERATURE", "1")
+    before = code_versions.sources([str(plugin)])
+    record = {"code": of_run(a_run(StudentRun, objective="mine", procedure="two_stage", teacher="t" * 16))}
+    assert [name for name in record["code"] if name.startswith("$")] == ["$TEMPERATURE"]
+    assert changed(record, {}.get, current({})) == set() and code_versions.sources([str(plugin)]) == before
+    monkeypatch.setenv("TEMPERATURE", "2")
+    assert changed(record, {}.get, current({})) == {"$TEMPERATURE"} and code_versions.sources([str(plugin)]) != before
+    monkeypatch.delenv("TEMPERATURE")
+    assert changed(record, {}.get, current({})) == {"$TEMPERATURE"}
 
 
 @pytest.mark.parametrize("package", [True, False])
