@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 AVERAGE = "average"  # in place of a task
 FEWEST = 3  # trials of a curve
+SAME = 1e-9  # scores that are no further apart are equal, but for rounding
 NAMED = 3  # of so many rows and more a sentence tells the number, not the names
 
 Bounds = tuple[float, float, float | None]  # median, lower, upper
@@ -43,10 +44,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Standing:
-    """Of the rows that compete at k trials: who is ahead, and who cannot be told apart from it, in their order."""
+    """Of the rows that compete at k trials: who is ahead, several if they are equal, and who cannot be told apart."""
 
     trials: int
-    ahead: str
+    ahead: tuple[str, ...]
     level: tuple[str, ...]
 
 
@@ -176,12 +177,17 @@ def _standings(curves: Sequence[Curve]) -> list[Standing]:
     pairs = math.comb(len(curves), 2)
     made = []
     for k in shown_trials(len(curves[0].expected)) if len(curves) > 1 else ():
-        ahead = max(curves, key=lambda curve: curve.expected[k - 1])
-        others = [curve for curve in curves if curve is not ahead]
+        most = max(curve.expected[k - 1] for curve in curves)
+        ahead = [curve for curve in curves if curve.expected[k - 1] >= most - SAME]
+        others = [curve for curve in curves if curve.expected[k - 1] < most - SAME]
         others.sort(key=lambda curve: -curve.expected[k - 1])
-        level = [c.label for c in others if pairs * tuning.p_values(ahead.results, c.results)[k - 1] >= LEVEL]
-        made.append(Standing(k, ahead.label, tuple(level)))
+        level = [c.label for c in others if any(pairs * _p_value(one, c, k) >= LEVEL for one in ahead)]
+        made.append(Standing(k, tuple(curve.label for curve in ahead), tuple(level)))
     return made
+
+
+def _p_value(one: Curve, other: Curve, k: int) -> float:
+    return tuning.p_values(one.results, other.results)[k - 1]
 
 
 def sentence(curves: Curves) -> str:
@@ -200,7 +206,12 @@ def sentence(curves: Curves) -> str:
 
 
 def _said(standing: Standing, rows: int) -> str:
-    ahead, level = standing.ahead, standing.level
+    (ahead, *equal), level = standing.ahead, standing.level
+    if equal:
+        if len(equal) == rows - 1:
+            return "all rows score the same"
+        told = f", and cannot be told apart from {listed(level)}" if level else " and lead"
+        return f"{listed(standing.ahead)} score the same{told}"
     if not level:
         return f"{ahead} leads"
     if len(level) == rows - 1 and rows > 2:
@@ -260,7 +271,7 @@ def _grid(some: Sequence[Curves]) -> Grid:
             shown = (
                 Cell(
                     written("", 100 * curve.expected[k - 1]),
-                    bold=k in told and told[k].ahead == curve.label,
+                    bold=k in told and curve.label in told[k].ahead,
                     underline=k in told and curve.label in told[k].level,
                 )
                 if k in at
@@ -303,9 +314,9 @@ def _rules(made: Sequence[Curves], chosen_on: str) -> list[tuple[str, str]]:
     ]
     if rows > 1:
         notes.append(
-            "Bold: ahead on dev. Underlined: not told apart from it, by an exact paired permutation test that swaps "
-            f"two rows' results trial by trial (which {points}), two-sided, at {LEVEL} over all {pairs} pairs of rows "
-            "(Bonferroni), for each number of trials by itself"
+            "Bold: the highest on dev. Underlined: not told apart from it, by an exact paired permutation test that "
+            f"swaps two rows' results trial by trial (which {points}), two-sided, at {LEVEL} over all {pairs} pairs of "
+            "rows (Bonferroni), for each number of trials by itself"
         )
     if rows > enough:
         more = f"{tuning.fewest_trials(pairs)} trials could (--trials)"

@@ -99,7 +99,9 @@ def leading(n: int = 8, only: Any = ("vanilla_kd", "hid_seq", "att_kl"), **chang
 
 def test_a_sentence_tells_who_leads_and_who_cannot_be_told_apart() -> None:
     (curves,) = tuning.found(leading())
-    assert tuning.sentence(curves) == "At 1, 2, 4 and 8 trials Att-KL and Hid-Seq cannot be told apart."
+    assert tuning.sentence(curves) == (
+        "At 1, 2 and 4 trials Att-KL and Hid-Seq cannot be told apart; at 8 Hid-Seq and Att-KL score the same and lead."
+    )
     assert curves.common == ("learning_rate",) and curves.trials == 8
     two = leading(only=("vanilla_kd", "att_kl"))
     assert [tuning.sentence(curves) for curves in tuning.found(two)] == ["At 1, 2, 4 and 8 trials Att-KL leads."]
@@ -173,7 +175,17 @@ def test_the_figure_has_a_panel_a_row_and_is_the_same_each_time() -> None:
 def test_references_are_drawn_and_never_lead() -> None:
     rows = (*ROWS[:2], Row("att_kl", "att_kl", "Att-KL", reference=True))
     (curves,) = tuning.found(leading(rows=rows))
-    assert len(curves.curves) == 3 and {standing.ahead for standing in curves.standings} == {"Hid-Seq"}
+    assert len(curves.curves) == 3 and {standing.ahead for standing in curves.standings} == {("Hid-Seq",)}
+
+
+def test_rows_of_equal_scores_are_ahead_together() -> None:
+    table = leading()
+    frame = table.runs.copy()
+    frame["metrics"] = [dict.fromkeys(metrics, 0.5) for metrics in frame["metrics"]]
+    (curves,) = tuning.found(replace(table, runs=frame))
+    assert tuning.sentence(curves) == "At 1, 2, 4 and 8 trials all rows score the same."
+    (grid,) = tuning.grids(replace(table, runs=frame))
+    assert all(cell.bold for group in grid.groups for line in group.lines[::2] for cell in line[2:])
 
 
 def test_other_points_are_said() -> None:
