@@ -35,6 +35,7 @@ def named(value: Any) -> Any:
     if isinstance(value, type) and isinstance(tasks := getattr(value, "tasks", None), tuple):  # a source of tasks
         return [task.name for task in tasks]
     if isinstance(value, type) and isinstance(name := getattr(value, "name", None), str):
+        _check_registered(value, name)
         return [name]
     if isinstance(value, Study) and registry.STUDIES.known().get(value.name, (None,))[0] != value:
         registry.STUDIES.add(value.name, value, MAIN)
@@ -44,7 +45,19 @@ def named(value: Any) -> Any:
             f"{value!r} is no objective, student, teacher, task or study that could be named: decorate it, as in "
             "@objective(NAME, needs=...), or declare it"
         )
+    _check_registered(value, name)
     return name
+
+
+def _check_registered(value: Any, name: str) -> None:
+    """Raise UserError where a function or class of a notebook has a name by which another was defined since."""
+    found = [known.known()[name] for known in registry.ALL.values() if name in known.known()]
+    made = [_DEFINED.get(origin) or _defined(plugin) for plugin, origin in found if origin in WRITTEN]
+    if callable(value) and made and not any(value is each for each in made):
+        raise UserError(
+            f"what is given as {name} is not what has this name now, as that was defined since: give that, or call one "
+            "of them otherwise"
+        )
 
 
 def files_of(words: Iterable[Any], folder: Path | None) -> list[Path]:

@@ -98,22 +98,29 @@ def test_a_cell_may_be_run_again_and_changed_and_its_code_is_what_it_is(cell: Ce
     assert elsewhere.name == path.name and elsewhere.read_text() == path.read_text()
 
 
-def test_a_class_of_a_cell_is_written(cell: Cell, tmp_path: Path) -> None:
-    text = (
-        IMPORTS
-        + """
+def test_what_was_defined_again_since_is_not_taken_for_what_has_its_name_now(cell: Cell, tmp_path: Path) -> None:
+    for text, name in ((FORMULA.format(factor=1), "of_a_cell"), (LEARNED, "Learned")):
+        before, now = vars(cell(text))[name], vars(cell(text))[name]
+        for _ in range(2):  # the second time the file is loaded that was written of it
+            for given in (before, ["vanilla_kd", before]):
+                with pytest.raises(UserError, match="what is given as of_a_cell is not what has this name now"):
+                    named(given)
+            assert named(["vanilla_kd", now]) == ["vanilla_kd", "of_a_cell"]
+            registry.load_file(files_of(["of_a_cell"], tmp_path)[0])
+
+
+LEARNED = f"""{IMPORTS}
 from harness.modeling.bases import Objective
 
-@objective(
-    "of_a_cell",
-    needs={Signal.SENTENCE},
-)
+@objective("of_a_cell", needs={{Signal.SENTENCE}})
 class Learned(Objective):
     def forward(self, student, teacher, batch):
         return student.sentence.sum()
 """
-    )
-    assert named(cell(text).Learned) == ["of_a_cell"]
+
+
+def test_a_class_of_a_cell_is_written(cell: Cell, tmp_path: Path) -> None:
+    assert named(cell(LEARNED).Learned) == ["of_a_cell"]
     (path,) = files_of(["of_a_cell"], tmp_path)
     registry.load_file(path)
     assert loss() == 6.0
