@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.registry import ALL
+from harness.old_names import OLD
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -56,6 +56,14 @@ def meant(path: str) -> Iterator[tuple[str, Path]]:
         yield from (each for each in _places(known, _home(Path(path))) if each[0])
 
 
+def note(path: str) -> None:
+    """Take note of what a user's plugin, its `files`, say as it is loaded: see `check_unchanged`."""
+    real = os.path.realpath(path)
+    for file in files(real) if os.path.isfile(real) and not ours(Path(real)) else ():
+        if file.is_file():
+            code(file)
+
+
 def check_unchanged(paths: Iterable[str | Path]) -> None:
     """Raise UserError where a plugin's file, or one of its `files`, is no longer what this process knows of it.
 
@@ -79,8 +87,7 @@ def ours(path: Path) -> bool:
 def our_folders() -> Iterator[Path]:
     """Where our own files lie: in a checkout the plugins' folders and the reports' are beside the engine's."""
     yield ROOT / "harness"
-    for name in ("reports", *(kind.folder.rpartition(".")[2] for kind in ALL.values() if kind.folder.count(".") == 1)):
-        yield folder_of(name)
+    yield from map(folder_of, sorted(OLD))
 
 
 def folder_of(name: str) -> Path:

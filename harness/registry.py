@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from harness import declaring, old_names
+from harness import declaring, old_names, plugin_code
 from harness.contracts import Hyperparameter, Signal, Study
 from harness.errors import UserError, check_known, in_file
 from harness.files import digest
@@ -51,8 +51,9 @@ class Registry(Generic[T]):
         if taken and taken[1] != origin:
             raise UserError(f"{self.kind} {name!r} is defined twice: in {taken[1]} and in {origin}; rename one")
         if taken:
-            raise UserError(f"{self.kind} {name!r} is defined twice in {origin}; rename one")
+            raise UserError(f"{self.kind} {name!r} is defined twice in {origin}; rename one, or start Python anew")
         self._found[name] = (plugin, origin)
+        plugin_code.note(origin)
 
     def get(self, name: str) -> T:
         """The plugin called `name`. Raises UserError with near names."""
