@@ -77,7 +77,8 @@ def _kind(request: Request) -> dict[str, list[str]]:
     kind = {name: [last(str(word))] for name, word in asked.items() if word is not None and word != own[name]}
     if request.teacher and request.teacher != profile.teacher:
         words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
-        kind["teacher"] = [_teacher(word) for word in words]
+        # Of a folder that is called as the profile's teacher, the name alone would mean that one.
+        kind["teacher"] = [f"./{name}" if name == profile.teacher else name for name in map(_teacher, words)]
     kind |= {SEARCHED: sorted(request.search)} if request.search else {}
     return kind | {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
 

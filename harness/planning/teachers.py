@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.contracts import Task
 from harness.errors import UserError
-from harness.registry import HUB, teacher_named
+from harness.registry import HUB, TEACHERS, teacher_named
 
 
 def by_task(words: str | Sequence[str]) -> dict[str, str]:
@@ -85,4 +85,7 @@ def _label(teacher: Any, word: str) -> str:
         return " + ".join(_label(one, part.strip()) for one, part in parts)
     folder = Path(teacher.argument)
     word = teacher.argument if teacher.name == HUB else word
-    return folder.resolve().name if teacher.argument and folder.is_dir() else word
+    if not (teacher.argument and folder.is_dir()):
+        return word
+    name = folder.resolve().name
+    return f"./{name}" if name in TEACHERS.names() else name  # which the name alone would mean

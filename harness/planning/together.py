@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
+from harness.files import checksums, content_of
 from harness.planning import filed
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
@@ -26,9 +28,9 @@ def recorded(out: Path, request: Request) -> Plan:
     filed.load_study(out, request.study, request.plugins)
     folder = filed.folder_of(out, request)
     try:
-        plan = filed.read(folder / filed.NAME, out)
+        plan = _of_teacher({"": filed.read(folder / filed.NAME, out)}, request)[""]
     except FileNotFoundError:
-        plans = {path.parent.name: filed.read(path, out) for path in _of_kind(out, request)}
+        plans = _of_teacher({path.parent.name: filed.read(path, out) for path in _of_kind(out, request)}, request)
         plan = _narrowed(_together(list(plans.values())), request)
         _check_alike(plans, plan)
     _check_asked(plan, request)
@@ -74,14 +76,15 @@ def _rests_on(plan: Plan, cell: Cell) -> Iterator[tuple[str, str]]:
 def _check_asked(plan: Plan, request: Request) -> None:
     """Raise UserError where a request names data or further rows that the plan found for it has not.
 
-    Of a place only its last part counts: results are read where their data are not, or lie elsewhere.
+    Of a place only its last part counts, for results are read where their data are not, or lie elsewhere; but not where
+    both places are here and hold something else.
     """
     places = {name: str(told["place"]) for name, told in plan.declared.items()}
     given = [word.partition("=")[::2] for word in request.tasks or ()]
     asked = [(f"task {name}", place, places.get(name, f"--data {plan.source}")) for name, place in given if place]
     asked += [("--data", request.data, plan.source)] if request.data else []
     for what, word, planned in asked:
-        if Path(word).name != Path(planned).name:
+        if Path(word).name != Path(planned).name or _differ(word, planned):
             raise UserError(f"{what} is {planned} in these results, not {word}")
     for word in map(filed.before_equals, request.checkpoints):
         if word not in plan.checkpoints:
@@ -90,6 +93,24 @@ def _check_asked(plan: Plan, request: Request) -> None:
     for flag, rows in (("--baselines", BASELINES), ("--controls", CONTROLS)):
         if getattr(request, flag[2:]) and not names & {row.name for row in rows}:
             raise UserError(f"no rows of {flag} were planned here: harness run {flag} makes them")
+
+
+def _of_teacher(plans: Mapping[str, Plan], request: Request) -> dict[str, Plan]:
+    """Those that are not of another teacher of the same name. Raises UserError where none is left."""
+    teacher = request.teacher if isinstance(request.teacher, str) else ""
+    found = {folder: plan for folder, plan in plans.items() if not _differ(teacher, plan.argument)}
+    for plan in plans.values() if not found else ():
+        raise UserError(f"--teacher is {plan.argument} in these results, not {teacher}")
+    return found
+
+
+def _differ(word: str, planned: str) -> bool:
+    """Whether both are places that are here, and hold something else."""
+    one, other = (Path(os.path.expanduser(place)) for place in (word, planned))
+    if not (word and planned and one.exists() and other.exists()) or one.samefile(other):
+        return False
+    held = [checksums(place) if place.is_dir() else content_of(place) for place in (one, other)]
+    return held[0] != held[1]
 
 
 def _of_kind(out: Path, request: Request) -> list[Path]:

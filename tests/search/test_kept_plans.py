@@ -54,6 +54,10 @@ def test_a_folder_is_named_after_what_the_profile_does_not_say(tmp_path: Path) -
     assert name(overrides=["epochs=2"], tasks=["entailment"]) == "quick/epochs=2/tasks=entailment"
     (tmp_path / "bert").mkdir()
     assert name(teacher=str(tmp_path / "bert")) == "quick/teacher=bert", "a folder may be moved"
+    (tmp_path / "embedded").mkdir()
+    called = name(teacher=str(tmp_path / "embedded"))
+    assert called.startswith("quick/teacher=.-embedded--"), "the name alone is the profile's teacher"
+    assert flags_of(asked(teacher=str(tmp_path / "embedded"))) == "--teacher ./embedded"
     assert name(data="somewhere") == "quick", "where data are is not what is asked"
 
 
@@ -232,6 +236,23 @@ def test_results_are_not_found_by_flags_that_did_not_make_them(tmp_path: Path, m
         recorded(tmp_path, asked(**more))
 
 
+def test_another_teacher_or_data_of_the_same_name_are_not_those_that_made_them(tmp_path: Path) -> None:
+    folders = [tmp_path / name / "embedded" for name in ("one", "copy", "another")]
+    files = [folder.parent / "mine.csv" for folder in folders]
+    for folder, file, seed in zip(folders, files, (0, 0, 1), strict=True):
+        small_checkpoint(folder, "bert", initializer_range=0.02 + seed)
+        lines = [f"film {number},{(number + seed) % 2}" for number in range(40)]
+        file.write_text("\n".join(["text,label", *lines]) + "\n")
+    plan = kept(tmp_path, tasks=[f"mine={files[0]}"], objectives=["vanilla_kd"], teacher=str(folders[0]))
+    assert plan.label == "./embedded", "which the name alone would mean"
+    for folder in folders[:2]:
+        assert recorded(tmp_path, asked(teacher=str(folder), tasks=[f"mine={files[1]}"])).cells
+    with pytest.raises(UserError, match="--teacher is .*one/embedded in these results, not .*another/embedded"):
+        recorded(tmp_path, asked(teacher=str(folders[2])))
+    with pytest.raises(UserError, match="task mine is .*one/mine.csv in these results, not .*another/mine.csv"):
+        recorded(tmp_path, asked(teacher=str(folders[0]), tasks=[f"mine={files[2]}"]))
+
+
 # ---------------------------------------------------------------- what is kept
 
 
@@ -246,7 +267,13 @@ def test_what_rests_on_others_of_the_same_name_is_no_one_table(tmp_path: Path, w
         given = {"tasks": [f"mine={place / 'mine.csv'}"]} if "data" in what else {"teacher": str(teacher)}
         asked_for = {"tasks": ["sentiment"], "inits": ["random"], "seeds": 1, "trials": 1, **given}
         kept(out, objectives=["vanilla_kd", "hid_cls" if part == "a" else "logit_mse"], **asked_for)
-    kind = {"seeds": 1, "trials": 1, **({} if "data" in what else {"teacher": str(teacher)})}
+    kind = {"seeds": 1, "trials": 1}
+    if "data" not in what:
+        ours = recorded(out, asked(**kind, teacher=str(teacher)))
+        assert {cell.row for cell in ours.cells} == {"vanilla_kd", "logit_mse"}, "the other teacher is here, too"
+        shutil.rmtree(tmp_path / "a")
+        moved = {"teacher": str(shutil.move(teacher, tmp_path / "model"))}
+        kind, asked_for = kind | moved, asked_for | moved
     with pytest.raises(UserError, match=f"^{what} is another in objectives=logit_mse,vanilla_kd--.*, so that these"):
         recorded(out, asked(**kind))
     told = recorded(out, asked(**asked_for, objectives=["vanilla_kd", "logit_mse"]))
