@@ -49,6 +49,9 @@ def _otherwise(value: Any, node: Definition, file: str, names: Mapping[str, Any]
     if isinstance(node, ast.FunctionDef):
         yield from _defaults(made, node, names)
         return
+    for base, expression in zip(getattr(made, "__orig_bases__", made.__bases__), node.bases, strict=False):
+        if _changed(expression, base, names):
+            yield f"the base {ast.unparse(expression)} of {node.name}", "was defined again"
     within = {**names, **vars(made)}
     for name, expression in _attributes(made, node):
         if type(vars(made)[name]) in PLAIN and _changed(expression, vars(made)[name], within):

@@ -165,7 +165,9 @@ def test_what_other_processes_cannot_have_is_refused(cell: Cell, tmp_path: Path,
 CHANGING = f"""{IMPORTS}
 import dataclasses, functools
 K = 1.0
-class Config:
+class Over:
+    def ever(self): return 1
+class Config(Over):
     scale = 1.0
     twice, thrice = 2 * K, [3]
     def get(self, k=K): return self.scale * k
@@ -192,6 +194,7 @@ def of_a_cell(student, teacher, batch): return part(alias(student.sentence)).sum
         ("Config.scale = 2.0", "of_a_cell: Config.scale was changed, or what it was made of, since it was defined"),
         ("Config.scale = 1", "Config.scale was changed"),
         ("Config.put = other", "Config.put was put in another's place since it was defined"),
+        ("class Over:\n    def ever(self): return 2", "the base Over of Config was defined again since it was defined"),
         ("K = 2.0", "the default of k in (Config.get|part) was changed, or what it was made of, since it was defined"),
         ("part.__kwdefaults__['by'] = 2.0", "the default of by in part was changed"),
         ("part = functools.wraps(part)(lambda x: 5 * x)", "part was wrapped since it was defined"),
