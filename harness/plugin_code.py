@@ -56,12 +56,12 @@ def meant(path: str) -> Iterator[tuple[str, Path]]:
         yield from (each for each in _places(known, _home(Path(path))) if each[0])
 
 
+@functools.cache
 def note(path: str) -> None:
     """Take note of what a user's plugin, its `files`, say as it is loaded: see `check_unchanged`."""
     real = os.path.realpath(path)
-    for file in files(real) if os.path.isfile(real) and not ours(Path(real)) else ():
-        if file.is_file():
-            code(file)
+    for file in files(real) if os.path.isfile(real) and not ours(Path(path)) else ():
+        code(file)
 
 
 def check_unchanged(paths: Iterable[str | Path]) -> None:

@@ -49,7 +49,7 @@ def _otherwise(value: Any, node: Definition, file: str, names: Mapping[str, Any]
     if isinstance(node, ast.FunctionDef):
         yield from _defaults(made, node, names)
         return
-    for base, expression in zip(getattr(made, "__orig_bases__", made.__bases__), node.bases, strict=False):
+    for base, expression in zip(vars(made).get("__orig_bases__", made.__bases__), node.bases, strict=False):
         if _changed(expression, base, names):
             yield f"the base {ast.unparse(expression)} of {node.name}", "was defined again"
     within = {**names, **vars(made)}

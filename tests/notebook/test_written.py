@@ -163,9 +163,9 @@ def test_what_other_processes_cannot_have_is_refused(cell: Cell, tmp_path: Path,
 
 
 CHANGING = f"""{IMPORTS}
-import dataclasses, functools
+import dataclasses, functools, typing
 K = 1.0
-class Over:
+class Over(typing.Generic[typing.AnyStr]):
     def ever(self): return 1
 class Config(Over):
     scale = 1.0
