@@ -203,9 +203,11 @@ def _users(module: ModuleType) -> str:
 
 
 def _codes(made: Any) -> list[Any]:
-    """The code of a function, or of the methods of a class."""
-    functions = [made] if isinstance(made, FunctionType) else [f for f in vars(made).values() if inspect.isfunction(f)]
-    return [function.__code__ for function in functions]
+    """The code of a function, or of the methods of a class, properties and static ones too."""
+    if isinstance(made, FunctionType):
+        return [made.__code__]
+    within = (getattr(part, "fget", getattr(part, "__func__", part)) for part in vars(made).values())
+    return [part.__code__ for part in within if isinstance(part, FunctionType)]
 
 
 def _names_of(made: Any) -> Mapping[str, Any]:
@@ -221,19 +223,38 @@ class _Source(NamedTuple):
 
 def _source(made: Any) -> _Source | None:
     """The source of a function or class with its decorators, or None. (inspect finds no class of a cell.)"""
-    for code in _codes(made):
-        lines = linecache.getlines(code.co_filename)
+    places = [(code.co_filename, linecache.getlines(code.co_filename), code.co_firstlineno) for code in _codes(made)]
+    if isinstance(made, type):
+        places += [("", lines, 0) for lines in _cells(made)]
+    for file, lines, line in places:
         try:
             tree = ast.parse("".join(lines))
         except SyntaxError:
             continue
-        for node in tree.body:
+        for node in reversed(tree.body):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == made.__name__:
                 first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                if first <= code.co_firstlineno <= (node.end_lineno or 0):
-                    text = "".join(lines[first - 1 : node.end_lineno]).rstrip()
-                    return _Source(text, node, code.co_filename)
+                if first <= line <= (node.end_lineno or 0) or not line and _declares(made, node):
+                    return _Source("".join(lines[first - 1 : node.end_lineno]).rstrip(), node, file)
     return None
+
+
+def _cells(made: type) -> Iterator[list[str]]:
+    """The lines of a script, or of the cells that were run, the last first: of a class without code of its own."""
+    names = vars(sys.modules[made.__module__])
+    if file := names.get("__file__"):
+        yield linecache.getlines(file)
+    cells = names.get("In") or [
+        "".join(lines) for _, changed, lines, _ in (e for e in linecache.cache.values() if len(e) == 4) if not changed
+    ]
+    yield from (cell.splitlines(keepends=True) for cell in reversed(cells))
+
+
+def _declares(made: type, node: ast.AST) -> bool:
+    """Whether this is the definition of a class that has these fields and members, and no code of its own."""
+    body = node.body if isinstance(node, ast.ClassDef) else [node]
+    fields = [part.target.id for part in body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)]
+    return fields == [*inspect.get_annotations(made)] and not any(isinstance(p, ast.FunctionDef) for p in body)
 
 
 def _globals_of(source: str) -> set[str]:

@@ -220,6 +220,44 @@ def test_what_is_no_longer_what_its_source_says_is_refused(cell: Cell, tmp_path:
     assert files_of(["of_a_cell"], tmp_path) == [before]
 
 
+WITHOUT_CODE = f"""{IMPORTS}
+import dataclasses, enum, typing
+class Kind(enum.Enum):
+    MEAN = 1.0
+    SUM = 2.0
+@dataclasses.dataclass(frozen=True)
+class Given:
+    by: float = 1.0
+    kind: Kind = Kind.SUM
+class Bare: factor = 3.0
+class Told(typing.NamedTuple):
+    more: float = 5.0
+class Read:
+    @property
+    def one(self): return 1.0
+    @staticmethod
+    def two(): return 2.0
+given = Given(2.0)
+@objective("of_a_cell", needs={{Signal.SENTENCE}})
+def of_a_cell(student, teacher, batch):
+    scale = given.by * given.kind.value * Bare.factor * Told().more * Read().one * Read.two()
+    return student.sentence.mean() * scale
+"""
+
+
+def test_a_class_without_code_of_its_own_is_written(cell: Cell, tmp_path: Path) -> None:
+    """As a dataclass of settings, or an enumeration: Python does not say where it was defined."""
+    cell(WITHOUT_CODE.replace("factor = 3.0", "factor = 4.0").replace("SUM = 2.0", "SUM = 7.0"))
+    cell(WITHOUT_CODE)
+    cell("class Other: factor = 9.0")
+    (path,) = files_of(["of_a_cell"], tmp_path)
+    registry.load_file(path)
+    assert loss() == 2.0 * 2.0 * 3.0 * 5.0 * 1.0 * 2.0
+    cell("Bare.factor = 8.0")
+    with pytest.raises(UserError, match="Bare.factor was changed"):
+        files_of(["of_a_cell"], tmp_path)
+
+
 def test_what_has_no_source_or_no_name_is_refused(cell: Cell, tmp_path: Path) -> None:
     main = cell(FORMULA.format(factor=1), source=False)
     with pytest.raises(UserError, match="of_a_cell has no source"):
