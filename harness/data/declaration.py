@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from harness.errors import UserError
 from harness.files import JSON
 
 Rows = Iterable[JSON]  # column -> value
@@ -29,6 +30,8 @@ SETTINGS = {
     "group_until": "only what stands before this counts in the column of the group, as in 12_3 by _",
     "title": "its heading in tables (default: its name)",
 }
+# What a task cannot be called: the first begin the names of settings, as in teacher.epochs.
+TAKEN = ("teacher", "general", "student", "multi_task", "untuned", "average")
 DEFAULTS = {"held_out": "0.2", "split_seed": "0"}
 
 
@@ -57,3 +60,12 @@ class Declaration:
     def given(self, settings: Mapping[str, str]) -> Declaration:
         """With these settings too, which go before its own."""
         return dataclasses.replace(self, settings={**self.settings, **settings})
+
+
+def check_name(task: str) -> None:
+    """Raise UserError for what no task can be called."""
+    if not task.isidentifier():
+        raise UserError(f"task name {task!r} must be letters, digits and underscores, not a digit first")
+    if task in TAKEN:
+        where = "that of the mean over tasks" if task == "average" else f"in names of settings, as in {task}.epochs"
+        raise UserError(f"task name {task!r} has another meaning, {where}: call your data otherwise")

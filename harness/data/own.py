@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import Task
-from harness.data.declaration import SETTINGS, Declaration
+from harness.data.declaration import SETTINGS, Declaration, check_name
 from harness.data.places import home, kind_at, spoilt
 from harness.errors import UserError, near, unknown
 from harness.files import JSON
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from harness.data.own_source import OwnSource
 
 PATH = "path"  # where the examples are, in a YAML file
-TAKEN = ("teacher", "general", "student", "multi_task", "untuned")  # other settings are called so: "teacher.epochs"
 
 
 class Known:
@@ -97,7 +96,7 @@ def task(name: str, **settings: object) -> Callable[[Callable[[], Any]], Callabl
 
     def register(function: Callable[[], Any]) -> Callable[[], Any]:
         origin = file_of(function)
-        _check_name(name)
+        check_name(name)
         said = _checked(name, {key: _text(value) for key, value in settings.items()})
         doc = (function.__doc__ or "").strip().split("\n")[0]
         TASKS.add(name, Declaration(name, function, said, str(Path(origin).parent), doc), origin)
@@ -126,7 +125,7 @@ def told_apart(
             known = TASKS.get(name) if name in TASKS.names() else None
             declared |= {name: known} if isinstance(known, Declaration) else {}
             continue
-        _check_name(name)
+        check_name(name)
         if name in TASKS.names():
             raise UserError(f"there is a task {name} already, in {TASKS.origin(name)}: call your own data otherwise")
         if not place:
@@ -216,12 +215,3 @@ def _text(value: object) -> str:
         if "," in name:
             raise UserError(f"{name!r} holds a comma, which parts names from each other: call it otherwise")
     return ",".join(map(str, value))
-
-
-def _check_name(name: str) -> None:
-    if not name.isidentifier():
-        raise UserError(f"task name {name!r} must be letters, digits and underscores, not a digit first")
-    if name in TAKEN:
-        raise UserError(
-            f"task name {name!r} begins the names of settings, as in {name}.epochs: call your data otherwise"
-        )

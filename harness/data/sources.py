@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from harness.contracts import Task
+from harness.data.declaration import check_name
 from harness.data.places import halved, kind_at
 from harness.errors import UserError
 from harness.folders import cannot_read
@@ -127,8 +128,7 @@ def task_source(name: str, *, tasks: tuple[Task, ...]) -> Callable[[type[TaskSou
         plugin.title = getattr(plugin, "title", name)
         SOURCES.add(name, plugin, origin)
         for task in tasks:
-            if not task.name.isidentifier():
-                raise UserError(f"task name {task.name!r} must be letters, digits and underscores, not a digit first")
+            check_name(task.name)
             if len(task.labels) == 1 or len({*task.labels}) < len(task.labels):
                 raise UserError(f"task {task.name} must have several labels, all different, or none for a score")
             TASKS.add(task.name, task, origin)

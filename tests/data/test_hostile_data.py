@@ -217,7 +217,8 @@ def test_it_gets_one_sentence(tmp_path: Path, case: str) -> None:
     [
         (["sst2=a.csv"], "there is a task sst2 already"),
         (["my-data=a.csv"], "'my-data' must be letters"),
-        (["teacher=a.csv"], "'teacher' begins the names of settings"),
+        (["teacher=a.csv"], "'teacher' has another meaning, in names of settings, as in teacher.epochs: call"),
+        (["average=a.csv"], "'average' has another meaning, that of the mean over tasks: call your data otherwise"),
         (["mine="], "names no data"),
     ],
 )
