@@ -16,7 +16,7 @@ from harness.planning.planned import Plan, declaration_of
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.search.index import Index
-from harness.search.progress import Lookup, Progress, done, left, progress
+from harness.search.progress import Lookup, Progress, left, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -31,11 +31,13 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
 
 
 def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
-    """How many runs of cells are done, where some are missing."""
+    """How many runs of cells are done, and failed, where some are missing."""
     found = {cell.search: (cell, one) for cell, one in zip(plan.cells, replays, strict=True) if not cell.refused}
-    made = sum(done(one) for _, one in found.values())
+    runs = [run for _, one in found.values() for run in (*one.trials, *one.seeds[1:])]
+    failed = sum(run.score is None for run in runs)
     more = sum(left(cell, one) for cell, one in found.values())
-    return (f"Runs done: {made} of {made + more}",) if more else ()
+    told = f", {failed} failed" if failed else ""
+    return (f"Runs done: {len(runs) - failed} of {len(runs) + more}{told}",) if more else ()
 
 
 def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:

@@ -1,9 +1,9 @@
-"""What is told of the vectors that students start from."""
+"""What is told below a table: of the vectors that students start from, and of how far it is."""
 
 from __future__ import annotations
 
 from harness.search.progress import Finished, Progress
-from harness.search.results import coverage
+from harness.search.results import coverage, how_far
 from tests.search.builders import cell, plan, student_run
 
 
@@ -25,3 +25,17 @@ def test_tasks_are_named_where_their_vectors_differ() -> None:
         "Init vectors:glove gives cbow the vectors of 75.0% of the vocabulary.",
         "Init vectors:glove gives cbow the vectors of 87.5% of the vocabulary.",  # of rows that differ
     )
+
+
+def test_a_run_that_failed_is_not_told_as_done() -> None:
+    scored, broken = {"status": "finished", "selection": 0.5}, {"status": "failed", "error": "out of memory"}
+    cells = [cell(name=name, space={"learning_rate": [1e-3, 2e-3, 5e-4]}, trials=3, seeds=2) for name in "abc"]
+
+    def progress(*records: dict[str, object], seeds: int = 0) -> Progress:
+        trials = [Finished(str(n), student_run(), {}, record) for n, record in enumerate(records)]
+        return Progress(trials=trials, seeds=trials[:1] * seeds)
+
+    whole = progress(scored, scored, scored, seeds=2)
+    assert how_far(plan(cells), [whole, whole, progress(scored)]) == ("Runs done: 9 of 12",)
+    assert how_far(plan(cells), [whole, whole, progress(scored, broken)]) == ("Runs done: 9 of 12, 1 failed",)
+    assert how_far(plan(cells), [whole, whole, whole]) == ()
