@@ -38,11 +38,11 @@ def files(path: str, elsewhere: bool = True) -> set[Path]:
 
 def modules(path: str, elsewhere: bool = True) -> set[Path]:
     """The part of `files` that is code and imported."""
-    found, home = {Path(path)}, _home(Path(path))
+    found, home, search = {Path(path)}, _home(Path(path)), tuple(dict.fromkeys(sys.path))
 
     def reached(known: Path) -> set[Path]:
         near = _places(known, home)
-        far = _elsewhere(known, near, tuple(dict.fromkeys(sys.path))) if elsewhere else frozenset()
+        far = _elsewhere(known, near, search) if elsewhere else frozenset()
         return {file for _, file in near} | far
 
     while more := set[Path]().union(*map(reached, found)) - found:
