@@ -221,8 +221,8 @@ def _models(teacher: str) -> dict[str, str]:
 
 
 def of_teacher(name: str) -> str:
-    """Of the code of a teacher's plugin, and of the models that it may load."""
-    own, models = fingerprint(TEACHERS.origin(name)), _models(name)
+    """Of the code of a teacher's plugin, of the shipped ones it is built on, and of the models that it may load."""
+    own, models = _version(TEACHERS.origin(name)), _models(name)
     return digest([own, models]) if models else own
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness import registry
-from harness.code_versions import fingerprint
+from harness.code_versions import of_teacher
 from harness.data.store import Store, alone
 from harness.files import JSON, digest
 from harness.runs import TeacherName
@@ -106,6 +106,6 @@ def _fingerprint(teacher: TeacherName) -> str:
     from harness.data.encoding import tokenizer_fingerprint
 
     if members := teacher_source(teacher).members:
-        code = [fingerprint(registry.TEACHERS.origin(member.name)) for member in members]
+        code = [of_teacher(member.name) for member in members]
         return digest([code, [tokenizer_fingerprint(one) for one in _readers(teacher)]])
     return tokenizer_fingerprint(_tokenizer(teacher))

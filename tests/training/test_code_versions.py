@@ -272,6 +272,21 @@ def test_a_users_plugin_is_of_another_version_where_the_shipped_one_that_it_is_b
     assert current({"mine": str(plugin)})["mine"] != before and fingerprint(str(plugin)) == identity
 
 
+def test_what_is_stored_of_a_users_teacher_is_that_of_the_shipped_one_that_it_is_built_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "teachers", tmp_path / "ours" / "teachers", ignore=shutil.ignore_patterns("*.safetensors"))
+    for module in (code_versions, plugin_code):
+        monkeypatch.setattr(module, "ROOT", tmp_path / "ours")
+    plugin = written(tmp_path / "mine" / "plugin.py", "from harness.teachers.generative import sentence\n")
+    monkeypatch.setattr(TEACHERS, "origin", lambda name: str(plugin))
+    teacher, stored, identity = of_teacher("mine"), of_stored("mine"), fingerprint(str(plugin))
+    shipped = tmp_path / "ours" / "teachers" / "generative.py"
+    shipped.write_text(shipped.read_text() + "\nMORE = 1\n")
+    forget()
+    assert of_teacher("mine") != teacher and of_stored("mine") != stored and fingerprint(str(plugin)) == identity
+
+
 def test_a_shipped_plugin_does_not_stand_for_the_engine() -> None:
     """What plans or prints would be told as another version of the procedure that imports it."""
     for registry in ALL.values():
