@@ -16,7 +16,7 @@ from harness.runs import Run, as_json
 from harness.runs.settings import MASKED, VECTORS
 from harness.teaching.masked import load_masked_teacher, weights_of
 from harness.training import machine
-from harness.training.workspace import Workspace
+from harness.training.workspace import Workspace, teacher_fingerprint
 
 MASKING, WITH_TAGS = "masking", "masking+pos"
 
@@ -36,7 +36,8 @@ def augmented(split: Split, run: Run, workspace: Workspace, source: Teacher) -> 
     value, copies, probability = (settings[f"augmentation{part}"] for part in ("", "_copies", "_probability"))
     texts = [split.text_a, split.text_b, labels_of(split)]
     who = run.replaces_words
-    model = [as_json(who), weights_of(who, workspace)] if who else []
+    # of an ensemble its members' code too, which the cache does not tell apart
+    model = [as_json(who), weights_of(who, workspace), teacher_fingerprint(workspace)] if who else []
     key = [value, copies, probability, model, digest(texts)]
     store = workspace.store("augmented", key)
     with store.held() as whole:

@@ -1,17 +1,20 @@
 """The augmentations that a setting can name, and their texts in the cache."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from harness import code_versions
 from harness.data.augmentation import SameTag, augment
 from harness.data.sources import Split
 from harness.errors import UserError
 from harness.jobs import augmented as module
 from harness.jobs.augmented import augmented, check
-from harness.runs import StudentRun
+from harness.runs import BaseTeacher, StudentRun, TeacherName
+from harness.training.workspace import _fingerprint
 from tests.training.builders import a_run, workspace_of
 
 SPLIT = Split("train", ["the dog saw a cat .", "a bird sang"], ["it ran .", "she left"], np.array([0, 1]))
@@ -56,7 +59,7 @@ def test_texts_are_made_once(tmp_path: Path, value: str, monkeypatch: Any) -> No
 
 def test_texts_are_those_of_the_masked_language_models_weights(tmp_path: Path, monkeypatch: Any) -> None:
     """A run that was made again may have left others, as on another kind of machine."""
-    workspace = workspace_of(tmp_path)
+    workspace = replace(workspace_of(tmp_path), teacher=TeacherName("embedded"))
     weights = workspace.runs / "head" / "weights" / "model.safetensors"
     weights.parent.mkdir(parents=True)
 
@@ -72,6 +75,25 @@ def test_texts_are_those_of_the_masked_language_models_weights(tmp_path: Path, m
     monkeypatch.setattr(module, "_replacer", lambda *given: Said())
     for word in ("first", "other", "first"):
         assert {found for text in ask(word)[2:] for found in ("first", "other") if found in text} == {word}
+
+
+def test_texts_of_an_ensemble_are_those_of_its_members_code(tmp_path: Path, monkeypatch: Any) -> None:
+    """The first member replaces words, and the code of what the teacher is called says nothing of it."""
+    who = BaseTeacher(name="ensemble", content="of weights alone")
+    run = a_run(StudentRun, settings={"augmentation": "masked_language_model"}, masked_teacher=who)
+    workspace = replace(workspace_of(tmp_path), teacher=TeacherName("ensemble", "embedded+embedded"))
+
+    class Said:
+        def candidates(self, words: list[str]) -> list[list[str]]:
+            return [[code] for _ in words]
+
+    monkeypatch.setattr(module, "_replacer", lambda *given: Said())
+    monkeypatch.setattr(code_versions, "_version", lambda file: code)
+    for code in ("first", "other", "first"):
+        _fingerprint.cache_clear()  # as another process
+        texts = augmented(SPLIT, run, workspace, source=None).text_a[2:]  # type: ignore[arg-type]
+        assert {found for text in texts for found in ("first", "other") if found in text} == {code}
+    _fingerprint.cache_clear()
 
 
 def test_texts_without_scores(tmp_path: Path) -> None:
