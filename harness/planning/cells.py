@@ -18,7 +18,7 @@ from harness.hyperparameters import Bounds, Hyperparameters
 from harness.planning import merging
 from harness.planning.choices import Choice, Choices
 from harness.planning.joint_runs import JointRuns
-from harness.planning.planned import Cell, size_of
+from harness.planning.planned import Cell, called, size_of
 from harness.planning.prerequisites import Prerequisites, own_name
 from harness.planning.request import ResolvedRequest, Variant
 from harness.planning.space import Dimension
@@ -41,8 +41,8 @@ def refused_folds(run: Run, start: str) -> str:
 class Cells:
     """Collects the cells of a plan, which procedures add.
 
-    wants: the teacher signals asked for, by task. used: the overrides that reached a cell. sources: content -> the
-    teacher and argument of a checkpoint that is fine-tuned as it is.
+    wants: the teacher signals asked for, by task. used: the overrides that reached a cell. sources:
+    `called` -> the teacher and argument of a checkpoint that is fine-tuned as it is.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Cells:
         """A cell of a checkpoint that is fine-tuned as it is."""
         source = self.model(self.checkpoints[row.name])
         who = BaseTeacher(name=source.name, content=self.asked.contents.teacher(source))
-        self.sources[who.content] = [source.name, source.argument]
+        self.sources[called(who)] = [source.name, source.argument]
         choice = self.choices.choose(row, None, "", task, registry.PROCEDURES.get(ONE_STAGE))
         labelled = as_asked(task, choice.settings).labelled
         run = CheckpointRun(

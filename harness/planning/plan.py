@@ -16,14 +16,14 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import flags_of, variant
-from harness.planning.planned import Cell, Plan, declaration_of, distinct, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, called, declaration_of, distinct, trials_of, waited_for
 from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
 from harness.plugin_code import ROOT
-from harness.runs import JointTeacherRun, Run
+from harness.runs import BaseTeacher, JointTeacherRun, Run
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
 
 if TYPE_CHECKING:
@@ -194,11 +194,12 @@ def _teachers(asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Seque
 
 
 def _sources(asked: ResolvedRequest) -> dict[str, list[str]]:
-    """Content -> the name and argument of each teacher, where there are several."""
+    """`called` -> the name and argument of each teacher, where there are several."""
     every = asked.teachers_named.every()
     if len(every) == 1 or not asked.procedure.trains:
         return {}
-    return {asked.contents.teacher(source): [source.name, source.argument] for source in every}
+    bases = ((BaseTeacher(name=source.name, content=asked.contents.teacher(source)), source) for source in every)
+    return {called(base): [source.name, source.argument] for base, source in bases}
 
 
 def _origins(runs: Iterable[Run]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from harness.hyperparameters import Hyperparameters
 from harness.planning.space import Space, size
 from harness.registry import load_file
 from harness.rows import TableRow
-from harness.runs import Run, RunId, TeacherName
+from harness.runs import BaseTeacher, Run, RunId, TeacherName
 
 FORMAT = 3  # of plan.json
 ABSENT_IF_EMPTY = ("declared", "variant", "flags", "declaration")  # from it, as in plans of earlier versions
@@ -86,9 +86,9 @@ class First:
 class Plan:
     """A study and a command line, worked out.
 
-    teacher, argument: of the only teacher, or the first; label: the teachers as tables call them; checkpoints: content
-    -> the teacher and argument of a checkpoint that is fine-tuned as it is, and of each of several teachers; files:
-    content -> path; shown: setting -> the name that people know it by, and whether that
+    teacher, argument: of the only teacher, or the first; label: the teachers as tables call them; checkpoints:
+    `called` -> the teacher and argument of a checkpoint that is fine-tuned as it is, and of each of several
+    teachers; files: content -> path; shown: setting -> the name that people know it by, and whether that
     one counts from the other end; first: every run that others start from; teachers: task -> the run whose scores
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
     declared: a task of the user's own -> what it is, as `harness.data.own` tells it; unseen: see `planning.reading`;
@@ -137,7 +137,8 @@ class Plan:
         who = run.learns_from
         while isinstance(who, str):
             who = self.first[who].run.learns_from if who in self.first else None
-        found = self.checkpoints.get(who.content if who else "", ("", ""))
+        known = (called(who), who.content) if who else ()  # in plans of earlier versions by content alone
+        found = next((self.checkpoints[key] for key in known if key in self.checkpoints), ("", ""))
         return TeacherName(*found) if who and found[0] == who.name else TeacherName(self.teacher, self.argument)
 
     def to_json(self) -> JSON:
@@ -155,6 +156,11 @@ class Plan:
         parts["rows"] = [TableRow.from_json(row) for row in told["rows"]]
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: told[name] for name in known & told.keys()} | parts)
+
+
+def called(who: BaseTeacher) -> str:
+    """What tells base weights from others in a plan: those of two plugins may be the same."""
+    return f"{who.name} {who.content}"
 
 
 def waited_for(first: Mapping[RunId, First], runs: Iterable[RunId]) -> dict[RunId, First]:

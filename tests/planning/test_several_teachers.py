@@ -137,6 +137,19 @@ def test_an_ensemble_of_different_tokenizers_teaches(
     assert "0 runs trained" in done(call(*words)).stdout
 
 
+def test_members_of_the_same_weights_by_two_plugins_are_told_apart(tmp_path: Path, call: Harness) -> None:
+    plugin, out = tmp_path / "mine.py", tmp_path / "out"
+    plugin.write_text(
+        "from harness.registry import teacher\n"
+        "from harness.teachers.embedded import EmbeddedTeacher\n\n\n"
+        "@teacher('mine')\n"
+        "class Mine(EmbeddedTeacher):\n"
+        '    """Ours by another name."""\n'
+    )
+    words = (*RUN[:-4], "train_examples=32", "--tasks", "sentiment", "--teacher", "mine+embedded", "--plugin", plugin)
+    assert "4 runs trained" in done(call(*words, "--out", out)).stdout
+
+
 # ---------------------------------------------------------------- one for each task
 
 
