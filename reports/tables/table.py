@@ -288,8 +288,9 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
     std = mean_std(list(seeds.values()))[1] if seeds else None
     value = sum(e.value or 0.0 for e in entries) / len(entries)
     made = Entry("complete", value, std, min(e.n for e in entries), max(e.wanted for e in entries))
-    worst = max(entries, key=lambda e: e.collapsed)
-    return replace(made, collapsed=worst.collapsed, reason=worst.reason) if worst.collapsed else made
+    alike = sum(bool(e.collapsed) for e in entries)
+    reason = f"collapsed on {alike} of {len(entries)} tasks, so never best" if alike else ""
+    return replace(made, collapsed=max(e.collapsed for e in entries), reason=reason)
 
 
 def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[CellResult]) -> tuple[Entry, ...]:
