@@ -28,8 +28,8 @@ from harness.registry import objective
 ABOVE = os.path.dirname(os.path.dirname(__file__))
 POWER = int(numpy.load(os.path.join(ABOVE, "pow" + "er.npy")))
 
-@objective("mine", needs={Signal.SENTENCE})
-def mine(student, teacher, batch):
+@objective("reads", needs={Signal.SENTENCE})
+def reads(student, teacher, batch):
     with open(os.path.join(os.path.dirname(__file__), "beside.json")) as file:
         json.load(file)
     with open(ABOVE + "/weight" + ".json") as file:
@@ -51,7 +51,7 @@ def test_another_content_is_told_and_made_anew_when_asked(
     plugin.write_text(PLUGIN)
     plugin.with_name("beside.json").write_text("1")
     out, small = tmp_path / "out", ("--trials", "1", "--seeds", "1", "--set", "train_examples=32", "teacher.epochs=1")
-    study = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "mine", "--inits", "every", *small)
+    study = ("--study", "objectives_vs_init", "--tasks", "sst2", "--objectives", "reads", "--inits", "every", *small)
     words = (*study, "--data", glue, "--teacher", checkpoint, "--plugin", plugin, "--out", out)
     first = call("run", *words)
     assert first.returncode == 0 and "another version" not in first.stdout + first.stderr, first.stderr
@@ -73,13 +73,13 @@ def test_another_content_is_told_and_made_anew_when_asked(
 def test_what_is_edited_meanwhile_is_of_no_version(tmp_path: Path, as_before: None) -> None:
     file, plugin = tmp_path / "numbers.json", tmp_path / "plugins" / "mine.py"
     plugin.parent.mkdir()
-    head = "from harness.registry import objective\n@objective('mine', needs={'logits'})\n"
-    plugin.write_text(head + "def mine(student, teacher, batch):\n    return open(student).read()\n")
+    head = "from harness.registry import objective\n@objective('reads', needs={'logits'})\n"
+    plugin.write_text(head + "def reads(student, teacher, batch):\n    return open(student).read()\n")
     registry.load_file(plugin)
-    run = a_run(StudentRun, objective="mine", procedure="two_stage", teacher="t" * 16)
+    run = a_run(StudentRun, objective="reads", procedure="two_stage", teacher="t" * 16)
     file.write_text("[1]")
     opened = reading.begin()
-    registry.OBJECTIVES.get("mine")("student", None, None).forward(file, None, None)  # type: ignore[call-arg, arg-type]
+    registry.OBJECTIVES.get("reads")("student", None, None).forward(file, None, None)  # type: ignore[call-arg, arg-type]
     assert opened.by_plugins(run) == {str(file): checksum(file)}
     os.utime(file, (0, 0))  # by another process
     assert opened.by_plugins(run) == {str(file): ""}

@@ -142,12 +142,12 @@ def test_members_of_the_same_weights_by_two_plugins_are_told_apart(tmp_path: Pat
     plugin.write_text(
         "from harness.registry import teacher\n"
         "from harness.teachers.embedded import EmbeddedTeacher\n\n\n"
-        "@teacher('mine')\n"
+        "@teacher('embedded_again')\n"
         "class Mine(EmbeddedTeacher):\n"
         '    """Ours by another name."""\n'
     )
-    words = (*RUN[:-4], "train_examples=32", "--tasks", "sentiment", "--teacher", "mine+embedded", "--plugin", plugin)
-    assert "4 runs trained" in done(call(*words, "--out", out)).stdout
+    words = (*RUN[:-4], "train_examples=32", "--tasks", "sentiment", "--teacher", "embedded_again+embedded")
+    assert "4 runs trained" in done(call(*words, "--plugin", plugin, "--out", out)).stdout
 
 
 # ---------------------------------------------------------------- one for each task

@@ -223,13 +223,13 @@ def test_the_value_of_a_variable_that_a_plugin_reads_is_in_the_record(
 ) -> None:
     head = "import os\nfrom os import environ\nfrom harness.registry import objective\n"
     machine = 'os.environ.get("CUDA_VISIBLE_DEVICES"), {}.get("MY_BETA"), os.environ.get(os.name)\n'
-    plugin = written(tmp_path / "plugin.py", f"{head}import helper_of_mine\n@objective('mine', needs={{'logits'}})\n"
-                     f"def mine(student, teacher, batch):\n    return {machine}")  # fmt: skip
-    written(tmp_path / "helper_of_mine.py", f"import os\nfrom os import environ\ndef alpha():\n    return {told}\n")
+    plugin = written(tmp_path / "plugin.py", f"{head}import alpha_of\n@objective('by_alpha', needs={{'logits'}})\n"
+                     f"def by_alpha(student, teacher, batch):\n    return {machine}")  # fmt: skip
+    written(tmp_path / "alpha_of.py", f"import os\nfrom os import environ\ndef alpha():\n    return {told}\n")
     load_file(plugin)
     monkeypatch.setenv("TEMPERATURE", "1")
     before = code_versions.sources([str(plugin)])
-    record = {"code": of_run(a_run(StudentRun, objective="mine", procedure="two_stage", teacher="t" * 16))}
+    record = {"code": of_run(a_run(StudentRun, objective="by_alpha", procedure="two_stage", teacher="t" * 16))}
     assert [name for name in record["code"] if name.startswith("$")] == ["$TEMPERATURE"]
     assert changed(record, {}.get, current({})) == set() and code_versions.sources([str(plugin)]) == before
     monkeypatch.setenv("TEMPERATURE", "2")
