@@ -52,6 +52,7 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     except UserError:
         remove(workspace.run / CHECKPOINT)  # of what is not this run, which would go on from it
         raise
+    reading.end()
     if (workspace.run / "weights").is_dir() and processes.leads():
         record["weights"] = checksums(workspace.run / "weights")
     return record | {

@@ -18,7 +18,8 @@ from harness.plugin_code import others
 from harness.runs import Run
 
 SYSTEM = ("/proc/", "/sys/", "/dev/")
-_opened: Opened | None = None  # of the run that this process is at: the hook that notes it cannot be taken away again
+_opened: Opened | None = None  # of the run that this process is at
+_hooked = False  # for good: a hook cannot be taken away again
 
 
 class Opened:
@@ -70,12 +71,18 @@ class Opened:
 
 
 def begin() -> Opened:
-    """What this process opens from now on."""
-    global _opened
-    if _opened is None:
+    """What this process opens from now on, until `end`."""
+    global _opened, _hooked
+    if not _hooked:
         sys.addaudithook(_hook)
-    _opened = Opened()
+    _opened, _hooked = Opened(), True
     return _opened
+
+
+def end() -> None:
+    """Note no more."""
+    global _opened
+    _opened = None
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:

@@ -88,4 +88,5 @@ def _label(teacher: Any, word: str) -> str:
     if not (teacher.argument and folder.is_dir()):
         return word
     name = folder.resolve().name
-    return f"./{name}" if name in TEACHERS.names() else name  # which the name alone would mean
+    # The name alone would mean the plugin that is called so.
+    return f"./{name}" if teacher.name == HUB and name in TEACHERS.names() else name

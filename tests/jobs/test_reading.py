@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
@@ -39,6 +40,12 @@ def reads(student, teacher, batch):
     open(ABOVE + "/cal" + "ls.txt").close()
     return weight * (student.sentence - teacher.sentence).abs().pow(POWER).mean()
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_more() -> Iterator[None]:
+    yield
+    reading.end()
 
 
 def test_another_content_is_told_and_made_anew_when_asked(
