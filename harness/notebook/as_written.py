@@ -1,112 +1,235 @@
-"""Whether the functions and classes of a notebook are still what their source says: what runs get is the source.
+"""Whether the functions and classes of a notebook are what their source makes: what runs get is the source.
 
-A value that a default or a class's attribute was made of may be another by now, and an attribute or a method may have
-been put in another's place since.
+Since they were defined, a value that a default, an attribute or a decorator was made of may have become another, and an
+attribute or a method may have been set. So the file is run in a module of its own, and what it makes is compared
+with what the notebook has: code, defaults, what decorators enclosed, bases, attributes and values, to the last.
 """
 
 from __future__ import annotations
+import __future__
 
-import ast
+import contextlib
+import functools
+import itertools
+import sys
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
-from types import FunctionType
+from pathlib import Path
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
+from harness import plugin_code, registry
 from harness.errors import UserError
 
-Definition = ast.FunctionDef | ast.ClassDef
-PLAIN = (bool, int, float, str, bytes, type(None), list, tuple, dict, set, frozenset)
-# What can be worked out once more without an effect.
-AGAIN = (
-    ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.BinOp,
-    ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context,
+PLAIN = (bool, int, float, complex, str, bytes, bytearray, range, type(Path()), type(None), type(...), type(NotImplemented))
+# Locks, what a decorator keeps of its calls, and the descriptors of slots.
+OF_NO_EFFECT = (
+    type(threading.Lock()), type(threading.RLock()), weakref.WeakKeyDictionary, weakref.WeakValueDictionary,
+    MemberDescriptorType, GetSetDescriptorType,
 )  # fmt: skip
+WITHIN: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (property, ("fget", "fset", "fdel")), ((classmethod, staticmethod), ("__func__",)),
+    (MethodType, ("__self__", "__func__")), (functools.partial, ("func", "args", "keywords")),
+)  # fmt: skip
+# What Python adds to a class as it is made or used, and what is of no effect.
+OF_PYTHON = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__annotate__", "__annotate_func__",
+    "__annotations_cache__", "__firstlineno__", "__static_attributes__", "__orig_bases__", "__abstractmethods__",
+    "_abc_impl", "__qualname__",
+}  # fmt: skip
 
 
-def check(owner: str, value: Any, node: Definition, file: str, names: Mapping[str, Any]) -> None:
-    """Raise UserError where a function or class is not what its source makes of the names around it.
+@contextlib.contextmanager
+def run(owner: str, text: str) -> Iterator[dict[str, Any]]:
+    """Run a file's text as a notebook's cell, for as long as it is looked at, and give the names that it defines.
 
-    owner: what it is written for. value: as it is called by its name, so perhaps wrapped; node, file: its source.
+    What it registers is found in the registries meanwhile. Raises UserError where it cannot be run.
     """
-    for told, why in _otherwise(value, node, file, names):
-        raise UserError(f"{owner}: {told} {why} since it was defined, and its source does not say so: define it again")
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of one type."""
+    module = ModuleType(registry.MAIN)
+    known, loaded = {each: each._found for each in registry.ALL.values()}, set(registry._loaded)
+    for each, found in known.items():
+        each._found = {name: one for name, one in found.items() if one[1] not in registry.WRITTEN}
     try:
-        return one is other or (type(one) is type(other) and bool(one == other))
+        try:
+            exec(compile(text, "<written>", "exec", dont_inherit=True), vars(module))
+        except Exception as error:
+            raise UserError(f"{owner}: what is written of it cannot be run: {type(error).__name__}: {error}") from error
+        yield vars(module)
+    finally:
+        registry._loaded.clear()
+        registry._loaded.update(loaded)
+        for each, found in known.items():
+            each._found = found
+
+
+def difference(path: str, here: Any, made: Any) -> str:
+    """The first thing by which what a notebook has is not what its source makes, as a sentence; "" for none.
+
+    path: what it is called.
+    """
+    return next(_Pairs().differ(path, here, made), "")
+
+
+class _Pairs:
+    """Compares two graphs of objects. It knows which pairs it has begun with, as they may name themselves."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[int, int], tuple[Any, Any]] = {}  # with them, so that no number is given again
+
+    def differ(self, path: str, here: Any, made: Any) -> Iterator[str]:
+        if here is made or (id(here), id(made)) in self._begun:
+            return
+        self._begun[id(here), id(made)] = here, made
+        if type(here) in PLAIN or type(made) in PLAIN:
+            if type(here) is not type(made) or repr(here) != repr(made):
+                yield f"{path} is {_shown(here)} now, and {_shown(made)} by its source"
+        elif isinstance(here, type) and isinstance(made, type):
+            yield from self._classes(path, here, made)
+        elif isinstance(here, FunctionType) and isinstance(made, FunctionType):
+            yield from self._functions(path, here, made)
+        else:
+            if type(here).__qualname__ != type(made).__qualname__:
+                yield f"{path} is {_shown(here)} now, and {_shown(made)} by its source"
+            yield from self.differ(type(here).__qualname__, type(here), type(made))
+            yield from self._instances(path, here, made)
+
+    def _functions(self, path: str, here: FunctionType, made: FunctionType) -> Iterator[str]:
+        if not _same_code(here.__code__, made.__code__):
+            yield f"{path} is another function now than by its source"
+        positional = here.__code__.co_varnames[: here.__code__.co_argcount]
+        with_default = positional[len(positional) - len(here.__defaults__ or ()) :]
+        yield from self._mappings(
+            f"the default {{}} of {path}", dict(zip(with_default, here.__defaults__ or (), strict=True)),
+            dict(zip(with_default, made.__defaults__ or (), strict=False)),
+        )  # fmt: skip
+        yield from self._mappings(f"the default {{}} of {path}", here.__kwdefaults__ or {}, made.__kwdefaults__ or {})
+        yield from self._mappings(f"{path}.{{}}", _attributes(here), _attributes(made))
+        yield from self._mappings(f"{{}}, which {path} encloses,", _enclosed(here), _enclosed(made))
+
+    def _classes(self, path: str, here: type, made: type) -> Iterator[str]:
+        if here.__qualname__ != made.__qualname__ or here.__module__ != made.__module__:
+            yield f"{path} is {here.__qualname__} now, and {made.__qualname__} by its source"
+        yield from self.differ(f"the kind of {path}", type(here), type(made))
+        for number, (one, other) in enumerate(itertools.zip_longest(here.__bases__, made.__bases__)):
+            yield from self.differ(f"the base {getattr(one, '__name__', number)} of {path}", one, other)
+        if [*vars(here).get("__annotations__", ())] != [*vars(made).get("__annotations__", ())]:
+            yield f"{path} has other fields now than by its source"
+        of_class, by_source = ({k: v for k, v in vars(each).items() if k not in OF_PYTHON} for each in (here, made))
+        yield from self._mappings(f"{path}.{{}}", of_class, by_source)
+
+    def _mappings(self, path: str, here: Mapping[Any, Any], made: Mapping[Any, Any]) -> Iterator[str]:
+        """path: with {} in place of a key."""
+        for key, one in here.items():
+            if key in made:
+                yield from self.differ(path.format(key), one, made[key])
+            else:
+                yield f"{path.format(key)} was set since it was defined"
+        if missing := [key for key in made if key not in here]:
+            yield f"{path.format(missing[0])} was deleted since it was defined"
+
+    def _instances(self, path: str, here: Any, made: Any) -> Iterator[str]:
+        if isinstance(here, OF_NO_EFFECT):
+            return
+        if isinstance(here, Mapping):
+            yield from self._sequences(f"the keys of {path}", [*here], [*made])
+            yield from self._sequences(path, [*here.values()], [*made.values()], [*here])
+        elif isinstance(here, (list, tuple)):
+            yield from self._sequences(path, [*here], [*made])
+        elif isinstance(here, (set, frozenset)):
+            yield from self._sequences(f"the members of {path}", sorted(here, key=repr), sorted(made, key=repr))
+        elif kind := next((each for each in PLAIN if isinstance(here, each)), None):  # as of a member of an enumeration
+            if kind.__repr__(here) != kind.__repr__(made):
+                yield f"{path} is another {type(here).__name__} now than by its source"
+        for kind, names in WITHIN:
+            if isinstance(here, kind):
+                for name in names:
+                    yield from self.differ(path, getattr(here, name), getattr(made, name))
+                return
+        state = _state(here)
+        yield from self._mappings(f"{path}.{{}}", state, _state(made))
+        if not (state or isinstance(here, (Mapping, list, tuple, set, frozenset)) or _equal(here, made)):
+            parts = _parts(here), _parts(made)
+            if not all(parts):
+                yield f"{path} is a {type(here).__name__}, which cannot be compared with what its source makes"
+            elif any(self.differ(path, *parts)):
+                yield f"{path} is another {type(here).__name__} now than by its source"
+
+    def _sequences(self, path: str, here: list[Any], made: list[Any], keys: list[Any] | None = None) -> Iterator[str]:
+        if len(here) != len(made):
+            yield f"{path} has a length of {len(here)} now, and of {len(made)} by its source"
+            return
+        for number, (one, other) in enumerate(zip(here, made, strict=True)):
+            yield from self.differ(f"{path}[{(keys[number] if keys else number)!r}]", one, other)
+
+
+def _same_code(here: CodeType, made: CodeType) -> bool:
+    """Whether two functions do the same, wherever their lines stand."""
+    future = __future__.annotations.compiler_flag  # of all the file where one cell has it
+    if (here.co_flags ^ made.co_flags) & future:
+        return True  # their annotations differ alone, and the source was found by the code's lines
+    told = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount",
+            "co_posonlyargcount", "co_kwonlyargcount")  # fmt: skip
+    return all(getattr(here, each) == getattr(made, each) for each in told) and _same_constants(
+        here.co_consts, made.co_consts
+    )
+
+
+def _same_constants(here: Any, made: Any) -> bool:
+    if isinstance(here, CodeType) and isinstance(made, CodeType):
+        return _same_code(here, made)
+    if isinstance(here, tuple) and isinstance(made, tuple):
+        return len(here) == len(made) and all(map(_same_constants, here, made))
+    return type(here) is type(made) and (here == made if isinstance(here, frozenset) else repr(here) == repr(made))
+
+
+def _of_library(function: FunctionType) -> bool:
+    """Whether it is what a library's decorator makes, which keeps a state of its own."""
+    return plugin_code.others(Path(function.__code__.co_filename))
+
+
+def _attributes(function: FunctionType) -> dict[str, Any]:
+    keep = (FunctionType, type) if _of_library(function) else object
+    return {name: one if isinstance(one, keep) else None for name, one in vars(function).items()}
+
+
+def _enclosed(function: FunctionType) -> dict[str, Any]:
+    """What a function has of the one around it."""
+    found, keep = {}, (*PLAIN, FunctionType, type) if _of_library(function) else object
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it is empty
+            if isinstance(cell.cell_contents, keep):
+                found[name] = cell.cell_contents
+    return found
+
+
+def _state(instance: Any) -> dict[str, Any]:
+    """The attributes that an object has of its own."""
+    slots = [vars(each).get("__slots__", ()) for each in type(instance).__mro__]
+    names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
+    known = {name: getattr(instance, name) for name in names if hasattr(instance, name)}
+    return known | getattr(instance, "__dict__", {})
+
+
+def _equal(here: Any, made: Any) -> bool:
+    """Whether two objects without attributes are equal: tensors, patterns, times."""
+    try:
+        if (torch := sys.modules.get("torch")) and isinstance(here, torch.Tensor):
+            return here.dtype == made.dtype and torch.equal(here, made)
+        return bool(here == made)
     except Exception:  # of arrays there is no one answer
         return False
 
 
-def _otherwise(value: Any, node: Definition, file: str, names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is otherwise, each with how that came about."""
-    made, wrapped = value, 0
-    while hasattr(made, "__wrapped__"):
-        made, wrapped = made.__wrapped__, wrapped + 1
-    if wrapped > len(node.decorator_list):
-        yield node.name, "was wrapped"
-    if isinstance(node, ast.FunctionDef):
-        yield from _defaults(made, node, names)
-        return
-    for base, expression in zip(vars(made).get("__orig_bases__", made.__bases__), node.bases, strict=False):
-        if _changed(expression, base, names):
-            yield f"the base {ast.unparse(expression)} of {node.name}", "was defined again"
-    within = {**names, **vars(made)}
-    for name, expression in _attributes(made, node):
-        if type(vars(made)[name]) in PLAIN and _changed(expression, vars(made)[name], within):
-            yield f"{node.name}.{name}", "was changed, or what it was made of,"
-    for part in node.body:
-        method = vars(made).get(part.name) if isinstance(part, ast.FunctionDef) else None
-        if not isinstance(part, ast.FunctionDef) or not isinstance(method, FunctionType) or part.decorator_list:
-            continue
-        code, own = method.__code__, method.__module__ == made.__module__ and "<locals>" not in method.__qualname__
-        if (code.co_filename, code.co_firstlineno) == (file, part.lineno):
-            yield from _defaults(method, part, within)
-        elif own:
-            yield f"{node.name}.{part.name}", "was put in another's place"
-
-
-def _defaults(function: FunctionType, node: ast.FunctionDef, names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The parameters whose default is otherwise."""
-    arguments = [*node.args.posonlyargs, *node.args.args]
-    last = arguments[len(arguments) - len(node.args.defaults) :]
-    now = dict(zip((each.arg for each in last), function.__defaults__ or (), strict=False))
-    said = list(zip((each.arg for each in last), node.args.defaults, strict=True))
-    now |= function.__kwdefaults__ or {}
-    by_name = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    said += [(each.arg, given) for each, given in by_name if given]
-    for name, expression in said:
-        if name in now and _changed(expression, now[name], names):
-            yield f"the default of {name} in {function.__qualname__}", "was changed, or what it was made of,"
-
-
-def _attributes(made: type, node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """The attributes that a class's body gives a value once, but for those that decorators of ours set."""
-    set_by_us = {name for each in made.__mro__ if each.__module__.startswith("harness.")
-                 for name in vars(each).get("__annotations__", ())}  # fmt: skip
-    found: dict[str, list[ast.expr]] = {}
-    for part in node.body:
-        if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
-            continue
-        for each in ast.walk(part):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                given = part.value if isinstance(part, (ast.Assign, ast.AnnAssign)) and each in _targets(part) else None
-                found.setdefault(each.id, []).append(given or ast.Call(each, [], []))
-    for name, expressions in found.items():
-        if len(expressions) == 1 and name in vars(made) and name not in set_by_us:
-            yield name, expressions[0]
-
-
-def _targets(part: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return part.targets if isinstance(part, ast.Assign) else [part.target]
-
-
-def _changed(expression: ast.expr, now: Any, names: Mapping[str, Any]) -> bool:
-    """Whether an expression gives another value than this; False where that cannot be told without an effect."""
-    if not all(isinstance(part, AGAIN) for part in ast.walk(expression)):
-        return False
+def _parts(instance: Any) -> Any:
+    """What an object would be copied from; None where it tells nothing."""
     try:
-        return not same(eval(compile(ast.Expression(expression), "<source>", "eval"), dict(names)), now)
-    except Exception:  # it names what is not there any more
-        return False
+        made, *rest = instance.__reduce_ex__(4)
+    except Exception:
+        return None
+    return [made, *(part if isinstance(part, (tuple, dict, type(None))) else [*part] for part in rest)]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if type(value) in PLAIN else f"a {type(value).__name__}"
+    return text if len(text) <= 40 else f"{text[:36]} ..."

@@ -20,32 +20,34 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from harness import code_versions, plugin_code
 from harness.contracts import Study
 from harness.errors import UserError
-from harness.notebook import as_written
 from harness.registry import MAIN
 
 PLAIN = (bool, int, float, str, bytes, type(None))  # they are what they are, whichever module has the same
 
 
-def text_of(plugin: Any, name: str) -> str:
-    """The text of a file that defines this function or class. Raises UserError where its source is not to be had."""
+def text_of(plugin: Any, name: str) -> tuple[str, dict[str, Any]]:
+    """The text of a file that defines this function or class, and what the names that it uses mean here.
+
+    Raises UserError where its source is not to be had.
+    """
     written = _Text(name)
-    written.define(plugin.__name__, plugin)
-    return written.text()
+    written.write(plugin)
+    return written.text(), written.here
 
 
-def study_text(study: Study) -> str:
-    """The text of a file that declares this study."""
+def study_text(study: Study) -> tuple[str, dict[str, Any]]:
+    """The text of a file that declares this study, and what the names that it uses mean here."""
     written = _Text(f"study {study.name}")
     declared = written.value(study)
     written.imports.add("from harness.registry import study")
     written.parts.append(f"study({declared})")
-    return written.text()
+    return written.text(), written.here
 
 
 def check_modules(known: Mapping[str, str]) -> None:
@@ -68,7 +70,7 @@ class _Text:
         self.parts: list[str] = []
         self.future = False
         self.modules: dict[str, str] = {}  # of the user's own that are imported -> fingerprint
-        self._done: set[str] = set()
+        self.here: dict[str, Any] = {}  # what the names that it uses mean where they were used
 
     def text(self) -> str:
         """The whole file; equal objects give equal files."""
@@ -81,9 +83,9 @@ class _Text:
 
     def define(self, name: str, value: Any) -> None:
         """Have the file define a name as what it is here."""
-        if name in self._done:
+        if name in self.here:
             return
-        self._done.add(name)
+        self.here[name] = value
         if isinstance(value, ModuleType):
             self._note(value)
             self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
@@ -91,15 +93,9 @@ class _Text:
             self._note(sys.modules[module])
             known = getattr(value, "__qualname__", name) if not hasattr(sys.modules[module], name) else name
             self.imports.add(f"from {module} import {known}" + (f" as {name}" if name != known else ""))
-        elif isinstance(made := inspect.unwrap(value) if callable(value) else value, (FunctionType, type)):
-            self._write(value, made)
-            if made.__name__ != name:  # another name of it
-                if inspect.unwrap(_names_of(made).get(made.__name__, type)) is not made:
-                    raise UserError(
-                        f"{self.owner}: {name} is what was defined as {made.__name__}, which is another by now: define "
-                        "each by a name of its own"
-                    )
-                self.parts.append(f"{name} = {made.__name__}")
+        elif isinstance(inspect.unwrap(value) if callable(value) else value, (FunctionType, type)):
+            if (written := self.write(value)) != name:  # another name of it
+                self.parts.append(f"{name} = {written}")
         else:
             self.parts.append(f"{name} = {self.value(value, name)}")
 
@@ -109,27 +105,33 @@ class _Text:
             plugin_code.check_unchanged([path])
             self.modules[module.__name__] = code_versions.fingerprint(path)
 
-    def _write(self, value: Any, made: Any) -> None:
-        """The source of a function or class, after that of all that it names. value: it, perhaps wrapped."""
-        if "<" in made.__qualname__:
+    def write(self, value: Any) -> str:
+        """Have the file define a function or class, perhaps wrapped, and all that it names. Returns its name there."""
+        chain = [value]
+        while hasattr(chain[-1], "__wrapped__"):
+            chain.append(chain[-1].__wrapped__)
+        within = chain[-1].__qualname__
+        found = ((each, _source(each)) for each in chain if isinstance(each, (FunctionType, type)))
+        made, source = next((each for each in found if each[1]), (chain[-1], None))
+        if source is None and "<" in within:
             raise UserError(
-                f"{self.owner}: {made.__qualname__} is a lambda or is defined inside a function, and cannot be "
+                f"{self.owner}: {within} is a lambda or is defined inside a function, and cannot be "
                 "written into a plugin file: define it by itself"
             )
-        source, names = _source(made), _names_of(made)
         if source is None:
             raise UserError(
-                f"{self.owner}: {made.__name__} has no source that could be written into a plugin file, which runs in "
+                f"{self.owner}: {within} has no source that could be written into a plugin file, which runs in "
                 "processes of their own need: define it in a cell or a file, or give its file as plugin"
             )
-        as_written.check(self.owner, value, source.node, source.file, names)
+        names = _names_of(made)
         self.future |= any(c.co_flags & __future__.annotations.compiler_flag for c in _codes(made))
-        for name in sorted(_globals_of(source.text) - {made.__name__}):
+        for name in sorted(_globals_of(source.text) - {source.name}):
             if name in names:
                 self.define(name, names[name])
             elif not (hasattr(builtins, name) or self.future):
-                raise UserError(f"{self.owner}: {made.__name__} uses {name}, which nothing defines")
+                raise UserError(f"{self.owner}: {source.name} uses {name}, which nothing defines")
         self.parts.append(source.text)
+        return source.name
 
     def value(self, value: Any, name: str = "") -> str:
         """A plain value as the expression that makes it. Raises UserError for any other."""
@@ -154,10 +156,6 @@ class _Text:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             self.define(type(value).__name__, type(value))
             given = (f"{f.name}={self.value(getattr(value, f.name), name)}" for f in _given(value))
-            if field := _set_since(value):
-                raise UserError(
-                    f"{self.owner}: {name or 'it'}.{field} was set after that was made: give it as it is made"
-                )
             return f"{type(value).__name__}({', '.join(given)})"
         raise UserError(
             f"{self.owner} uses {name or 'what is no plain value'}, a {type(value).__name__}, which its runs, in "
@@ -171,14 +169,6 @@ def _given(value: Any) -> Iterator[dataclasses.Field[Any]]:
         made = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
         if field.init and getattr(value, field.name) != made:
             yield field
-
-
-def _set_since(value: Any) -> str:
-    """The first field of a dataclass that its arguments do not make what it is; "" where there is none."""
-    if not (others := [field.name for field in dataclasses.fields(value) if not field.init]):
-        return ""
-    made = type(value)(**{field.name: getattr(value, field.name) for field in _given(value)})
-    return next((field for field in others if not as_written.same(getattr(made, field), getattr(value, field))), "")
 
 
 def _module_of(name: str, value: Any) -> str:
@@ -202,12 +192,14 @@ def _users(module: ModuleType) -> str:
     return os.path.realpath(file) if file.suffix == ".py" and not others else ""
 
 
-def _codes(made: Any) -> list[Any]:
-    """The code of a function, or of the methods of a class, properties and static ones too."""
+def _codes(made: Any) -> list[CodeType]:
+    """The code of a function, or of the methods of a class, properties and wrapped ones too."""
     if isinstance(made, FunctionType):
         return [made.__code__]
-    within = (getattr(part, "fget", getattr(part, "__func__", part)) for part in vars(made).values())
-    return [part.__code__ for part in within if isinstance(part, FunctionType)]
+    parts = [getattr(part, of, part) for part in vars(made).values() for of in ("fget", "__func__", "func")]
+    within = (inspect.unwrap(part) for part in parts if callable(part) and not isinstance(part, type))
+    own = (part for part in within if getattr(part, "__module__", None) == made.__module__)
+    return [part.__code__ for part in own if isinstance(part, FunctionType)]
 
 
 def _names_of(made: Any) -> Mapping[str, Any]:
@@ -217,25 +209,25 @@ def _names_of(made: Any) -> Mapping[str, Any]:
 
 class _Source(NamedTuple):
     text: str
-    node: as_written.Definition
-    file: str
+    name: str
 
 
 def _source(made: Any) -> _Source | None:
     """The source of a function or class with its decorators, or None. (inspect finds no class of a cell.)"""
-    places = [(code.co_filename, linecache.getlines(code.co_filename), code.co_firstlineno) for code in _codes(made)]
+    named = made.__code__.co_name if isinstance(made, FunctionType) else made.__name__  # wraps gives it another's name
+    places = [(linecache.getlines(code.co_filename), code.co_firstlineno) for code in _codes(made)]
     if isinstance(made, type):
-        places += [("", lines, 0) for lines in _cells(made)]
-    for file, lines, line in places:
+        places += [(lines, 0) for lines in _cells(made)]
+    for lines, line in places:
         try:
             tree = ast.parse("".join(lines))
         except SyntaxError:
             continue
         for node in reversed(tree.body):
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == made.__name__:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == named:
                 first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
                 if first <= line <= (node.end_lineno or 0) or not line and _declares(made, node):
-                    return _Source("".join(lines[first - 1 : node.end_lineno]).rstrip(), node, file)
+                    return _Source("".join(lines[first - 1 : node.end_lineno]).rstrip(), named)
     return None
 
 

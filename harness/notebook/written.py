@@ -18,6 +18,7 @@ from harness import registry
 from harness.contracts import Study, Task
 from harness.errors import UserError
 from harness.files import atomic_write
+from harness.notebook import as_written
 from harness.notebook.source import study_text, text_of
 from harness.registry import MAIN, WRITTEN
 
@@ -75,7 +76,8 @@ def files_of(words: Iterable[Any], folder: Path | None) -> list[Path]:
                 if origin in WRITTEN:
                     defined = _DEFINED[origin] if origin in _DEFINED else _defined(plugin)
                     # Written anew each time: what it names may mean something else by now.
-                    text = study_text(defined) if isinstance(defined, Study) else text_of(defined, name)
+                    text, here = study_text(defined) if isinstance(defined, Study) else text_of(defined, name)
+                    _check(known, name, defined, text, here)
                     made = _write(name, text, folder)
                     _DEFINED[str(made)], found[made] = defined, None
                     waiting.append(text)
@@ -93,6 +95,17 @@ def _defined(plugin: Any) -> Any:
         plugin = next(source for source, origin in sources if origin == MAIN and plugin in source.tasks)
     defined = getattr(plugin, "defined_by", None) or getattr(plugin, "place", None) or plugin
     return defined if callable(defined) else type(defined)
+
+
+def _check(known: registry.Registry[Any], name: str, defined: Any, text: str, here: Mapping[str, Any]) -> None:
+    """Raise UserError where a file makes something else than what is defined here. here: what the names in it mean."""
+    with as_written.run(name, text) as made:
+        made_of = {name: (defined, _defined(known.known()[name][0]))} | {
+            each: (value, made[each]) for each, value in here.items() if each in made
+        }
+        told = next(filter(None, (as_written.difference(each, *both) for each, both in made_of.items())), "")
+    if told:
+        raise UserError(f"{name}: {told}: define it again, or give it as it is made")
 
 
 def _write(name: str, text: str, folder: Path | None) -> Path:
