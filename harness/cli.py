@@ -48,9 +48,8 @@ def arguments_of(command: str) -> dict[str, argparse.Action]:
 
 def _command(commands: Any, name: str, help: str, text: str = "", **others: Any) -> argparse.ArgumentParser:
     """One command. text: what its own help says of it, where that is more than `help`."""
-    return commands.add_parser(
-        name, help=help, description=text or help, allow_abbrev=False, **others
-    )
+    whole = text or f"{help[0].upper()}{help[1:]}."
+    return commands.add_parser(name, help=help, description=whole, allow_abbrev=False, **others)
 
 
 def _add_working(commands: Any) -> None:
@@ -167,8 +166,7 @@ def _add_looking(commands: Any) -> None:
         help="for one column of paper (3.3 inches), two (6.9) or both (default)",
     )
     flags.add_columns(figures)
-    whole = "What is done, running, failed and left."
-    _command(commands, "status", "what is done, running, failed, left", whole, parents=[seen])
+    _command(commands, "status", "what is done, running, failed and left", parents=[seen])
     submit = _command(
         commands,
         "submit",
@@ -191,24 +189,24 @@ def _add_looking(commands: Any) -> None:
 def _add_keeping(commands: Any) -> None:
     """The commands that look after folders of results."""
     command = partial(_command, commands)
-    merge = command("merge", "Bring the runs and plans of folders of results into one.")
+    merge = command("merge", "bring the runs and plans of folders of results into one")
     merge.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of results, which stay as they are")
     merge.add_argument("--into", required=True, metavar="FOLDER", help="another, or a new one; what it has, stays")
     pack = command(
         "pack",
-        "A folder of results without its caches, for somebody else.",
+        "a folder of results without its caches, for somebody else",
         "Write a folder of results without its caches: report and run go on from it on any machine, and train nothing "
         "that was trained.",
     )
     pack.add_argument("--to", required=True, metavar="FOLDER|FILE", help="a new folder, or a .zip, .tar or .tar.gz")
     clean = command(
         "clean",
-        "Remove what a folder of results can do without.",
+        "remove what a folder of results can do without",
         "Remove the cache of other versions of the code, cache and weights of runs in no plan, and what interrupted "
         "runs left. Records, predictions and tables stay.",
     )
     clean.add_argument("--dry-run", action="store_true", help="only tell what would go")
-    remove = command("remove", "Remove a run, or those of a cell: the next harness run makes them again.")
+    remove = command("remove", "remove a run, or those of a cell: the next harness run makes them again")
     remove.add_argument("what", metavar="RUN|CELL", help="an id or the start of one")
     for parser in (pack, clean, remove):
         parser.add_argument("--out", default="results", metavar="DIR", help="the folder of results (default: results)")
@@ -219,25 +217,25 @@ def _add_keeping(commands: Any) -> None:
 def _add_others(commands: Any) -> None:
     """The commands for trained students, and all the rest."""
     command = partial(_command, commands)
-    convert = command("convert", "Write a teacher of another library into a folder in Hugging Face's format.")
+    convert = command("convert", "write a teacher of another library into a folder in Hugging Face's format")
     convert.add_argument("teacher", metavar="TEACHER", help="as for --teacher: fairseq:FOLDER")
     convert.add_argument("--to", required=True, metavar="FOLDER", help="a new folder, which --teacher then takes")
-    export = command("export", "Write the best run of a cell, or a run, into a folder in Hugging Face's format.")
+    export = command("export", "write the best run of a cell, or a run, into a folder in Hugging Face's format")
     export.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as for harness show")
     export.add_argument("--to", required=True, metavar="FOLDER", help="a new folder")
     export.add_argument("--onnx", action="store_true", help="with an ONNX graph beside the weights")
     export.add_argument("--push", metavar="NAME", help="upload it to the hub, too, as USER/NAME")
-    predict = command("predict", "What a trained student says of texts: labels and probabilities, or scores.")
+    predict = command("predict", "what a trained student says of texts: labels and probabilities, or scores")
     predict.add_argument("what", metavar="CELL|RUN|FOLDER", help="as for harness export, or what it wrote")
     predict.add_argument(
         "--input", required=True, metavar="FILE|-", help="a text a line, a table by its columns, or a pipe"
     )
     predict.add_argument("--output", metavar="FILE", help="csv, tsv or JSON lines (default: printed as JSON lines)")
-    show = command("show", "One cell or run: its value, how it was selected, from which runs, why it failed.")
+    show = command("show", "one cell or run: its value, how it was selected, from which runs, why it failed")
     show.add_argument("what", metavar="CELL|RUN", help="an id or the start of one, as tables in JSON and CSV give them")
-    listing = command("list", "Every name of one kind.")
+    listing = command("list", "every name of one kind")
     listing.add_argument("kind", metavar="KIND", help=f"one of {', '.join(words.KINDS)}")
-    plugin = command("new", "Write a plugin file, ready to fill in.")
+    plugin = command("new", "write a plugin file, ready to fill in")
     plugin.add_argument("kind", choices=words.NEW, help="plugin: a distribution of one, with pyproject.toml and tests")
     plugin.add_argument("name", metavar="NAME")
     for parser in (convert, listing, predict):
