@@ -100,12 +100,13 @@ class _Pairs:
         positional = here.__code__.co_varnames[: here.__code__.co_argcount]
         with_default = positional[len(positional) - len(here.__defaults__ or ()) :]
         yield from self._mappings(
-            f"the default {{}} of {path}", dict(zip(with_default, here.__defaults__ or (), strict=True)),
-            dict(zip(with_default, made.__defaults__ or (), strict=False)),
+            "the default ", dict(zip(with_default, here.__defaults__ or (), strict=True)),
+            dict(zip(with_default, made.__defaults__ or (), strict=False)), f" of {path}",
         )  # fmt: skip
-        yield from self._mappings(f"the default {{}} of {path}", here.__kwdefaults__ or {}, made.__kwdefaults__ or {})
-        yield from self._mappings(f"{path}.{{}}", _attributes(here), _attributes(made))
-        yield from self._mappings(f"{{}}, which {path} encloses,", _enclosed(here), _enclosed(made))
+        by_name = here.__kwdefaults__ or {}, made.__kwdefaults__ or {}
+        yield from self._mappings("the default ", *by_name, f" of {path}")
+        yield from self._mappings(f"{path}.", _attributes(here), _attributes(made))
+        yield from self._mappings("", _enclosed(here), _enclosed(made), f", which {path} encloses,")
 
     def _classes(self, path: str, here: type, made: type) -> Iterator[str]:
         if here.__qualname__ != made.__qualname__ or here.__module__ != made.__module__:
@@ -116,17 +117,19 @@ class _Pairs:
         if [*vars(here).get("__annotations__", ())] != [*vars(made).get("__annotations__", ())]:
             yield f"{path} has other fields now than by its source"
         of_class, by_source = ({k: v for k, v in vars(each).items() if k not in OF_PYTHON} for each in (here, made))
-        yield from self._mappings(f"{path}.{{}}", of_class, by_source)
+        yield from self._mappings(f"{path}.", of_class, by_source)
 
-    def _mappings(self, path: str, here: Mapping[Any, Any], made: Mapping[Any, Any]) -> Iterator[str]:
-        """path: with {} in place of a key."""
+    def _mappings(
+        self, before: str, here: Mapping[str, Any], made: Mapping[str, Any], after: str = ""
+    ) -> Iterator[str]:
+        """before, after: what stands around a key."""
         for key, one in here.items():
             if key in made:
-                yield from self.differ(path.format(key), one, made[key])
+                yield from self.differ(f"{before}{key}{after}", one, made[key])
             else:
-                yield f"{path.format(key)} was set since it was defined"
+                yield f"{before}{key}{after} was set since it was defined"
         if missing := [key for key in made if key not in here]:
-            yield f"{path.format(missing[0])} was deleted since it was defined"
+            yield f"{before}{missing[0]}{after} was deleted since it was defined"
 
     def _instances(self, path: str, here: Any, made: Any) -> Iterator[str]:
         if isinstance(here, OF_NO_EFFECT):
@@ -147,7 +150,7 @@ class _Pairs:
                     yield from self.differ(path, getattr(here, name), getattr(made, name))
                 return
         state = _state(here)
-        yield from self._mappings(f"{path}.{{}}", state, _state(made))
+        yield from self._mappings(f"{path}.", state, _state(made))
         if not (state or isinstance(here, (Mapping, list, tuple, set, frozenset)) or _equal(here, made)):
             parts = _parts(here), _parts(made)
             if not all(parts):
@@ -165,14 +168,13 @@ class _Pairs:
 
 def _same_code(here: CodeType, made: CodeType) -> bool:
     """Whether two functions do the same, wherever their lines stand."""
-    future = __future__.annotations.compiler_flag  # of all the file where one cell has it
-    if (here.co_flags ^ made.co_flags) & future:
-        return True  # their annotations differ alone, and the source was found by the code's lines
-    told = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount",
-            "co_posonlyargcount", "co_kwonlyargcount")  # fmt: skip
-    return all(getattr(here, each) == getattr(made, each) for each in told) and _same_constants(
-        here.co_consts, made.co_consts
-    )
+    told = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount", "co_posonlyargcount",
+            "co_kwonlyargcount")  # fmt: skip
+    if all(getattr(here, each) == getattr(made, each) for each in told):
+        return _same_constants(here.co_consts, made.co_consts)
+    # The annotations of a function within it are worked out or not as the file says, which is so where one cell is.
+    otherwise = (here.co_flags ^ made.co_flags) & __future__.annotations.compiler_flag
+    return bool(otherwise) and any(isinstance(each, CodeType) for each in here.co_consts)
 
 
 def _same_constants(here: Any, made: Any) -> bool:
