@@ -22,7 +22,7 @@ from typing import Any
 from harness import plugin_code, registry
 from harness.errors import UserError
 
-PLAIN = (bool, int, float, complex, str, bytes, bytearray, range, type(Path()), type(None), type(...), type(NotImplemented))
+PLAIN: tuple[Any, ...] = (bool, int, float, complex, str, bytes, bytearray, range, type(Path()), type(None), type(...))
 # Locks, what a decorator keeps of its calls, and the descriptors of slots.
 OF_NO_EFFECT = (
     type(threading.Lock()), type(threading.RLock()), weakref.WeakKeyDictionary, weakref.WeakValueDictionary,
@@ -141,9 +141,8 @@ class _Pairs:
             yield from self._sequences(path, [*here], [*made])
         elif isinstance(here, (set, frozenset)):
             yield from self._sequences(f"the members of {path}", sorted(here, key=repr), sorted(made, key=repr))
-        elif kind := next((each for each in PLAIN if isinstance(here, each)), None):  # as of a member of an enumeration
-            if kind.__repr__(here) != kind.__repr__(made):
-                yield f"{path} is another {type(here).__name__} now than by its source"
+        elif any(isinstance(here, kind) and kind.__repr__(here) != kind.__repr__(made) for kind in PLAIN):
+            yield f"{path} is another {type(here).__name__} now than by its source"  # a member of a str enumeration
         for kind, names in WITHIN:
             if isinstance(here, kind):
                 for name in names:
