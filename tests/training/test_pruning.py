@@ -36,7 +36,7 @@ study(
             "quick": Profile(
                 teacher="minilm",
                 tasks=("sst2",),
-                inits=("every", "random"),
+                inits=("every",),
                 trials=4,
                 seeds=1,
                 settings={
