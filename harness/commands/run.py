@@ -45,14 +45,14 @@ FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "cs
 
 @dataclass(frozen=True)
 class Done:
-    """What `harness run` leaves: the plan, its table, how many runs were trained, and the table's folder and files.
+    """What `harness run` leaves: the plan, its table, what was trained, in words, and the table's folder and files.
 
     text, failed: the table as it is printed, and the ids of its cells that failed.
     """
 
     plan: Plan
     ledger: Ledger
-    trained: int
+    trained: str
     folder: Path
     files: Sequence[Path]
     text: str
@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
     """Train what is missing, then print the table and where its files are."""
     done = work(options)
     print(done.text)
-    print(f"{counted(done.trained, 'run')} trained. The table as a page, in LaTeX, Markdown, CSV and JSON:")
+    print(f"{done.trained}. The table as a page, in LaTeX, Markdown, CSV and JSON:")
     tell(f"  {done.folder}/{', '.join(path.name for path in done.files)}")
     return status_of(done)
 
@@ -102,9 +102,9 @@ def work(options: Namespace) -> Done:
             say(notice)
         if options.executor == "local":
             _say_cost(plan, ledger, choosing.processes(options))
-        trained = _train(plan, ledger, executor, storage, options)
+        ended = _train(plan, ledger, executor, storage, options)
         say_damage(ledger)
-        done = _reported(plan, ledger, trained, options, folder, code)
+        done = _reported(plan, ledger, ended, options, folder, code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():
             table = columns.added(plan, ledger, done.table, options.columns)
@@ -113,13 +113,18 @@ def work(options: Namespace) -> Done:
     return done
 
 
-def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, folder: Path, code: str | None) -> Done:
-    """The table and its files, which are left as they are where nothing that they rest on has changed."""
+def _reported(
+    plan: Plan, ledger: Ledger, ended: tuple[int, int], options: Namespace, folder: Path, code: str | None
+) -> Done:
+    """The table and its files, which are left as they are where nothing that they rest on has changed.
+
+    ended: how many runs were trained just now, and how many failed.
+    """
     files = [folder / name for name in FILES.values()]
     kept = KeptTable(f"run {os.path.relpath(folder, ledger.out)} {options.layout}", plan, ledger, code)
     made = functools.cache(lambda: table_of(plan, ledger, options.layout))
     # With columns or damage there is more to say than what is kept.
-    said = {} if trained or options.columns or ledger.damaged else kept.said()
+    said = {} if any(ended) or options.columns or ledger.damaged else kept.said()
     if not said:
         _write_reports(plan, made(), folder)
         said = {
@@ -131,7 +136,9 @@ def _reported(plan: Plan, ledger: Ledger, trained: int, options: Namespace, fold
             kept.keep(said, files, of_report(plan, "terminal", options.layout))
     for sentence in () if options.refresh else said["older"]:
         say(f"{sentence}; --refresh makes {'them' if 'were' in sentence else 'it'} anew")
-    return Done(plan, ledger, trained, folder, files, said["text"], said["failed"], made)
+    trained, failed = ended
+    told = f"{counted(trained, 'run')} trained{f', {failed} failed' if failed else ''}"
+    return Done(plan, ledger, told, folder, files, said["text"], said["failed"], made)
 
 
 def plan(options: Namespace) -> int:
@@ -291,13 +298,15 @@ def _say_cost(plan: Plan, ledger: Ledger, workers: int) -> None:
         say(estimate(plan, replays, workers, ledger))
 
 
-def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Namespace) -> int:
+def _train(plan: Plan, ledger: Ledger, executor: Any, storage: Any, options: Namespace) -> tuple[int, int]:
+    """How many runs were trained, and how many failed."""
     view = View(plan.study, ledger.out, storage)
     for name in ledger.interrupted():
         say(f"run {name} was interrupted: it continues from its last checkpoint if it is part of this study")
     try:
         with display(plan) as shown, tracking.tracked(options.track, plan, ledger.out, shown) as listener:
-            return Driver(plan, ledger, executor, listener, view, options.refresh, options.keep).run()
+            driver = Driver(plan, ledger, executor, listener, view, options.refresh, options.keep)
+            return driver.run() - driver.failed, driver.failed
     finally:
         executor.close()
         if trouble := view.close():

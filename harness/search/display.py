@@ -27,7 +27,7 @@ class Display:
     def __init__(self, plan: Plan, bar: Any = None):
         self.bar = bar
         self.own = {cell.run.kind for cell in plan.cells if not cell.refused}  # kinds of runs of cells
-        self.done = self.wanted = self.told = 0
+        self.done = self.failed = self.wanted = self.told = 0  # done: those that failed among them
         self.said = time.monotonic()
         self.meter = Meter(plan)
         self.begun = time.monotonic()
@@ -82,14 +82,16 @@ class Display:
             self._line(f"{run.title} ready in {record['seconds']:.0f} s{score}")
         if run.kind in self.own:
             self.done += 1
+            self.failed += record["status"] == "failed"
             self.meter.ended(run)
             left = self._measure()
             if self.bar:
                 self.bar.update(self.bar_task, completed=self.done, total=self.wanted)
             elif self.done * 20 // max(self.wanted, 1) > self.told:
                 self.told = self.done * 20 // max(self.wanted, 1)
-                about = "" if left is None else f", about {words(left)} left"
-                self._line(f"{self.done} of {self.wanted} runs done{about}; last {run.title}")
+                about = f", {self.failed} failed" if self.failed else ""
+                about += "" if left is None else f", about {words(left)} left"
+                self._line(f"{self.done - self.failed} of {self.wanted} runs done{about}; last {run.title}")
 
     def _measure(self) -> float | None:
         """Seconds that are left, shown; after the first minute they are said, too."""

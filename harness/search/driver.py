@@ -68,6 +68,7 @@ class Driver:
     refresh: bool = False
     keep: str = "none"
     wanted: Sequence[RunId] = ()
+    failed: int = field(default=0, init=False)  # of the runs that `run` made, those that came to nothing
     _code: str = field(init=False)  # what a run that diverges is recorded with; "" where it cannot be told
     _index: Index = field(init=False)
     _kept: Kept = field(init=False)
@@ -84,22 +85,22 @@ class Driver:
         self._kept = Kept(self.plan, self.ledger, self.keep)
 
     def run(self) -> int:
-        """Work until nothing is missing. Returns how many runs were trained.
+        """Work until nothing is missing. Returns how many runs were made, those that `failed` among them.
 
         Raises UserError when a worker met bad input or the disk is full; finished runs are kept.
         """
-        trained = 0
+        made = 0
         cells = [cell for cell in self.plan.cells if not cell.refused]
         found = [(cell, self.progress(cell)) for cell in distinct(cells)]
-        made = sum(done(p) for _, p in found)
+        before = sum(done(p) for _, p in found)
         if more := sum(left(cell, p) for cell, p in found):  # told before anything begins, which takes its time
-            self.listener.started(made, made + more)
+            self.listener.started(before, before + more)
         self._make_first()
         for cell in cells:
             self._advance(cell)
         self._kept.clear()
         if self._flying and not more:  # what cells once started from
-            self.listener.started(made, made)
+            self.listener.started(before, before)
         while self._flying:
             message = self.executor.next()
             run, what = message.run, self._flying[message.run]
@@ -121,7 +122,8 @@ class Driver:
                 self.listener.note(f"run {run} could not be made anew, its older number stays: {record['error']}")
             else:
                 self.ledger.write(run, record, predictions)
-            trained += 1
+            self.failed += record["status"] == "failed"
+            made += 1
             del self._flying[run]
             self._whole.pop(run, None)
             self._weights.pop(run, None)
@@ -136,7 +138,7 @@ class Driver:
             self._make_first()
             self._index.keep()
         self._index.save()
-        return trained
+        return made
 
     def _sound(self, run: str) -> bool:
         """True if the run was finished before, and all that it left is there."""

@@ -286,7 +286,8 @@ def test_a_loss_that_becomes_nan_fails_its_run_alone(
     assert process.returncode == 1, process.stdout + process.stderr
     assert "became nan at step" in process.stderr and "term explosive" in process.stderr
     assert "Traceback" not in process.stderr
-    assert "failed" in process.stdout
+    assert re.search(r"\n[1-9]\d* runs trained, 2 failed\. The table", process.stdout), process.stdout
+    assert re.search(r" runs done, 2 failed", process.stderr), process.stderr
     table = json.loads((table_folder(out) / "table.json").read_text())
     text = json.dumps(table)
     assert '"failed"' in text and '"complete"' in text
