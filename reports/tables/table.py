@@ -23,6 +23,7 @@ from harness.reports.tables.shapes import Block, Column, Entry, Key, Line, Place
 
 SYMBOLS = "†‡§¶‖"
 LAYOUTS = ("lines", "matrix")
+FAILED = "{} of this cell's runs failed; the value is that of the others"
 
 
 def build(
@@ -120,7 +121,8 @@ def _grid(
                 for c in columns:
                     if c.average:
                         parts = [entries[j] for j in selecting]
-                        entries.append(_average(parts, [columns[j].metric for j in selecting]))
+                        failed = {run for one in own.values() for run in one.failures}
+                        entries.append(_average(parts, [columns[j].metric for j in selecting], len(failed)))
                     else:
                         metric = RELATIVE.get(c.metric, (c.metric,))[0]
                         entries.append(_entry(own.get(c.task) if c.task else first, metric))
@@ -267,7 +269,7 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     if n < wanted:
         progress = f"{n}/{wanted}, failed" if failed else f"{n}/{wanted}"
     elif cell.failures:
-        reason = f"{len(cell.failures)} of this cell's runs failed; the value is that of the others"
+        reason = FAILED.format(len(cell.failures))
     elif len(cell.trials) < cell.wanted_trials:
         progress = f"{len(cell.trials)}/{cell.wanted_trials} trials"
     alike = sum(map(collapsed, runs)) if is_score(metric) and not cell.row.baseline else 0
@@ -280,8 +282,11 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     return replace(made, cell=cell.cell, runs=runs, collapsed=alike)
 
 
-def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
-    """The mean over tasks; its spread is that of the seeds' own averages, paired by place where tasks have as many."""
+def _average(entries: Sequence[Entry], metrics: Sequence[str], failed: int) -> Entry:
+    """The mean over tasks; its spread is that of the seeds' own averages, paired by place where tasks have as many.
+
+    failed: how many of the runs behind it did, those of one setting of a search among them.
+    """
     if not entries or any(e.status != "complete" for e in entries):
         return Entry("absent")
     seeds = by_seed(entries, metrics)
@@ -289,8 +294,9 @@ def _average(entries: Sequence[Entry], metrics: Sequence[str]) -> Entry:
     value = sum(e.value or 0.0 for e in entries) / len(entries)
     made = Entry("complete", value, std, min(e.n for e in entries), max(e.wanted for e in entries))
     alike = sum(bool(e.collapsed) for e in entries)
-    reason = f"collapsed on {alike} of {len(entries)} tasks, so never best" if alike else ""
-    return replace(made, collapsed=max(e.collapsed for e in entries), reason=reason)
+    said = [FAILED.format(failed)] * bool(failed)
+    said += [f"collapsed on {alike} of {len(entries)} tasks, so never best"] * bool(alike)
+    return replace(made, collapsed=max(e.collapsed for e in entries), reason="; ".join(said))
 
 
 def _teacher(columns: Sequence[Column], provenance: Provenance, cells: Iterable[CellResult]) -> tuple[Entry, ...]:

@@ -61,6 +61,22 @@ def test_a_failed_trial_is_told_where_the_seeds_are_complete():
     assert entries(made)["att_kl"][0].best and entries(made)["att_kl"][0].note == 1
 
 
+def test_an_average_tells_of_the_runs_that_failed_on_its_tasks_each_of_them_once():
+    def made(first, second):
+        return table([
+            cell(ATT, "sst2", (80, 80), wanted_trials=2, failures=first),
+            cell(ATT, "rte", (70, 70), wanted_trials=1 + bool(second), failures=second),
+            cell(VAL, "sst2", (60, 60)), cell(VAL, "rte", (60, 60)),
+        ])  # fmt: skip
+
+    alone, both, joint = made({"x": "NaN"}, {}), made({"x": "NaN"}, {"y": "NaN"}), made({"x": "NaN"}, {"x": "NaN"})
+    one, two = (f"{n} of this cell's runs failed; the value is that of the others" for n in (1, 2))
+    assert [e.reason for e in entries(alone)["att_kl"]] == [one, "", one]
+    assert [e.reason for e in entries(both)["att_kl"]] == [one, one, two]
+    assert [e.reason for e in entries(joint)["att_kl"]] == [one, one, one], "a run on both tasks failed once"
+    assert not any(e.reason for e in entries(both)["att_kl+val_kl"]) and entries(both)["att_kl"][-1].best
+
+
 @pytest.mark.parametrize(("wanted", "status"), [(3, "waiting"), (1, "failed")])
 def test_a_cell_has_failed_once_no_other_trial_is_to_come(wanted, status):
     begun = cell(ATT, "sst2", (), trials=(), wanted_trials=wanted, failures={"x": "NaN"})
