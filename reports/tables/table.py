@@ -267,7 +267,8 @@ def _entry(cell: CellResult | None, metric: str) -> Entry:
     value, std = mean_std([run.metrics[metric] for run in runs])
     progress = reason = ""
     if n < wanted:
-        progress = f"{n}/{wanted}, failed" if failed else f"{n}/{wanted}"
+        seeds = len(cell.failures) - (cell.wanted_trials - len(cell.trials))  # that failed; all trials have ended
+        progress = f"{n}/{wanted}, failed" if cell.before or seeds > 0 else f"{n}/{wanted}"
     elif cell.failures:
         reason = FAILED.format(len(cell.failures))
     elif len(cell.trials) < cell.wanted_trials:

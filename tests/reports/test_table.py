@@ -77,6 +77,16 @@ def test_an_average_tells_of_the_runs_that_failed_on_its_tasks_each_of_them_once
     assert not any(e.reason for e in entries(both)["att_kl+val_kl"]) and entries(both)["att_kl"][-1].best
 
 
+def test_a_cell_that_waits_for_seeds_has_not_failed_for_a_trial_that_did():
+    """Seeds that failed make a cell one that is not to be finished; a setting that failed in its search does not."""
+    common = {"trials": (run(80),), "wanted_trials": 2}
+    waiting = cell(ATT, "sst2", (80,), **common, failures={"x": "NaN"})
+    failed = cell(VAL, "sst2", (80,), **common, failures={"x": "NaN", "y": "NaN"})
+    made = table([waiting, failed])
+    assert [entry_text(entries(made)[row.name][0]) for row in (ATT, VAL)] == ["80.0 (1/2)", "80.0 (1/2, failed)"]
+    assert failed_cells(made) == [failed.cell]
+
+
 @pytest.mark.parametrize(("wanted", "status"), [(3, "waiting"), (1, "failed")])
 def test_a_cell_has_failed_once_no_other_trial_is_to_come(wanted, status):
     begun = cell(ATT, "sst2", (), trials=(), wanted_trials=wanted, failures={"x": "NaN"})
