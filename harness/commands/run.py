@@ -37,8 +37,9 @@ from harness.search import tracking
 from harness.search.database import View, database
 from harness.search.display import display
 from harness.search.driver import Driver
-from harness.search.estimate import estimate, missing, to_make
-from harness.search.results import older_code, replayed, started_from
+from harness.search.estimate import estimate, to_make
+from harness.search.progress import done
+from harness.search.results import counts, older_code, replayed, started_from
 
 FILES = {"html": "table.html", "latex": "table.tex", "markdown": "table.md", "csv": "table.csv", "json": "table.json"}
 
@@ -173,18 +174,17 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         if cell.refused:
             lines.append(f"{label}  refused: {cell.refused}")
             continue
-        done = len(found.trials) + max(len(found.seeds) - 1, 0)
         wanted = found.wanted_trials + cell.seeds - 1
         epochs = cell.run.settings.get("epochs")
         trains = f"{counted(cell.stages, 'stage')} of {counted(epochs, 'epoch')}, " if epochs else ""
-        lines.append(f"{label}  {trains}runs {done} of {wanted} done")
+        lines.append(f"{label}  {trains}runs {done(found)} of {wanted} done")
     lines += ["\n" + told["told"] for told in worked_out.declared.values()]
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
-    lacking = sum(count for _, count in missing(worked_out, replays))
-    runs = counted(planning.runs_of(worked_out), "run")
-    lines.append(f"{counted(len(real), 'cell')}, {refused} refused; {runs}, {lacking} missing")
+    _, bad, lacking = counts(worked_out, replays)
+    runs, told = counted(planning.runs_of(worked_out), "run"), f", {bad} failed" if bad else ""
+    lines.append(f"{counted(len(real), 'cell')}, {refused} refused; {runs}, {lacking} missing{told}")
     if before := started_from(worked_out, replays):
         what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"
         lines.append(f"{what}, {len(to_make(worked_out, replays, ledger))} missing")

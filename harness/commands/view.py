@@ -11,14 +11,14 @@ from typing import Any
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.ledger import LOG, Ledger
-from harness.planning.planned import Cell, Plan, distinct, waited_for
+from harness.planning.planned import Cell, Plan, waited_for
 from harness.planning.recipe import as_known, number
 from harness.runs.told import Entry, Record
 from harness.search import kept as weights
 from harness.search import results
 from harness.search.estimate import estimate
 from harness.search.index import Index
-from harness.search.progress import Progress
+from harness.search.progress import Progress, done
 from harness.search.progress import left as left_of
 
 CAME_OUT = ("error", "metrics", "by_task", "selection", "best")  # of a record, what is told first
@@ -28,30 +28,18 @@ def status(options: Namespace) -> int:
     """Print what is done, running, failed and left."""
     plan, ledger = recorded(options)
     index = Index(ledger)
-    done = failed = left = refused = complete = 0
-    shared = {cell.search: cell.id for cell in distinct(plan.cells)}
-    held: dict[str, int] = {}  # run -> bytes of its weights
-    seen: list[Progress] = []
-    for cell in plan.cells:
-        if cell.refused:
-            refused += 1
-            continue
-        found = index.progress(cell, plan.defaults)
-        held |= {run: weights.size(ledger, run) for run in weights.leaves(plan, found)}
-        seen.append(found)
-        runs = [*found.trials, *found.seeds[1:]]
-        bad = sum(1 for r in runs if r.score is None)
-        wanted = found.wanted_trials + cell.seeds - 1
-        if shared[cell.search] == cell.id:  # otherwise another cell's runs
-            done, failed, left = done + len(runs) - bad, failed + bad, left + wanted - len(runs)
-        complete += not bad and len(runs) == wanted
+    seen = [Progress() if cell.refused else index.progress(cell, plan.defaults) for cell in plan.cells]
+    real = [(cell, found) for cell, found in zip(plan.cells, seen, strict=True) if not cell.refused]
+    complete = sum(done(found) == found.wanted_trials + cell.seeds - 1 for cell, found in real)
+    held = {run: weights.size(ledger, run) for _, found in real for run in weights.leaves(plan, found)}  # in bytes
+    made, failed, left = results.counts(plan, seen)
     first = [(index.read(run) or {}).get("status") for run in plan.first]
     lost = f", {first.count('failed')} failed" if "failed" in first else ""
     before = f"teacher runs: {first.count('finished')} of {len(first)} done{lost}"
     which = f" ({plan.variant.replace('--', ' ').replace('/', ' ')})" if plan.variant else ""
     tell(f"study {plan.study}, profile {plan.profile}{which}, in {ledger.out}")
-    print(f"cells: {complete} of {len(plan.cells) - refused} complete, {refused} impossible")
-    print(f"runs: {done} done, {failed} failed, {left} left; {before}")
+    print(f"cells: {complete} of {len(real)} complete, {len(plan.cells) - len(real)} impossible")
+    print(f"runs: {made} done, {failed} failed, {left} left; {before}")
     if any(held.values()):
         print(f"weights kept: {sum(map(bool, held.values()))} runs, {sum(held.values()) / 1e6:.1f} MB")
     _tell_going(plan, ledger, index, seen)

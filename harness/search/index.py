@@ -105,7 +105,7 @@ def _plain(space: list[str], known: Proposed) -> JSON:
 
 def _summary(record: Record) -> Record:
     """The part of a record that `progress` looks at."""
-    found: Record = {name: record[name] for name in ("status", "selection") if name in record}
+    found: Record = {name: record[name] for name in ("status", "selection", "diverged") if name in record}
     if record.get("pruned"):
         found["pruned"] = True
     if prunes(record.get("specification", {}).get("settings", {})):

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.hyperparameters import Hyperparameters, Values
 from harness.planning.planned import Cell, trials_of
+from harness.planning.space import default_sampler
 from harness.runs import PRETRAINED, Run, RunId
 from harness.runs.settings import PRUNERS, Settings
 from harness.runs.told import Record
@@ -33,23 +34,40 @@ class Finished:
 
 @dataclass
 class Progress:
-    """trials: finished search runs in order; seeds: finished runs of the best setting; missing: what to run now."""
+    """trials: finished search runs in order; seeds: finished runs of the best setting; missing: what to run now.
+
+    beyond: records of runs that came after a trial which is lost, and count again once it is made anew.
+    """
 
     trials: list[Finished] = field(default_factory=list)
     best: Finished | None = None
     seeds: list[Finished] = field(default_factory=list)
     missing: list[Run] = field(default_factory=list)
+    beyond: list[Record] = field(default_factory=list)
     wanted_trials: int = 0
+
+    @property
+    def records(self) -> list[Record]:
+        """Of all runs that the cell has: of its seeds the first is a trial."""
+        return [*(run.record for run in (*self.trials, *self.seeds[1:])), *self.beyond]
 
 
 def left(cell: Cell, found: Progress) -> int:
-    """How many runs a cell still asks for, at most: trials, then the remaining seeds."""
-    return max(trials_of(cell) - len(found.trials), 0) + cell.seeds - max(len(found.seeds), 1)
+    """How many runs a cell still asks for, at most: trials, then the remaining seeds, which a best trial must have."""
+    over = len(found.trials) >= trials_of(cell)
+    if over and all("diverged" in trial.record for trial in found.trials):  # which none is tried again of
+        return 0
+    return trials_of(cell) + cell.seeds - 1 - len(found.records)
 
 
 def done(found: Progress) -> int:
-    """How many runs a cell has: of its seeds the first is a trial."""
-    return len(found.trials) + len(found.seeds[1:])
+    """How many runs of a cell are finished."""
+    return len(found.records) - failed(found)
+
+
+def failed(found: Progress) -> int:
+    """How many runs of a cell failed."""
+    return sum(record["status"] == "failed" for record in found.records)
 
 
 @dataclass
@@ -109,6 +127,7 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
         hyperparameters, run = known.trials[number]
         trial = finished(run, hyperparameters, seed=0)
         if trial is None:
+            found.beyond = _beyond(cell, found, hyperparameters, lambda *one: lookup(run_of(*one)))
             return found
         found.trials.append(trial)
         known.learn(number, [trial.score, curve(trial.record)] if prunes(trial.made.settings) else trial.score)
@@ -124,6 +143,34 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
             if one is not None:
                 found.seeds.append(one)
     return found
+
+
+def _beyond(
+    cell: Cell, found: Progress, missing: Hyperparameters, made: Callable[[Hyperparameters, int], Record | None]
+) -> list[Record]:
+    """Records of what came after a trial that is missing, which was lost then: made anew, it comes to the same number.
+
+    Trials whose settings its score does not decide, and further seeds: of a setting whose trial is missing, which was
+    the best; else of the best of those that are here, if a later trial tells that the missing one was lost.
+    made: the record of a setting with a seed.
+    """
+    trials: list[tuple[Hyperparameters, Record | None]] = [(t.hyperparameters, t.record) for t in found.trials]
+    trials.append((missing, None))
+    first = len(trials)
+    if (cell.sampler or default_sampler(cell.space)) != "tpe" and not prunes(cell.run.settings):
+        while len(trials) < found.wanted_trials:
+            before = [(tried, None) for tried, _ in trials]
+            tried = propose(cell.search, cell.space, cell.trials, len(trials), before, cell.sampler)
+            trials.append((tried, made(tried, 0)))
+    later = [record for _, record in trials[first:] if record is not None]
+    lost = [tried for tried, record in trials if record is None]
+    scored = [(tried, r["selection"]) for tried, r in trials if r is not None and r["status"] != "failed"]
+    best = [max(scored, key=lambda one: one[1])[0]] if later and scored else []
+
+    def seeds(setting: Hyperparameters) -> list[Record]:
+        return [r for seed in range(1, cell.seeds) if (r := made(setting, seed)) is not None]
+
+    return later + (max(map(seeds, lost), key=len) or next(map(seeds, best), []))
 
 
 def _part(record: Record, task: str) -> Record:

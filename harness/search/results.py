@@ -16,7 +16,7 @@ from harness.planning.planned import Plan, declaration_of
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.search.index import Index
-from harness.search.progress import Lookup, Progress, left, progress
+from harness.search.progress import Lookup, Progress, done, failed, left, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -30,14 +30,18 @@ def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Pro
     return [Progress() if cell.refused else replay(cell, plan.defaults, lookup) for cell in plan.cells]
 
 
+def counts(plan: Plan, replays: Sequence[Progress]) -> tuple[int, int, int]:
+    """How many runs of cells are done, failed and left; those that cells share once."""
+    found = {cell.search: (cell, one) for cell, one in zip(plan.cells, replays, strict=True) if not cell.refused}
+    made, lost = (sum(count(one) for _, one in found.values()) for count in (done, failed))
+    return made, lost, sum(left(cell, one) for cell, one in found.values())
+
+
 def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """How many runs of cells are done, and failed, where some are missing."""
-    found = {cell.search: (cell, one) for cell, one in zip(plan.cells, replays, strict=True) if not cell.refused}
-    runs = [run for _, one in found.values() for run in (*one.trials, *one.seeds[1:])]
-    failed = sum(run.score is None for run in runs)
-    more = sum(left(cell, one) for cell, one in found.values())
-    told = f", {failed} failed" if failed else ""
-    return (f"Runs done: {len(runs) - failed} of {len(runs) + more}{told}",) if more else ()
+    made, lost, more = counts(plan, replays)
+    told = f", {lost} failed" if lost else ""
+    return (f"Runs done: {made} of {made + lost + more}{told}",) if more else ()
 
 
 def started_from(plan: Plan, replays: Sequence[Progress]) -> list[str]:

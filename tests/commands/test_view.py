@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from harness.ledger import Ledger
 from harness.planning.planned import First, Plan
+from harness.search.progress import left
 from harness.search.results import replayed
 from tests.commands import results
 from tests.commands.results import write_plan
@@ -36,6 +38,45 @@ def test_what_is_left_counts_seeds_that_wait_for_the_search_and_a_pruned_trial_i
         left.append(shown.partition("still to run: ")[2].strip())
     assert left == ["3", "2", "1", ""], shown
     assert "selection 0.5000 <- best" in shown and "selection 0.7500, stopped early" in shown
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        ([], "4 done, 0 failed, 0 left"),
+        ([0], "3 done, 0 failed, 1 left"),  # the best trial, which is the first of the seeds
+        ([0, 1], "2 done, 0 failed, 2 left"),
+        ([0, 3], "2 done, 0 failed, 2 left"),
+        ([2], "3 done, 0 failed, 1 left"),
+        ([1], "1 done, 0 failed, 3 left"),  # as of a search that was of one trial: the second may be the best
+    ],
+)
+def test_what_came_after_a_lost_trial_is_not_left(
+    call: Harness, tmp_path: Path, lost: list[int], told: str
+) -> None:
+    cell = builders.cell(space={"learning_rate": [0.1, 0.2]}, trials=2, seeds=3)
+    plan, ledger = builders.plan([cell]), Ledger(tmp_path, create=True)
+    write_plan(tmp_path, plan)
+    for score in (0.75, 0.5, 0.5, 0.5):
+        recorded(ledger, plan, score)
+    (found,) = replayed(plan, ledger)
+    runs = [run.run for run in (*found.trials, *found.seeds[1:])]
+    for number in lost:
+        (ledger.folder(runs[number]) / "record.json").unlink()
+    assert f"runs: {told}" in call("status", "--out", tmp_path).stdout
+    (found,) = replayed(plan, Ledger(tmp_path))
+    assert len(found.missing) <= left(cell, found) and (lost == [1] or left(cell, found) == len(lost))
+
+
+@pytest.mark.parametrize(("more", "count"), [({}, 2), ({"diverged": "of this code"}, 0)])
+def test_nothing_is_left_of_a_cell_whose_trials_all_diverged(
+    call: Harness, tmp_path: Path, more: dict[str, str], count: int
+) -> None:
+    """None is tried again, so that no setting is to have further seeds."""
+    plan, ledger = builders.plan([builders.cell(trials=1, seeds=3)]), Ledger(tmp_path, create=True)
+    write_plan(tmp_path, plan)
+    recorded(ledger, plan, 0.0, status="failed", error="the loss became nan", **more)
+    assert f"runs: 0 done, 1 failed, {count} left" in call("status", "--out", tmp_path).stdout
 
 
 def test_a_cell_of_several_trials_whose_teacher_failed_has_failed(call: Harness, tmp_path: Path) -> None:
