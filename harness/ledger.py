@@ -192,8 +192,18 @@ class Ledger:
         except OSError as error:
             trouble = f"not to be read ({error.strerror})"
         if trouble:
-            self.damaged[run] = f"the predictions of run {run} are {trouble}; harness run makes it again"
+            self._note_predictions(run, trouble)
         return None if trouble else whole
+
+    def _note_predictions(self, run: str, trouble: str) -> None:
+        self.damaged[run] = f"the predictions of run {run} are {trouble}; harness run makes it again"
+
+    def has_predictions(self, run: str) -> bool:
+        """Whether the file that a record vouches for is there, named in `damaged` if not; `whole` reads it."""
+        if there := os.path.exists(self._path(run, "predictions.safetensors")):
+            return there
+        self._note_predictions(run, "missing")
+        return False
 
     def trouble_with_weights(self, run: str) -> str:
         """What happened to the weights that a finished run left, or ""; see `trouble_with`."""

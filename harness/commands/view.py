@@ -16,7 +16,7 @@ from harness.planning.recipe import as_known, number
 from harness.runs.told import Entry, Record
 from harness.search import kept as weights
 from harness.search import results
-from harness.search.estimate import estimate
+from harness.search.estimate import estimate, to_make
 from harness.search.index import Index
 from harness.search.progress import Progress, done
 from harness.search.progress import left as left_of
@@ -33,9 +33,12 @@ def status(options: Namespace) -> int:
     complete = sum(done(found) == found.wanted_trials + cell.seeds - 1 for cell, found in real)
     held = {run: weights.size(ledger, run) for _, found in real for run in weights.leaves(plan, found)}  # in bytes
     made, failed, left = results.counts(plan, seen)
-    first = [(index.read(run) or {}).get("status") for run in plan.first]
-    lost = f", {first.count('failed')} failed" if "failed" in first else ""
-    before = f"teacher runs: {first.count('finished')} of {len(first)} done{lost}"
+    first = {run: (index.read(run) or {}).get("status") for run in plan.first}
+    stands = [*first.values()]
+    before = f"teacher runs: {stands.count('finished')} of {len(first)} done"
+    before += f", {stands.count('failed')} failed" if "failed" in stands else ""
+    if left and (again := [run for run in to_make(plan, seen, ledger) if first[run] == "finished"]):
+        before += f", {len(again)} to be made again, as the weights are missing that others start from"
     which = f" ({plan.variant.replace('--', ' ').replace('/', ' ')})" if plan.variant else ""
     tell(f"study {plan.study}, profile {plan.profile}{which}, in {ledger.out}")
     print(f"cells: {complete} of {len(real)} complete, {len(plan.cells) - len(real)} impossible")

@@ -47,11 +47,16 @@ class Index:
             self._stored = {"code": self._code, "runs": {}, "searches": {}}
 
     def read(self, run: str) -> Record | None:
-        """What `progress` needs of a run's record, or None if there is none or it is damaged."""
+        """What `progress` needs of a run's record, or None if there is none, it is damaged or its predictions are gone.
+
+        That they are there is looked at, and no more: `Ledger.whole` reads them.
+        """
         if run not in self._summaries:
             entry = self._stored["runs"].get(run)
             vouched = entry is not None and self.ledger.stamp(run) == tuple(entry[:2])
-            self._summaries[run] = entry[2] if vouched else self.ledger.read(run)
+            found = entry[2] if vouched else self.ledger.read(run)
+            gone = found is not None and "predictions_sha256" in found and not self.ledger.has_predictions(run)
+            self._summaries[run] = None if gone else found
         return self._summaries[run]
 
     def progress(self, cell: Cell, defaults: Hyperparameters, lookup: Lookup | None = None) -> Progress:
@@ -106,8 +111,7 @@ def _plain(space: list[str], known: Proposed) -> JSON:
 def _summary(record: Record) -> Record:
     """The part of a record that `progress` looks at."""
     found: Record = {name: record[name] for name in ("status", "selection", "diverged") if name in record}
-    if record.get("pruned"):
-        found["pruned"] = True
+    found |= {name: True for name in ("pruned", "predictions_sha256") if record.get(name)}  # that there is one
     if prunes(record.get("specification", {}).get("settings", {})):
         found["curve"] = [{"selection": score} for score in curve(record)]
     return found

@@ -68,6 +68,27 @@ def test_what_came_after_a_lost_trial_is_not_left(
     assert len(found.missing) <= left(cell, found) and (lost == [1] or left(cell, found) == len(lost))
 
 
+def test_predictions_and_weights_that_are_gone_are_told_where_a_run_is_made_again_for_them(
+    call: Harness, tmp_path: Path
+) -> None:
+    cell = builders.cell(results.student("vanilla_kd"), after=[results.TEACHER_RUN], seeds=2)
+    first = {results.TEACHER_RUN: First(results.TEACHER)}
+    plan, ledger = builders.plan([cell], first=first), Ledger(tmp_path, create=True)
+    write_plan(tmp_path, plan)
+    taught = {"status": "finished", "selection": 1.0, "metrics": {"accuracy": 1.0}, "weights": {"model": "0"}}
+    ledger.write(results.TEACHER_RUN, {**taught, "specification": results.TEACHER.specification()}, None)
+    for score in (0.75, 0.5):
+        recorded(ledger, plan, score)
+    whole = call("status", "--out", tmp_path).stdout
+    assert "runs: 2 done, 0 failed, 0 left; teacher runs: 1 of 1 done\n" in whole
+    run = replayed(plan, ledger)[0].seeds[1].run
+    (ledger.folder(run) / "predictions.safetensors").unlink()
+    told = call("status", "--out", tmp_path).stdout
+    assert "runs: 1 done, 0 failed, 1 left; teacher runs: 1 of 1 done, 1 to be made again" in told
+    assert f"the predictions of run {run} are missing; harness run makes it again" in told
+    assert "interrupted" not in told
+
+
 @pytest.mark.parametrize(("more", "count"), [({}, 2), ({"diverged": "of this code"}, 0)])
 def test_nothing_is_left_of_a_cell_whose_trials_all_diverged(
     call: Harness, tmp_path: Path, more: dict[str, str], count: int
