@@ -164,8 +164,14 @@ class Union:
         content = self._moved(raw, source)
         if to.is_file() and not filed.is_whole(to.read_bytes()):
             remove(to)
-        if to.is_file() and to.read_bytes() != content:
+        if to.is_file() and (kept := to.read_bytes()) != content:
+            table = to
             to = to.parent / filed.EARLIER / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
+            if not to.is_file() and (more := filed.cells_in(content) - filed.cells_in(kept)):
+                say(
+                    f"plan {path} has {counted(len(more), 'cell')} that {table} has not, which the table is made by: "
+                    f"harness show tells of the others, such as {min(more)}"
+                )
         if to.is_file():
             return False
         atomic_write(to, content)

@@ -175,6 +175,11 @@ def is_whole(content: bytes) -> bool:
         return False
 
 
+def cells_in(content: bytes) -> set[str]:
+    """The ids of the cells that the file of a plan tells of; it is whole."""
+    return {cell["id"] for cell in _unsealed(content).get("cells", ())}
+
+
 def _set_aside(path: Path, cells: set[str]) -> None:
     """Keep the plan that is replaced, if it has cells that are none of these."""
     try:

@@ -40,6 +40,7 @@ def test_merging_unites_runs_plans_weights_and_predictions(call: Harness, tmp_pa
     cells = [cell.id for cell in results.plan(["att_kl", "val_kl"]).cells]
     (earlier,) = into.glob("*/*/earlier/*.json")
     assert all(cell in earlier.read_text() for cell in cells), "the plan that had to give way"
+    assert f"{two.out / results.PLAN} has 2 cells that {into / results.PLAN} has not" in done.stderr.replace("\n", " ")
     before = results.content(into)
     again = call("merge", one.out, two.out, "--into", into)
     assert "0 runs brought, 2 there before, 0 in conflict, 0 damaged, 0 plans brought" in again.stdout
