@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -232,17 +231,12 @@ def _doubtful_teachers(table: Table) -> list[str]:
 
 
 def _computed(table: Table) -> list[str]:
-    """What the devices that the runs were computed on leave in doubt, in sentences, if anything."""
+    """What the runs leave in doubt that a GPU does not repeat, as a sentence, if anything."""
     records = {run.run: run.record for entry in table.entries() for run in entry.runs}.values()
-    devices = Counter(record["device"] for record in records if "device" in record)
-    said = []
-    if len(devices) > 1:
-        counts = ", ".join(f"{device} {count} run{'s' * (count > 1)}" for device, count in sorted(devices.items()))
-        said = [f"Computed on several kinds of devices, whose numbers differ a little for the same seed: {counts}."]
-    if doubtful := sum("unrepeatable" in record for record in records):
-        runs = "1 run uses" if doubtful == 1 else f"{doubtful} runs use"
-        said.append(f"{runs} what a GPU does not compute twice the same; the record's unrepeatable names it.")
-    return said
+    doubtful = sum("unrepeatable" in record for record in records)
+    runs = "1 run uses" if doubtful == 1 else f"{doubtful} runs use"
+    said = f"{runs} what a GPU does not compute twice the same; the record's unrepeatable names it."
+    return [said] if doubtful else []
 
 
 def _sight(table: Table) -> list[str]:

@@ -118,11 +118,12 @@ def test_runs_of_several_devices_and_versions_in_one_table_are_told(out: Path, c
     assert "Not all runs" not in call(*report).stdout
     versions = {**record["versions"], "transformers": "4.0.0"}
     ledger.write(run, {**record, "device": "cuda", "versions": versions}, ledger.predictions(run))
-    now = record["versions"]["transformers"]
+    now, told = record["versions"]["transformers"], call(*report).stdout
     assert (
         "Not all runs were made by the same: device cpu (1 run) and cuda (1 run); "
-        f"transformers 4.0.0 (1 run) and {now} (1 run)." in call(*report).stdout
+        f"transformers 4.0.0 (1 run) and {now} (1 run)." in told
     )
+    assert told.count("cuda") == 1, "said once, of all runs"
 
 
 # ---------------------------------------------------------------- at the moment of use
