@@ -29,6 +29,13 @@ def perform(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
 
     Raises UserError where data or teacher cannot be read, Diverged where the loss is not finite.
     """
+    try:
+        return _checked(specification, workspace, tell)
+    finally:
+        reading.end()  # also of a run that is refused: this process may do another thing next
+
+
+def _checked(specification: JSON, workspace: Workspace, tell: Tell) -> Performed:
     began = time.perf_counter()
     note_checksums(workspace.cache / KNOWN)
     opened = reading.begin() if workspace.plugins or registry.installed() else None

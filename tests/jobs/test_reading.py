@@ -11,12 +11,14 @@ import numpy
 import pytest
 
 from harness import registry
+from harness.errors import UserError
 from harness.files import checksum
 from harness.jobs import reading
+from harness.jobs.perform import perform
 from harness.runs import StudentRun
 from tests.conftest import Harness
 from tests.results import records
-from tests.training.builders import a_run
+from tests.training.builders import a_run, ignore, workspace_of
 
 # The names are put together as it runs: nothing in the text says which files these are.
 PLUGIN = """
@@ -104,3 +106,14 @@ def test_of_a_run_of_shipped_plugins_nothing_is_told(objective: str) -> None:
     opened = reading.begin()
     Path(__file__).read_text()
     assert opened.by_plugins(run) == {}
+
+
+def test_a_run_that_is_refused_leaves_nothing_noting(tmp_path: Path, as_before: None) -> None:
+    plugin = tmp_path / "mine.py"
+    head = "from harness.registry import objective\n@objective('edited', needs={'logits'})\n"
+    plugin.write_text(head + "def edited(student, teacher, batch):\n    return student.logits.mean()\n")
+    planned = {"objective edited": "another"}
+    run = a_run(StudentRun, objective="edited", procedure="two_stage", teacher="t" * 16, plugins=planned)
+    with pytest.raises(UserError, match="the code of objective edited changed since the study was planned"):
+        perform(run.specification(), workspace_of(tmp_path, plugins=(str(plugin),)), ignore)
+    assert reading._opened is None
