@@ -98,18 +98,18 @@ def work(options: Namespace) -> Done:
         _check_pretrained(plan, ledger)
         for told in plan.declared.values():
             say(told["told"])
-        folder = filed.keep(out, plan)
+        plan = filed.keep(out, plan)
         for notice in (*plan.notices, *plan.unseen):
             say(notice)
         if options.executor == "local":
             _say_cost(plan, ledger, choosing.processes(options))
         ended = _train(plan, ledger, executor, storage, options)
         say_damage(ledger)
-        done = _reported(plan, ledger, ended, options, folder, code)
+        done = _reported(plan, ledger, ended, options, filed.folder_of(out, plan), code)
     if options.columns:  # after the lock, which timing takes: nothing else works here meanwhile
         with _told():
             table = columns.added(plan, ledger, done.table, options.columns)
-            _write_reports(plan, table, folder)
+            _write_reports(plan, table, done.folder)
             done = replace(done, made=lambda: table, text=reports.render(table, "terminal"))
     return done
 

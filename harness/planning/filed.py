@@ -14,12 +14,15 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness import registry
 from harness.errors import UserError
 from harness.files import JSON, atomic_write, digest
+from harness.planning import spelling
 from harness.planning.merging import parse_set
 from harness.planning.planned import FORMAT, Plan
 from harness.planning.request import Request
@@ -30,6 +33,7 @@ EARLIER = "earlier"  # the folder of plans that were set aside
 HERE = "{results}"  # in a plan's JSON, the folder of results, wherever it is
 AXES = ("objectives", "students", "inits", "tasks", "checkpoints")
 FLAGS = ("teacher", "corpus", "seeds", "trials")  # that make another kind, as --set does
+SPELT = dict(zip(FLAGS, (spelling.teacher, spelling.corpus, lambda word, _: word, lambda word, _: word), strict=True))
 SEARCHED = "search"  # the flag that does, too
 ADDED = ("baselines", "controls")  # flags that add rows
 LONGEST = 100  # characters of a folder's name
@@ -41,7 +45,34 @@ _STRANGE = re.compile(r"[^\w.,:+=-]", re.ASCII)
 
 def folder_of(out: Path, plan: Plan | Request) -> Path:
     """Where a plan and its table are. Raises UserError for an unknown study or profile."""
-    return out / plan.study / plan.profile / (variant(plan) if isinstance(plan, Request) else plan.variant)
+    base = out / plan.study / plan.profile
+    if isinstance(plan, Plan):
+        return base / plan.variant
+    kind, narrowed = names_of(plan)
+    return base / kind_in(base, kind, flags_of(plan)) / narrowed
+
+
+def kind_in(base: Path, kind: str, flags: str) -> str:
+    """What the folder of a kind is called in that of a profile: of earlier versions, as its flags were typed."""
+    if flags and not (base / kind).exists():
+        for folder in sorted(base.glob("*=*")):
+            if not narrows(folder.name) and flags in _flags_then(folder):
+                return folder.name
+    return kind
+
+
+def _flags_then(folder: Path) -> set[str]:
+    """What a kind's flags are called now, by its first plan or its name."""
+    told: JSON = {}
+    for path in sorted(folder.glob(f"**/{NAME}"))[:1]:
+        with suppress(OSError, ValueError, RecursionError):
+            told = json.loads(path.read_bytes())
+    words = shlex.split(told.get("flags") or flags_named(folder.name))
+    said = [spelling.setting(word) for word in words]
+    plugin = told.get("teacher")
+    # A folder that is called as a teacher of ours had that one's name alone.
+    apart = [f"./{word}" if before == "--teacher" else word for before, word in zip(["", *said], said, strict=False)]
+    return {shlex.join(said), shlex.join(apart if plugin == registry.HUB else said)}
 
 
 def variant(request: Request) -> str:
@@ -62,7 +93,7 @@ def names_of(request: Request) -> tuple[str, str]:
     whole |= {"inits": profile.inits, "tasks": profile.tasks}
     narrowed = {}
     for axis in AXES:
-        words = sorted(map(NAMED.get(axis, last), getattr(request, axis) or ()))
+        words = sorted(map(spelling.NAMED.get(axis, spelling.last), getattr(request, axis) or ()))
         if words and words != sorted(whole.get(axis, ())):
             narrowed[axis] = words
     narrowed |= {name: ["yes"] for name in ADDED if getattr(request, name)}
@@ -73,14 +104,15 @@ def _kind(request: Request) -> dict[str, list[str]]:
     """Flag or setting -> its words, where the profile says otherwise."""
     profile = registry.STUDIES.get(request.study).profile(request.profile)
     own: dict[str, Any] = {name: getattr(profile, name) for name in FLAGS}
-    asked = {name: getattr(request, name) for name in own}
-    kind = {name: [last(str(word))] for name, word in asked.items() if word is not None and word != own[name]}
-    if request.teacher and request.teacher != profile.teacher:
-        words = [request.teacher] if isinstance(request.teacher, str) else sorted(request.teacher)
-        # Of a folder that is called as the profile's teacher, the name alone would mean that one.
-        kind["teacher"] = [f"./{name}" if name == profile.teacher else name for name in map(_teacher, words)]
-    kind |= {SEARCHED: sorted(request.search)} if request.search else {}
-    return kind | {key: [last(value)] for key, value in sorted(parse_set(request.overrides).items())}
+    asked = {name: getattr(request, name) for name in own} | {"teacher": request.teacher or None}
+    words = {name: word for name, word in asked.items() if word is not None and word != own[name]}
+    kind = {
+        name: [SPELT[name](each, own[name]) for each in ([str(word)] if isinstance(word, (str, int)) else sorted(word))]
+        for name, word in words.items()
+    }
+    kind |= {SEARCHED: sorted(map(spelling.setting, request.search))} if request.search else {}
+    fixed = map(spelling.setting, request.overrides)
+    return kind | {key: [spelling.last(value)] for key, value in sorted(parse_set(fixed).items())}
 
 
 def flags_of(request: Request) -> str:
@@ -108,29 +140,6 @@ def narrows(name: str) -> bool:
     return name.partition("=")[0] in (*AXES, *ADDED) or name == EARLIER
 
 
-def last(word: str) -> str:
-    """What names a word in folders: of a path the last part, for a file may be moved."""
-    kind, separator, path = word.rpartition(":")
-    return f"{kind}{separator}{Path(path).name}" if os.path.exists(os.path.expanduser(path)) else word
-
-
-def _teacher(word: str) -> str:
-    """What names a teacher in folders: of each of an ensemble's, and of what stands after a task's name, the last."""
-    task, equals, rest = word.rpartition("=")
-    if os.path.exists(os.path.expanduser(word)) or "+" not in rest and not equals:
-        return last(word)
-    return f"{task}{equals}{'+'.join(last(part.strip()) for part in rest.split('+'))}"
-
-
-def before_equals(word: str) -> str:
-    """ "ROW" of "ROW=MODEL", and of a model alone its last part."""
-    name, equals, _ = word.partition("=")
-    return name if equals else last(word)
-
-
-NAMED: Mapping[str, Callable[[str], str]] = {"tasks": before_equals, "checkpoints": before_equals}
-
-
 def _name(words: Mapping[str, Sequence[str]]) -> str:
     """ "inits=every--tasks=mrpc,sst2"; with a hash where it would be too long, or would hold strange characters."""
     whole = "--".join(f"{flag}={','.join(values)}" for flag, values in words.items())
@@ -141,16 +150,20 @@ def _name(words: Mapping[str, Sequence[str]]) -> str:
 # ---------------------------------------------------------------- writing and reading
 
 
-def keep(out: Path, plan: Plan) -> Path:
-    """Write a plan down. Returns its folder. Only the holder of the ledger's lock may.
+def keep(out: Path, plan: Plan) -> Plan:
+    """Write a plan down, in the folder that its kind has already, and return it so.
 
+    Only the holder of the ledger's lock may.
     Files that lie below or beside the folder of results are told by where they lie from there.
     """
+    kind, narrowed = kind_of(plan), [part for part in plan.variant.split("/") if narrows(part)]
+    kind = kind_in(out / plan.study / plan.profile, kind, plan.flags)
+    plan = replace(plan, variant="/".join(filter(None, (kind, *narrowed))))
     folder = folder_of(out, plan)
     told = _with_places(plan.to_json(), lambda field, text: _stored(plan, field, text, Path(os.path.abspath(out))))
     _set_aside(folder / NAME, {cell.id for cell in plan.cells})
     atomic_write(folder / NAME, _sealed(told))
-    return folder
+    return plan
 
 
 def _sealed(told: JSON) -> bytes:
@@ -245,12 +258,10 @@ def told_from(place: str, out: Path) -> str:
 
 def _is_name(plan: Plan, field: str, text: str, place: Path) -> bool:
     """Whether the text means no place, though there is a file of that name."""
-    from harness.data import corpora  # loads torch, which reading plans must not wait for
-
     if field == "source":
-        return text in {name for name in registry.SOURCES.names() if registry.SOURCES.get(name).given == "name"}
+        return text in spelling.sources()
     if field == "corpus":
-        return text in corpora.NAMED
+        return text in spelling.corpora()
     if field == "argument":
         try:
             registry.TEACHERS.get(plan.teacher)(str(place))

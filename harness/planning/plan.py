@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
+from harness.planning.spelling import ambiguous
 from harness.plugin_code import ROOT
 from harness.runs import BaseTeacher, JointTeacherRun, Run
 from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, MASKING, SEARCH, TEACHER_TRAINING, TRAINING
@@ -51,14 +53,19 @@ def resolve(
         registry.load_file(path)
     check_early(request)
     if found := remembered.plan():
-        return found
+        return _told(request, found)
     anew()
     with named():
         asked = ResolvedRequest(request, lenient, cache)
         plan = _worked_out(request, asked)
     if asked.contents.told and not (lenient or asked.contents.notices):
         remembered.keep(plan, asked.contents.places)
-    return plan
+    return _told(request, plan)
+
+
+def _told(request: Request, plan: Plan) -> Plan:
+    """With what the current folder makes doubtful, which is no part of what is remembered."""
+    return replace(plan, notices=[*told, *plan.notices]) if (told := [*ambiguous(request)]) else plan
 
 
 def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:

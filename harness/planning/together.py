@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
 from harness.files import checksums, content_of
-from harness.planning import filed
+from harness.planning import filed, spelling
 from harness.planning.planned import Cell, Plan
 from harness.planning.request import Request
+from harness.planning.teachers import by_task
 from harness.rows import BASELINES, CONTROLS, TableRow
 from harness.runs import BaseTeacher
 
@@ -81,12 +83,15 @@ def _check_asked(plan: Plan, request: Request) -> None:
     """
     places = {name: str(told["place"]) for name, told in plan.declared.items()}
     given = [word.partition("=")[::2] for word in request.tasks or ()]
-    asked = [(f"task {name}", place, places.get(name, f"--data {plan.source}")) for name, place in given if place]
-    asked += [("--data", request.data, plan.source)] if request.data else []
-    for what, word, planned in asked:
-        if Path(word).name != Path(planned).name or _differ(word, planned):
+    asked: list[tuple[str, str, str, Callable[[], Collection[str]]]] = [
+        (f"task {name}", place, places.get(name, f"--data {plan.source}"), tuple) for name, place in given if place
+    ]
+    asked += [("--data", request.data, plan.source, spelling.sources)] if request.data else []
+    asked += [("--corpus", request.corpus, plan.corpus, spelling.corpora)] if request.corpus and plan.corpus else []
+    for what, word, planned, names in asked:
+        if Path(word).name != Path(planned).name or _differ(word, planned, names):
             raise UserError(f"{what} is {planned} in these results, not {word}")
-    for word in map(filed.before_equals, request.checkpoints):
+    for word in map(spelling.before_equals, request.checkpoints):
         if word not in plan.checkpoints:
             raise UserError(f"no checkpoint {word!r} was planned here: {near(word, plan.checkpoints)}")
     names = {row.name for row in plan.rows}
@@ -97,17 +102,33 @@ def _check_asked(plan: Plan, request: Request) -> None:
 
 def _of_teacher(plans: Mapping[str, Plan], request: Request) -> dict[str, Plan]:
     """Those that are not of another teacher of the same name. Raises UserError where none is left."""
-    teacher = request.teacher if isinstance(request.teacher, str) else ""
-    found = {folder: plan for folder, plan in plans.items() if not _differ(teacher, plan.argument)}
-    for plan in plans.values() if not found else ():
-        raise UserError(f"--teacher is {plan.argument} in these results, not {teacher}")
-    return found
+    others = {folder: list(_other_teachers(plan, request)) for folder, plan in plans.items()}
+    for found in others.values() if all(others.values()) else ():
+        raise UserError("--teacher is {1} in these results, not {0}".format(*found[0]))
+    return {folder: plan for folder, plan in plans.items() if not others[folder]}
 
 
-def _differ(word: str, planned: str) -> bool:
-    """Whether both are places that are here, and hold something else."""
+def _other_teachers(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
+    """(a teacher that is asked for, that of a plan which is another)."""
+    one = request.teacher if isinstance(request.teacher, str) else ""
+    own = by_task(request.teacher or "")
+    runs = {task: plan.first[run].run for task, run in plan.teachers.items() if task in own and run in plan.first}
+    asked = [(own[task], plan.source_of(run).argument) for task, run in runs.items()] or [(one, plan.argument)]
+    for word, planned in asked:
+        parts = word.removeprefix(f"{plan.teacher}:").split("+"), planned.split("+")
+        for each, other in zip_longest(*(map(str.strip, part) for part in parts), fillvalue=""):
+            if _differ(each, other, spelling.teachers):
+                yield each, other
+
+
+def _differ(word: str, planned: str, names: Callable[[], Collection[str]] = tuple) -> bool:
+    """Whether one is among these names and the other a place, or both are here and hold something else."""
+    if not (word and planned) or word == planned:
+        return False
     one, other = (Path(os.path.expanduser(place)) for place in (word, planned))
-    if not (word and planned and one.exists() and other.exists()) or one.samefile(other):
+    if one.name == other.name and (word == other.name or planned == one.name) and other.name in names():
+        return True
+    if not (one.exists() and other.exists()) or one.samefile(other):
         return False
     held = [checksums(place) if place.is_dir() else content_of(place) for place in (one, other)]
     return held[0] != held[1]
@@ -118,7 +139,8 @@ def _of_kind(out: Path, request: Request) -> list[Path]:
 
     A request that says no kind is of the only one that there is, or that has all of what it is narrowed to.
     """
-    base, (kind, _) = out / request.study / request.profile, filed.names_of(request)
+    base = out / request.study / request.profile
+    kind = filed.kind_in(base, filed.names_of(request)[0], filed.flags_of(request))
     folders = [base, *(path for path in sorted(base.glob("*")) if path.is_dir() and not filed.narrows(path.name))]
     kinds = {folder: found for folder in folders if (found := _plans_in(folder))}
     if not kind and len(kinds) > 1 and any(getattr(request, axis) for axis in filed.AXES):
@@ -211,7 +233,7 @@ def _narrowed(plan: Plan, request: Request) -> Plan:
     cells, rows = list(plan.cells), {row.name: row for row in plan.rows}
 
     def chosen(axis: str, said: Callable[[Cell], set[str]], among: Iterable[str]) -> set[str]:
-        words = {filed.NAMED.get(axis, filed.last)(word) for word in getattr(request, axis) or ()}
+        words = {spelling.NAMED.get(axis, spelling.last)(word) for word in getattr(request, axis) or ()}
         known = set().union(*map(said, plan.cells)) | set(among)
         for word in sorted(words - known):
             what = {"objectives": "row or objective", "inits": "initialisation"}.get(axis, axis.removesuffix("s"))

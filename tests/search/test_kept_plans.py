@@ -17,6 +17,7 @@ from harness.planning.filed import every, flags_named, flags_of, folder_of, keep
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.planning.spelling import ambiguous
 from harness.planning.together import recorded
 from harness.testing.small_models import checkpoint as small_checkpoint
 from tests.conftest import Harness
@@ -59,6 +60,60 @@ def test_a_folder_is_named_after_what_the_profile_does_not_say(tmp_path: Path) -
     assert called.startswith("quick/teacher=.-embedded--"), "the name alone is the profile's teacher"
     assert flags_of(asked(teacher=str(tmp_path / "embedded"))) == "--teacher ./embedded"
     assert name(data="somewhere") == "quick", "where data are is not what is asked"
+
+
+def test_a_folder_that_is_called_as_something_else_shares_no_place_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("minilm", "pydoc", "bert", "sentiment"):
+        (tmp_path / folder).mkdir()
+    for flag, word in (("teacher", "minilm"), ("corpus", "pydoc"), ("teacher", "minilm+bert")):
+        other = word.replace("minilm", "./minilm").replace("pydoc", "./pydoc")
+        assert name(**{flag: word})== f"quick/{flag}={word}", "the name, as before"
+        assert name(**{flag: other}) != name(**{flag: word})
+        assert flags_of(asked(**{flag: other})) == f"--{flag} {other}"
+        place = str(tmp_path / word)
+        assert "+" in word or name(**{flag: place}) == name(**{flag: other})
+    assert name(teacher=["sentiment=./minilm"]) != name(teacher=["sentiment=minilm"])
+    told = [*ambiguous(asked(teacher="bert+minilm", corpus="pydoc", tasks=["sentiment", "entailment"]))]
+    assert told[0] == (
+        "--teacher minilm is a name and no path: the folder that is called so here is --teacher ./minilm"
+    )
+    assert [words.split()[0] for words in told] == ["--teacher", "--corpus", "--tasks"]
+    assert not [*ambiguous(asked(teacher="./minilm", corpus="./pydoc"))]
+
+
+def test_one_number_is_one_folder_however_it_is_spelt(tmp_path: Path) -> None:
+    for one, other in (
+        ("learning_rate=5e-4", "learning_rate=0.0005"),
+        ("teacher.learning_rate=5E-5", "teacher.learning_rate=0.00005"),
+        ("vanilla_kd.temperature=4.0", "vanilla_kd.temperature=4"),
+        ("student.layers=2.0", "student.layers=2"),
+        ("epochs=2.0", "epochs=02"),
+    ):
+        assert name(overrides=[one]) == name(overrides=[other]), one
+    assert name(overrides=["learning_rate=5e-4"]) == "quick/learning_rate=0.0005"
+    searched = [name(search=[f"learning_rate={values}"]) for values in ("5e-4,1e-3", "0.0005,0.001", "5e-4..1e-3")]
+    assert searched[0] == searched[1] != searched[2]
+    assert name(overrides=["mine.classes=1.0"]) != name(overrides=["mine.classes=1"]), "of own data, a word"
+
+
+@pytest.mark.parametrize("typed", ["5e-4", "0.00050"])
+def test_a_folder_whose_number_was_spelt_otherwise_is_found_and_kept(tmp_path: Path, typed: str) -> None:
+    kind = {"objectives": ["vanilla_kd"], "inits": ["random"], "tasks": ["entailment"]}
+    plan = kept(tmp_path, overrides=["learning_rate=0.0005"], **kind)
+    base, narrow = tmp_path / STUDY / "quick", plan.variant.partition("/")[2]
+    (base / "learning_rate=0.0005").rename(base / f"learning_rate={typed}")  # as earlier versions called it
+    path = base / f"learning_rate={typed}" / narrow / "plan.json"
+    told = {**json.loads(path.read_text()), "flags": f"--set learning_rate={typed}", "variant": f"x={typed}/{narrow}"}
+    path.write_text(json.dumps({name: part for name, part in told.items() if name != "sha256"}))
+    assert recorded(tmp_path, asked(overrides=["learning_rate=5e-04"], **kind)).cells == plan.cells
+    kept(tmp_path, overrides=["learning_rate=0.0005"], **kind)
+    kept(tmp_path, overrides=["learning_rate=0.0005"], **{**kind, "tasks": ["acceptability"]})
+    assert [path.name for path in base.iterdir()] == [f"learning_rate={typed}"]
+    tasks = recorded(tmp_path, asked()).tasks
+    assert tasks == ["acceptability", "entailment"], "of the only kind"
 
 
 def test_a_kind_is_told_as_it_is_typed() -> None:
@@ -251,6 +306,28 @@ def test_another_teacher_or_data_of_the_same_name_are_not_those_that_made_them(t
         recorded(tmp_path, asked(teacher=str(folders[2])))
     with pytest.raises(UserError, match="task mine is .*one/mine.csv in these results, not .*another/mine.csv"):
         recorded(tmp_path, asked(teacher=str(folders[0]), tasks=[f"mine={files[2]}"]))
+    both = f"embedded+{folders[0]}"
+    kept(tmp_path / "two", tasks=["sentiment"], objectives=["vanilla_kd"], teacher=both, inits=["random"])
+    with pytest.raises(UserError, match="--teacher is .*one/embedded in these results, not .*another/embedded"):
+        recorded(tmp_path / "two", asked(teacher=f"embedded+{folders[2]}"))
+
+
+def test_what_has_a_name_is_not_a_place_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_checkpoint(tmp_path / "minilm", "bert")
+    kind = {"tasks": ["sentiment"], "objectives": ["vanilla_kd"], "inits": ["random"]}
+    plan = kept(tmp_path / "out", teacher="./minilm", **kind)
+    base = tmp_path / "out" / STUDY / "quick"
+    (base / plan.variant.partition("/")[0]).rename(base / "teacher=minilm")  # as earlier versions called it
+    path = next(base.glob("*/*/plan.json"))
+    told = {**json.loads(path.read_text()), "flags": "--teacher minilm"}
+    path.write_text(json.dumps({name: part for name, part in told.items() if name != "sha256"}))
+    assert recorded(tmp_path / "out", asked(teacher="./minilm", **kind)).cells == plan.cells
+    with pytest.raises(UserError, match="--teacher is .*/minilm in these results, not minilm"):
+        recorded(tmp_path / "out", asked(teacher="minilm", **kind))
+    (tmp_path / "embedded").mkdir()
+    with pytest.raises(UserError, match="--data is embedded in these results, not ./embedded"):
+        recorded(tmp_path / "out", asked(teacher="./minilm", data="./embedded", **kind))
 
 
 # ---------------------------------------------------------------- what is kept
