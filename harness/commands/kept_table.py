@@ -1,10 +1,10 @@
 """What `harness run` wrote of a table, and what it and `harness report` printed: kept in the cache, and made anew where
 anything is otherwise.
 
-It rests on the plan, our code and that of plugins, what these read elsewhere, which distributions are installed, the
-ledger's records and predictions, and on what GLUE's server said of them. A record counts by its file: records are
-replaced, never changed in place, and a file that is damaged later takes nothing from what was made of it when it was
-whole.
+It rests on the plan and what that was made of, our code and that of plugins, what these read elsewhere, which
+distributions are installed, the ledger's records and predictions, and on what GLUE's server said of them. A record
+counts by its file: records are replaced, never changed in place, and a file that is damaged later takes nothing from
+what was made of it when it was whole.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from harness.evaluation import server_scores
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
+from harness.planning.remembered import edited
 
 ROOM = "tables"  # in the cache
 
@@ -44,7 +45,8 @@ class KeptTable:
         self._file = self._named(name)
         self._vouches = bool(code)
         asked = json.dumps(plan.to_json())  # as text: plans that try settings in another order have other trials
-        self._key = digest([code, asked, _shape(), _state(ledger), digest(server_scores.kept(ledger))])
+        found = _shape(), _state(ledger), digest(server_scores.kept(ledger)), edited(plan)
+        self._key = digest([code, asked, *found])
 
     def _named(self, name: str) -> Path:
         return self._room / f"{digest(name)[:16]}.json"

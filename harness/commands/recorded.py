@@ -20,6 +20,7 @@ from harness.evaluation import server_scores
 from harness.ledger import Ledger
 from harness.planning import filed, recipe, together
 from harness.planning.planned import Cell, Plan
+from harness.planning.remembered import edited
 from harness.planning.request import Request
 from harness.runs import Run
 from harness.runs.told import Record
@@ -115,6 +116,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in plan.unseen),
             *results.misnamed(plan, declared),
             *results.redeclared(plan, declared),
+            *(f"{sentence}." for sentence in edited(plan)),
             *results.how_far(plan, replays),
             *recipe.families(plan),
             *recipe.corpus_recipe(plan),

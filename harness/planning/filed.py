@@ -158,7 +158,9 @@ def keep(out: Path, plan: Plan) -> Plan:
     """
     kind, narrowed = kind_of(plan), [part for part in plan.variant.split("/") if narrows(part)]
     kind = kind_in(out / plan.study / plan.profile, kind, plan.flags)
-    plan = replace(plan, variant="/".join(filter(None, (kind, *narrowed))))
+    # What holds the results, too, is another after every run.
+    read = {place: said for place, said in plan.read.items() if not Path(os.path.abspath(out)).is_relative_to(place)}
+    plan = replace(plan, variant="/".join(filter(None, (kind, *narrowed))), read=read)
     folder = folder_of(out, plan)
     told = _with_places(plan.to_json(), lambda field, text: _stored(plan, field, text, Path(os.path.abspath(out))))
     _set_aside(folder / NAME, {cell.id for cell in plan.cells})
@@ -230,6 +232,8 @@ def _with_places(told: JSON, change: Callable[[str, str], str]) -> dict[str, Any
     for field in ("source", "corpus", "argument"):
         changed[field] = change(field, told[field])
     changed["plugins"] = [change("plugins", path) for path in told["plugins"]]
+    if told.get("read"):
+        changed["read"] = {change("read", path): said for path, said in told["read"].items()}
     for field in ("files", "origins"):
         if field in told:  # not so in plans of earlier versions
             changed[field] = {key: change(field, path) for key, path in told[field].items()}

@@ -20,7 +20,7 @@ from harness.planning.filed import flags_of, variant
 from harness.planning.planned import Cell, Plan, called, declaration_of, distinct, trials_of, waited_for
 from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen
-from harness.planning.remembered import Remembered
+from harness.planning.remembered import Remembered, held_by, looks
 from harness.planning.request import Request, ResolvedRequest, Variant, check_early
 from harness.planning.space import size
 from harness.planning.spelling import ambiguous
@@ -58,8 +58,10 @@ def resolve(
     with named():
         asked = ResolvedRequest(request, lenient, cache)
         plan = _worked_out(request, asked)
+    held = None if lenient else held_by(asked.contents.places)
+    plan = replace(plan, read=looks(held or {}))
     if asked.contents.told and not (lenient or asked.contents.notices):
-        remembered.keep(plan, asked.contents.places)
+        remembered.keep(plan, held)
     return _told(request, plan)
 
 

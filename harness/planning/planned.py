@@ -16,7 +16,7 @@ from harness.rows import TableRow
 from harness.runs import BaseTeacher, Run, RunId, TeacherName
 
 FORMAT = 3  # of plan.json
-ABSENT_IF_EMPTY = ("declared", "variant", "flags", "declaration")  # from it, as in plans of earlier versions
+ABSENT_IF_EMPTY = ("declared", "variant", "flags", "declaration", "read")  # from it, as in plans of earlier versions
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ class Plan:
     stand above the table; outputs: task -> the teacher's signals that are asked for; origins: plugin -> its file;
     declared: a task of the user's own -> what it is, as `harness.data.own` tells it; unseen: see `planning.reading`;
     variant: what it is beside the whole study, the name of its folder below that (see `filed`);
-    flags: what its kind is asked for by, as it is typed; declaration: `declaration_of` its study then.
+    flags: what its kind is asked for by, as it is typed; declaration: `declaration_of` its study then; read: place ->
+    what data, teachers, corpora and files held, as `planning.remembered.looks` tells it.
     """
 
     study: str
@@ -125,6 +126,7 @@ class Plan:
     variant: str = ""
     flags: str = ""
     declaration: str = ""
+    read: Mapping[str, Sequence[str]] = field(default_factory=dict)
     format: int = FORMAT
 
     @property

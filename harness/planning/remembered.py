@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from harness.code_versions import here
 from harness.data import own
 from harness.files import checksum, digest, read_sealed, write_sealed
+from harness.folders import STRAY
 from harness.planning.planned import Plan
 from harness.planning.request import Request
 
@@ -53,31 +54,58 @@ class Remembered:
             sorted(os.listdir(data)) if os.path.isdir(data) and os.access(data, os.R_OK) else "",
         ])  # fmt: skip
         stored = self._stored
-        if stored.get("key") != self._key or _held(map(Path, stored["places"])) != stored["places"]:
+        if stored.get("key") != self._key or held_by(map(Path, stored["places"])) != stored["places"]:
             return None
-        plan = Plan.from_json(json.loads(stored["plan"]))
+        plan = replace(Plan.from_json(json.loads(stored["plan"])), read=looks(stored["places"]))
         own.KNOWN.clear()
         own.recall(plan.declared)
         return plan
 
-    def keep(self, plan: Plan, places: Iterable[Path]) -> None:
-        """Write down a plan that rests on these files and folders beside the request. Raises UserError.
+    def keep(self, plan: Plan, held: Mapping[str, str] | None) -> None:
+        """Write down a plan that rests on files and folders of these checksums beside the request. Raises UserError.
 
         Not where one was edited since this was made: the plan may be of what it held before.
         """
-        places = list(places)
-        if self._file and (held := _held(places)) is not None and not _edited(places, self._began):
+        if self._file and held is not None and not _edited(map(Path, held), self._began):
             # As text, since what is sealed has sorted keys: trials go by the order in which settings are declared.
             told = {"key": self._key, "code": self._code, "places": held, "plan": json.dumps(plan.to_json())}
             write_sealed(self._file, told)
 
 
-def _held(places: Iterable[Path]) -> dict[str, object] | None:
-    """Checksums of what each of these files or folders holds; None where one cannot be read."""
+def held_by(places: Iterable[Path]) -> dict[str, str] | None:
+    """A checksum of what each of these files or folders holds; None where one cannot be read."""
     try:
-        return {str(place): _within(place) if place.is_dir() else checksum(place) for place in sorted(places)}
+        return {str(place): digest(_within(place)) if place.is_dir() else checksum(place) for place in sorted(places)}
     except OSError:
         return None
+
+
+def looks(held: Mapping[str, str]) -> dict[str, list[str]]:
+    """Place -> its checksum in `held`, and how it looks, which costs no reading: what a plan keeps, for `edited`."""
+    return {os.path.abspath(place): [said, _look(Path(place))] for place, said in held.items()}
+
+
+def edited(plan: Plan) -> list[str]:
+    """Sentences on what a plan rests on and is not as it was. What looks as it did is not read.
+
+    Nothing is said of what is not here: results are read where their data are not.
+    """
+    changed = []
+    for place, (said, look) in plan.read.items():
+        path = Path(place)
+        if path.exists() and _look(path) != look and (held_by([path]) or {place: said})[place] != said:
+            changed.append(place)
+    again = "harness run makes anew what rests on it"
+    return [f"{place} was edited since these runs were planned: {again}" for place in changed]
+
+
+def _look(place: Path) -> str:
+    """A digest of the sizes of a file, or of all in a folder, and when they were changed; "" of what is gone."""
+    try:
+        every = [place] if place.is_file() else sorted(file for file in _files(place) if file.is_file())
+        return digest([[str(file), (status := file.stat()).st_size, status.st_mtime_ns] for file in every])
+    except OSError:
+        return ""
 
 
 def _edited(places: Iterable[Path], since: int) -> bool:
@@ -95,10 +123,13 @@ def _within(folder: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All that is in a folder, those files too that are hidden, or that a link leads to: data may be."""
+    """All that is in a folder, those files too that are hidden, or that a link leads to: data may be.
+
+    Not what systems leave in any.
+    """
     seen = {os.path.realpath(folder)}
     for place, below, names in os.walk(folder, followlinks=True):
         real = {name: os.path.realpath(os.path.join(place, name)) for name in below}
         below[:] = [name for name in below if real[name] not in seen]  # no link leads round in a circle
         seen.update(real.values())
-        yield from (Path(place, name) for name in (*below, *names))
+        yield from (Path(place, name) for name in (*below, *names) if name not in STRAY)

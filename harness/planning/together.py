@@ -216,6 +216,7 @@ def _of_another_version(whole: Plan, plan: Plan) -> bool:
 
 _MAPPINGS = (
     "checkpoints", "files", "examples", "defaults", "first", "teachers", "outputs", "shown", "origins", "declared",
+    "read",
 )  # fmt: skip
 _LISTS = ("plugins", "tasks", "students", "inits", "notices", "unseen")
 

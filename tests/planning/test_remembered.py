@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from harness import code_versions
+from harness.planning import filed, remembered
 from harness.planning import plan as planning
-from harness.planning import remembered
 from harness.planning.planned import Plan
 from harness.planning.request import Request
+from harness.planning.together import recorded
 from harness.registry import OBJECTIVES
 from harness.search.proposals import propose
 from tests import launching
@@ -227,12 +229,40 @@ def test_hidden_files_and_what_links_lead_to_are_looked_at(tmp_path: Path) -> No
     (folder / "train").symlink_to(elsewhere)
     (elsewhere / "round" / "back").symlink_to(folder)
     (folder / "lost").symlink_to(tmp_path / "nothing")
-    held = [remembered._held([folder])]
+    held = [remembered.held_by([folder])]
     for file in (folder / ".hidden.txt", elsewhere / "rows.arrow", elsewhere / "round" / "more.arrow"):
         file.write_text("a text")
-        held.append(remembered._held([folder]))
+        held.append(remembered.held_by([folder]))
         file.write_text("another")
-        held.append(remembered._held([folder]))
+        held.append(remembered.held_by([folder]))
     assert None not in held and len({str(one) for one in held}) == 7
     since = max(path.lstat().st_ctime_ns for path in (folder, elsewhere, *folder.iterdir(), *elsewhere.rglob("*")))
     assert not remembered._edited([folder], since) and remembered._edited([folder], since - 1)
+
+
+def test_what_was_edited_since_is_told_and_what_looks_as_it_did_is_not_read(
+    resolved: Callable[..., Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, out = resolved(), tmp_path / "out"
+    train, weights = tmp_path / "glue" / "SST-2" / "train.tsv", tmp_path / "teacher"
+    filed.keep(out, plan)
+    kept = recorded(out, Request("objectives_vs_init"))
+    assert {str(train.parent), str(weights)} == {*kept.read}, "by where they are, which the plan tells from its own place"
+    os.utime(train)
+    assert remembered.edited(kept) == [], "of the same content"
+    _add(str(train), "a good film\t1\n")
+    again = "was edited since these runs were planned: harness run makes anew what rests on it"
+    assert remembered.edited(kept) == [f"{train.parent} {again}"]
+    filed.keep(out, resolved())
+    kept = recorded(out, Request("objectives_vs_init"))
+    assert remembered.edited(kept) == []
+    (weights / "more.json").write_text("{}")
+    shutil.rmtree(train.parent)  # nothing can be said of it
+    assert remembered.edited(kept) == [f"{weights} {again}"]
+    (weights / "more.json").unlink()
+    (weights / ".DS_Store").write_text("left by a system")
+    within = filed.keep(weights / "out", plan)
+    assert str(weights) not in within.read, "which every run changes"
+    shutil.rmtree(weights / "out")
+    monkeypatch.setattr(remembered, "checksum", None)
+    assert remembered.edited(kept) == []
