@@ -18,7 +18,7 @@ from typing import Any
 from harness import collecting
 from harness.commands import flags, words
 from harness.commands.flags import Parser, Version
-from harness.errors import UserError, check_known, sentence
+from harness.errors import MISTAKE, UserError, check_known, sentence, status_of
 
 
 def parser() -> Parser:
@@ -271,7 +271,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status: 0, 1 if a cell failed, 2 for bad input, 130 or 143 where stopped."""
+    """Run one command. Returns the exit status: 0, 1 if a cell failed, one of `errors`, 130 or 143 where stopped."""
     _open_streams()
     if sys.platform == "win32":  # which has neither the locks of files nor the processes that all else rests on
         return _refused("Windows is not supported: use the harness in its Subsystem for Linux (wsl --install)")
@@ -290,16 +290,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
     except UserError as error:
-        return _refused(str(error))
+        return _refused(str(error), error.status)
     except BrokenPipeError:  # the reader of a pipe went away, as in `harness report | head`
         _print_nothing_more()
         return 0
     except OSError as error:  # of a file, a folder or a disk that nothing of ours expected to fail
         if error.filename is not None:
-            return _refused(f"{error.filename} cannot be used: {error.strerror}")
+            return _refused(f"{error.filename} cannot be used: {error.strerror}", status_of(error))
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             _print_nothing_more()
-            return _refused(f"what is printed cannot be written: {error.strerror}")
+            return _refused(f"what is printed cannot be written: {error.strerror}", status_of(error))
         if not os.path.exists(os.curdir):
             return _refused("the current folder does not exist any more: go to another")
         raise
@@ -343,9 +343,9 @@ def _listening_to_signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: of a program in C
 
 
-def _refused(text: str) -> int:
+def _refused(text: str, status: int = MISTAKE) -> int:
     print(f"harness: {sentence(text)}", file=sys.stderr)
-    return 2
+    return status
 
 
 def _open_streams() -> None:

@@ -1,5 +1,8 @@
 """The one exception for a user's mistake, the wording shared by its messages, and how text from outside is shown."""
 
+from __future__ import annotations
+
+import errno
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -14,8 +17,25 @@ LONGEST = 300  # characters of a word in a sentence
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+# Exit statuses of what is refused, apart for scripts: a mistake; what another process holds; a disk without room.
+MISTAKE, IN_USE, NO_ROOM = 2, 3, 4
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def status_of(error: OSError) -> int:
+    return NO_ROOM if error.errno in _FULL else MISTAKE
+
+
 class UserError(Exception):
-    """Bad input, told in one sentence: the thing, the rule, the nearest valid names. Exit status 2."""
+    """Bad input, told in one sentence: the thing, the rule, the nearest valid names. status: of the command's exit."""
+
+    status = MISTAKE
+
+    @classmethod
+    def of(cls, sentence: str, status: int) -> UserError:
+        made = cls(sentence)
+        made.status = status
+        return made
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows of it: the sentence, as a command does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -18,10 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
-from harness.errors import UserError
+from harness.errors import NO_ROOM, UserError, status_of
 from harness.folders import cannot_read, names
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _WRITER = re.compile(r"\.([0-9]+)(?:-([0-9a-f]{8}))?\.tmp$")  # the end of a name of `half_written`
 _DAY = 24 * 3600.0
 
@@ -288,11 +286,9 @@ def sync_folder(folder: Path) -> None:
 
 def cannot_write(path: Path, error: OSError, flag: str = "") -> UserError:
     """The sentence for a write that failed. flag: that which names the folder, where it was given by one."""
-    if error.errno in _FULL:
-        return UserError(
-            f"the disk is full: {path} could not be written; finished runs are kept, so free some space "
-            "and give the same command again"
-        )
+    if (status := status_of(error)) == NO_ROOM:
+        free = "finished runs are kept, so free some space and give the same command again"
+        return UserError.of(f"the disk is full: {path} could not be written; {free}", status)
     another = f"; give another folder with {flag}" if flag else ""
     return UserError(f"{path} cannot be written: {error.strerror or error}{another}")
 

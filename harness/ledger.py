@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.errors import IN_USE, UserError
 from harness.files import atomic_write, cannot_write, canonical, remove, sealed, trouble_with, unsealed
 from harness.folders import LOCK, cannot_read, check_free, holds_results
 from harness.locks import holder, lock_of_folder
@@ -33,6 +33,8 @@ _RUN = re.compile("[0-9a-f]{16}")  # the name of a run's folder; whatever else l
 
 class Held(UserError):
     """The folder is being worked in."""
+
+    status = IN_USE
 
 
 class Ledger:

@@ -146,9 +146,9 @@ def _told(find: Callable[[], Any]) -> Any:
         found = find() if processes.leads() else None
     except UserError as error:
         refused = error
-    stops, value = processes.from_leader((refused is not None, found))
+    status, value = processes.from_leader((refused and refused.status, found))
     if refused is not None:
         raise refused
-    if stops:
-        sys.exit(2)
+    if status:
+        sys.exit(status)
     return value

@@ -156,7 +156,7 @@ def _made_again(one: Taken, aside: Path) -> Finished:
         while not isinstance(message := executor.next(), (Finished, Failed, Refused)):
             pass
     if isinstance(message, Refused):
-        raise UserError(message.sentence)
+        raise message.error()
     if isinstance(message, Failed):
         raise UserError(f"run {one.run} could not be made again: {message.error}")
     return message

@@ -84,7 +84,8 @@ def train(session: Session, run: str, specification: Any, workspace: Workspace, 
         error, traceback = map(node.as_on_driver, (message.error, message.traceback))
         return replace(message, error=error, traceback=traceback)
     if isinstance(message, Refused) and (told := node.as_on_driver(message.sentence)) != message.sentence:
-        return Refused(run, f"{told} (on node {ray.util.get_node_ip_address()}, below {node.folder})")
+        where = f"(on node {ray.util.get_node_ip_address()}, below {node.folder})"
+        return replace(message, sentence=f"{told} {where}")
     return message
 
 

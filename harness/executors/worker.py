@@ -56,7 +56,7 @@ def attempt(run: RunId, work: Callable[[], Message]) -> Message:
     try:
         return work()
     except UserError as error:
-        return Refused(run, str(error))
+        return Refused(run, str(error), error.status)
     except Exception as error:  # one failing run never stops the rest; its traceback is kept
         return Failed(run, f"{type(error).__name__}: {error}", traceback.format_exc(), crowded=_wants_memory(error))
 

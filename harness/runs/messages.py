@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import UserError
 from harness.runs.base import RunId
 from harness.runs.told import Entry, Record
 
@@ -69,9 +70,13 @@ class Failed(Message):
 
 @dataclass(frozen=True)
 class Refused(Message):
-    """Bad input, which ends the command."""
+    """Bad input, which ends the command. status: see `UserError`."""
 
     sentence: str
+    status: int
+
+    def error(self) -> UserError:
+        return UserError.of(self.sentence, self.status)
 
 
 @dataclass(frozen=True)

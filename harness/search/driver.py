@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.code_versions import changed, current, here
-from harness.errors import UserError
 from harness.files import digest
 from harness.ledger import Ledger
 from harness.planning.planned import Cell, Plan, distinct
@@ -116,7 +115,7 @@ class Driver:
                 self.listener.note(message.sentence)
                 continue
             if isinstance(message, Refused):
-                raise UserError(message.sentence)
+                raise message.error()
             record, predictions = self._outcome(message, what)
             if record["status"] == "failed" and self._sound(run):  # a refresh
                 self.listener.note(f"run {run} could not be made anew, its older number stays: {record['error']}")

@@ -137,7 +137,7 @@ def test_damaged_weights_are_not_timed(out: Path, call: Harness) -> None:
 def test_nothing_is_timed_while_a_run_works_there(out: Path, call: Harness) -> None:
     with Ledger(out).lock():
         said = call("report", *STUDY, "--baselines", "--out", out, "--columns", "speed")
-        assert said.returncode == 2 and "another harness run is working" in said.stderr
+        assert said.returncode == 3 and "another harness run is working" in said.stderr
         assert call("report", *STUDY, "--baselines", "--out", out, "--columns", "parameters").returncode == 0
 
 

@@ -390,5 +390,5 @@ def test_a_pack_is_refused_where_it_would_be_lost(call: Harness, tmp_path: Path)
         assert done.returncode == 2 and told in done.stderr, done.stderr
     with ledger.lock():
         done = call("pack", "--out", ledger.out, "--to", tmp_path / "packed")
-    assert done.returncode == 2 and "another harness run is working" in done.stderr
+    assert done.returncode == 3 and "another harness run is working" in done.stderr
     assert not (tmp_path / "packed").exists()

@@ -255,7 +255,7 @@ def test_a_full_disk_stops_the_study_and_keeps_what_is_finished(
     driver = begun(*words, folder=tmp_path / "said", work=on_a_full_disk)
     driver.join(300)
     errors = (tmp_path / "said" / "error").read_text()
-    assert driver.exitcode == 2, errors
+    assert driver.exitcode == 4, errors
     assert "disk is full" in errors.splitlines()[-1] and "Traceback" not in errors
     assert before.keys() == {*out.glob("ledger/*/record.json")}
     done(call(*words))

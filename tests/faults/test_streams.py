@@ -21,13 +21,13 @@ def through(shell: str, folder: Path, **more: str) -> subprocess.CompletedProces
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
 def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
     done = through(f"{COMMAND} > /dev/full", tmp_path)
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert done.stderr.decode() == "harness: what is printed cannot be written: No space left on device\n"
 
 
 def test_a_disk_that_fills_up_is_told_even_where_nothing_is_buffered(tmp_path: Path) -> None:
     done = through(f"ulimit -f 1; {COMMAND} > half", tmp_path, PYTHONUNBUFFERED="1")
-    assert (done.returncode, done.stderr) == (2, b"harness: what is printed cannot be written: File too large\n")
+    assert (done.returncode, done.stderr) == (4, b"harness: what is printed cannot be written: File too large\n")
 
 
 @pytest.mark.parametrize("where", [">&-", ">&- 2>&-", "| head -c 10"])

@@ -247,7 +247,7 @@ def test_what_was_edited_since_is_told_and_what_looks_as_it_did_is_not_read(
     train, weights = tmp_path / "glue" / "SST-2" / "train.tsv", tmp_path / "teacher"
     filed.keep(out, plan)
     kept = recorded(out, Request("objectives_vs_init"))
-    assert {str(train.parent), str(weights)} == {*kept.read}, "by where they are, which the plan tells from its own place"
+    assert {str(train.parent), str(weights)} == {*kept.read}, "whole, though a plan tells its own"
     os.utime(train)
     assert remembered.edited(kept) == [], "of the same content"
     _add(str(train), "a good film\t1\n")
