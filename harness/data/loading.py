@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,15 +32,23 @@ class TaskData:
     content: str
 
     def told_of_shared(self) -> list[str]:
-        """A sentence on each dev split with examples that are trained on, whatever their labels."""
-        trained = {*self.train.texts}
+        """Sentences on each dev split with examples that are trained on, whatever their labels, and on repeated ones.
+
+        Which examples are held out was drawn by their places alone, and released numbers rest on that.
+        """
+        trained = Counter(self.train.texts)
         counts = ((split.name, sum(texts in trained for texts in split.texts), len(split.text_a)) for split in self.dev)
-        return [
+        told = [
             f"{shared:,} of the {number:,} {name} examples of {self.task.name} {'is' if shared == 1 else 'are'} among "
             "its training examples, too"
             for name, shared, number in counts
             if shared
         ]
+        if repeated := sum(times for times in trained.values() if times > 1):
+            alike = "where epochs and settings are chosen on some of them, others like these may be trained on"
+            of = f"of the {len(self.train.text_a):,} training examples of {self.task.name}"
+            told.append(f"{repeated:,} {of} have a text that another of them has: {alike}")
+        return told
 
 
 def load(task: Task, data: str) -> TaskData:

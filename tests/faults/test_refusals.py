@@ -118,6 +118,8 @@ def test_a_data_folder_given_by_name_is_read_by_plan(glue: Path, call: Harness, 
     train, dev = ((folder / "SST-2" / f"{name}.tsv").read_text().splitlines()[1:] for name in ("train", "dev"))
     both = sum(line in train for line in dev)
     assert f"note: {both} of the 40 dev examples of sst2 are among its training examples, too" in planned.stdout
+    again = sum(train.count(line) > 1 for line in train)
+    assert f"note: {again} of the 120 training examples of sst2 have a text that another of them has" in planned.stdout
     assert both and "of mrpc are among" not in planned.stdout, "a pair is another if either text is"
     (folder / "SST-2" / "dev.tsv").write_text("")
     refused(call(*words), "dev.tsv is empty")
