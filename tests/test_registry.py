@@ -35,6 +35,8 @@ POWER = {"power": Hyperparameter(2.0)}
 """
 LOSS = "def f(student, teacher, batch): ...\n"
 ASKS, EMITS = ("@objective('o', needs={Signal.LOGITS}, ", "@student('s', emits={Signal.LOGITS}, ")
+BARE = "@objective('o', needs={Signal.LOGITS})\n"
+C, FORWARD = f"{BARE}class C(Objective):\n", "    def forward(self, student, teacher, batch): ...\n"
 STUDENT = """class S(Student):
     @classmethod
     def describe(cls, settings, teacher, task): ...
@@ -93,16 +95,6 @@ def test_a_plugin_file_adds_its_objective(write: Callable[..., Path]) -> None:
     assert OBJECTIVES.origin("outside") == str(path)
     made = OBJECTIVES.get("outside")
     assert made.hyperparameters["power"].default == 2.0 and made.stage == "intermediate" and not made.token_level
-
-
-def test_a_plugin_file_may_add_a_study(write: Callable[..., Path]) -> None:
-    load_file(
-        write(
-            "from harness.contracts import Study\nfrom harness.registry import study\n"
-            "study(Study('outside', 'Title', 'Question?', 'one_stage', (), (), {}))\n"
-        )
-    )
-    assert STUDIES.get("outside").title == "Title"
 
 
 def test_a_taken_name_names_both_files(write: Callable[..., Path]) -> None:
@@ -205,40 +197,21 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
 @pytest.mark.parametrize(
     ("source", "message"),
     [
+        (f"{BARE}def f(student, batch): ...\n", r"f takes \(student, batch\) but must take \(student, teacher,"),
+        (f"{BARE}def f(teacher, student, batch): ...\n", "must take .student, teacher"),
         (
-            "@objective('o', needs={Signal.LOGITS})\ndef f(student, batch): ...\n",
-            r"f takes \(student, batch\) but must take \(student, teacher, batch\)",
-        ),
-        (
-            "@objective('o', needs={Signal.LOGITS})\ndef f(teacher, student, batch): ...\n",
-            "must take .student, teacher",
-        ),
-        (
-            "@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, power): ...\n",
+            f"{BARE}def f(student, teacher, batch, power): ...\n",
             r"but must take \(student, teacher, batch\), or declare hyperparameters=\{'power': Hyperparameter",
         ),
-        ("@objective('o', needs={Signal.LOGITS})\ndef f(student, teacher, batch, **rest): ...\n", "but must take"),
+        (f"{BARE}def f(student, teacher, batch, **rest): ...\n", "but must take"),
+        (f"{ASKS}hyperparameters=POWER)\n{LOSS}", r"but must take \(student, teacher, batch, \*, power\)"),
         (
-            "@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\ndef f(student, teacher, batch): ...\n",
-            r"but must take \(student, teacher, batch, \*, power\)",
-        ),
-        (
-            "@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    def forward(self, student, batch): ...\n",
+            f"{C}    def forward(self, student, batch): ...\n",
             r"forward takes \(self, student, batch\) but must take \(self, student, teacher, batch\)",
         ),
-        (
-            "@objective('o', needs={Signal.LOGITS}, hyperparameters=POWER)\nclass C(Objective):\n"
-            "    def forward(self, student, teacher, batch): ...\n",
-            "__init__ takes",
-        ),
-        (
-            "@objective('o', needs={Signal.LOGITS})\nclass C:\n    pass\n",
-            "must be a function or a subclass of Objective",
-        ),
-        (
-            "@objective('o', needs={Signal.LOGITS}, stage='final')\ndef f(student, teacher, batch): ...\n",
-            "stage is intermediate or prediction, not 'final'",
-        ),
+        (f"{C.replace('})', '}, hyperparameters=POWER)')}{FORWARD}", "__init__ takes"),
+        (f"{BARE}class C:\n    pass\n", "must be a function or a subclass of Objective"),
+        (f"{ASKS}stage='final')\n{LOSS}", "stage is intermediate or prediction, not 'final'"),
         (f"@objective('o', needs='logits')\n{LOSS}", "needs is a set of signals, as in {Signal.LOGITS}, not 'logits'"),
         (f"@objective('o', needs={{'logitz'}})\n{LOSS}", "names 'logitz', which is no signal: did you mean logits"),
         (f"@objective(3, needs={{Signal.LOGITS}})\n{LOSS}", "objective 3 in .*: its name must be a word"),
@@ -246,17 +219,12 @@ def test_a_missing_file_and_one_that_is_not_python_are_refused(write: Callable[.
         (f"{ASKS}labels='yes')\n{LOSS}", "labels is True, False or the hyperparameters with which it reads none"),
         (f"{ASKS}hyperparameters={{'power': 2.0}})\n{LOSS}", r"hyperparameter power must be a Hyperparameter\(DEFAULT"),
         (f"{ASKS}hyperparameters=[2])\n{LOSS}", r"maps names to Hyperparameter\(DEFAULT\), but is \[2\]"),
+        (f"{C}    def refuse(self, student): ...\n{FORWARD}", "refuse must be a class method: write @classmethod"),
         (
-            "@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    def refuse(self, student): ...\n"
-            "    def forward(self, student, teacher, batch): ...\n",
-            "refuse must be a class method: write @classmethod above it",
-        ),
-        (
-            "@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    prepare = property(lambda self: None)\n"
-            "    def forward(self, student, teacher, batch): ...\n",
+            f"{C}    prepare = property(lambda self: None)\n{FORWARD}",
             r"prepare is no method, but must take \(self, labels, size\)",
         ),
-        ("@objective('o', needs={Signal.LOGITS})\nclass C(Objective):\n    pass\n", "has no forward, which every Obj"),
+        (f"{C}    pass\n", "has no forward, which every Obj"),
         ("@student('s', emits={Signal.LOGITS})\nclass S:\n    pass\n", "student 's' must be a subclass of Student"),
         (f"@student('s', emits='logits')\n{STUDENT}", "emits is a set of signals"),
         (f"{EMITS}pair_encodings=())\n{STUDENT}", "pair_encodings is empty, but it must read a pair somehow"),

@@ -215,27 +215,22 @@ def test_rows_of_a_plugin_follow_the_study_by_name_and_the_teacher_leads():
     extra = [Row(name, name, name) for name in ("zebra", "ape")]
     made = table([cell(r, "sst2", (60, 60)) for r in (*extra, ATT, VANILLA)])
     assert list(entries(made)) == ["vanilla_kd", "att_kl", "ape", "zebra"]
+    assert [c.label for c in made.columns] == ["SST-2"], "one task has no average"
     first = [line for line in render(made, "markdown").splitlines() if line.startswith("| ")][2]
     assert first.startswith("| Teacher: embedded")
 
 
-def test_an_unfinished_teacher_has_no_average():
-    made = table(
-        [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", (60, 60))], teacher_scores={"sst2": [{"accuracy": 0.9}]}
-    )
-    assert [entry_text(e) for e in made.teacher] == ["90.0", "0/1", ""]
+@pytest.mark.parametrize(("refused", "waited"), [("", "0/1"), ("no labels", "")])
+def test_an_unfinished_teacher_has_no_average_and_is_waited_for_where_a_cell_can_be(refused, waited):
+    cells = [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", () if refused else (60, 60), refused=refused)]
+    made = table(cells, teacher_scores={"sst2": [{"accuracy": 0.9}]})
+    assert [entry_text(e) for e in made.teacher] == ["90.0", waited, ""]
 
 
 @pytest.mark.parametrize("progress", ["1/3", "failed"])
 def test_an_unfinished_teacher_says_how_far_its_seeds_are(progress):
     made = table([cell(ATT, "sst2", ())], teacher_scores={}, teachers=3, teacher_progress={"sst2": progress})
     assert entry_text(made.teacher[0]) == progress
-
-
-def test_a_teacher_is_not_waited_for_where_no_cell_can_be():
-    cells = [cell(ATT, "sst2", (60, 60)), cell(ATT, "rte", (), refused="no labels")]
-    made = table(cells, teacher_scores={"sst2": [{"accuracy": 0.9}]})
-    assert [entry_text(e) for e in made.teacher] == ["90.0", "", ""]
 
 
 def test_a_teacher_of_several_seeds_has_a_spread_and_the_caption_says_whether_rows_have_it():
@@ -307,10 +302,6 @@ def test_tasks_that_share_a_label_are_told_apart_and_find_what_is_printed():
     comparison = with_published(made, STUDY).comparison
     (pairs,) = (line.pairs for block in comparison.blocks for line in block.lines if line.line)
     assert pairs[0].printed == pairs[2].printed != pairs[1].printed
-
-
-def test_one_task_has_no_average():
-    assert [c.label for c in table([cell(ATT, "sst2", (60, 60))]).columns] == ["SST-2"]
 
 
 def test_rows_that_fix_their_axes_stand_together_and_the_others_by_what_they_leave_free():

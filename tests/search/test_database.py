@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -206,10 +206,8 @@ print(time.monotonic() - began, sentence)
 def test_a_database_that_never_answers_is_left_behind(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
         url = f"postgresql://me:secret@127.0.0.1:{deaf.getsockname()[1]}/none"
-        process = subprocess.run(
-            [sys.executable, "-c", HANGS, str(tmp_path), url], env=environment(), capture_output=True, text=True,
-            timeout=30,
-        )  # fmt: skip
+        command = [sys.executable, "-c", HANGS, str(tmp_path), url]
+        process = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)
     seconds, _, sentence = process.stdout.partition(" ")
     assert process.returncode == 0 and process.stderr == "" and float(seconds) < 5
     assert SENTENCE in sentence and "it does not answer" in sentence and "secret" not in sentence
@@ -308,15 +306,14 @@ def students(out: Path) -> dict[str, int]:
     return {run: what["seed"] for run, what in found.items() if what["kind"] == "student"}
 
 
-@contextmanager
-def unfinished(calm: Path, tmp_path: Path) -> Iterator[Path]:
+def unfinished(calm: Path, tmp_path: Path) -> Path:
     """The same study with its teacher alone."""
     out = Path(shutil.copytree(calm, tmp_path / "out"))
     for run in students(calm):
         shutil.rmtree(out / "ledger" / run)
     shutil.rmtree(out / "objectives_vs_init")
     (out / "optuna.db").unlink()
-    yield out
+    return out
 
 
 def test_a_server_that_dies_halfway_loses_nothing(
@@ -330,32 +327,32 @@ def test_a_server_that_dies_halfway_loses_nothing(
             wait_until(lambda: count(url) == 1)  # the first trial is there while the study runs
             server.stop()
 
-    with unfinished(calm, tmp_path) as out:
-        monkeypatch.setattr(Display, "ended", dies)
-        process = study(call, glue, checkpoint, out, "--storage", url)
-        monkeypatch.undo()
-        assert process.returncode == 0 and "3 runs trained" in process.stdout
-        assert process.stderr.count(SENTENCE) == 1 and "Traceback" not in process.stderr
-        assert (table_folder(out) / "table.md").read_bytes() == (table_folder(calm) / "table.md").read_bytes()
-        assert not (out / "optuna.db").exists()
-        server.start()
-        process = study(call, glue, checkpoint, out, "--storage", url)
-        assert process.returncode == 0 and "0 runs trained" in process.stdout and SENTENCE not in process.stderr
-        assert runs(driven(url)) == searched(calm)
+    out = unfinished(calm, tmp_path)
+    monkeypatch.setattr(Display, "ended", dies)
+    process = study(call, glue, checkpoint, out, "--storage", url)
+    monkeypatch.undo()
+    assert process.returncode == 0 and "3 runs trained" in process.stdout
+    assert process.stderr.count(SENTENCE) == 1 and "Traceback" not in process.stderr
+    assert (table_folder(out) / "table.md").read_bytes() == (table_folder(calm) / "table.md").read_bytes()
+    assert not (out / "optuna.db").exists()
+    server.start()
+    process = study(call, glue, checkpoint, out, "--storage", url)
+    assert process.returncode == 0 and "0 runs trained" in process.stdout and SENTENCE not in process.stderr
+    assert runs(driven(url)) == searched(calm)
 
 
 def test_a_locked_file_stops_nothing_and_is_rebuilt_afterwards(
     calm: Path, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
-    with unfinished(calm, tmp_path) as out:
-        with closing(sqlite3.connect(out / "optuna.db")) as other:
-            other.execute("BEGIN EXCLUSIVE")
-            process = study(call, glue, checkpoint, out)
-        assert process.returncode == 0 and "3 runs trained" in process.stdout
-        assert process.stderr.count(SENTENCE) == 1 and "locked" in process.stderr
+    out = unfinished(calm, tmp_path)
+    with closing(sqlite3.connect(out / "optuna.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
         process = study(call, glue, checkpoint, out)
-        assert "0 runs trained" in process.stdout and SENTENCE not in process.stderr
-        assert runs(f"sqlite:///{out}/optuna.db") == searched(calm)
+    assert process.returncode == 0 and "3 runs trained" in process.stdout
+    assert process.stderr.count(SENTENCE) == 1 and "locked" in process.stderr
+    process = study(call, glue, checkpoint, out)
+    assert "0 runs trained" in process.stdout and SENTENCE not in process.stderr
+    assert runs(f"sqlite:///{out}/optuna.db") == searched(calm)
 
 
 def test_a_missing_driver_is_named_before_anything_is_trained(
