@@ -144,7 +144,8 @@ def _name(words: Mapping[str, Sequence[str]]) -> str:
     """ "inits=every--tasks=mrpc,sst2"; with a hash where it would be too long, or would hold strange characters."""
     whole = "--".join(f"{flag}={','.join(values)}" for flag, values in words.items())
     name = _STRANGE.sub("-", whole)
-    return name if name == whole and len(name) <= LONGEST else f"{name[:LONGEST]}--{digest(whole)[:6]}"
+    parted = any("--" in value for values in words.values() for value in values)
+    return name if name == whole and len(name) <= LONGEST and not parted else f"{name[:LONGEST]}--{digest(whole)[:6]}"
 
 
 # ---------------------------------------------------------------- writing and reading

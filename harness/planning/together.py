@@ -88,16 +88,38 @@ def _check_asked(plan: Plan, request: Request) -> None:
     ]
     asked += [("--data", request.data, plan.source, spelling.sources)] if request.data else []
     asked += [("--corpus", request.corpus, plan.corpus, spelling.corpora)] if request.corpus and plan.corpus else []
+    for word in request.checkpoints:
+        row = spelling.before_equals(word)
+        if row not in plan.checkpoints:
+            raise UserError(f"no checkpoint {row!r} was planned here: {near(row, plan.checkpoints)}")
+        plugin, planned = plan.checkpoints[row]
+        model = (word.partition("=")[2] or word).removeprefix(f"{plugin}:")
+        asked += [(f"checkpoint {row}", model, planned, tuple)] if planned and word != row else []
+    asked += [(f"the file of {word}", file, planned, tuple) for word, file, planned in _files_named(plan, request)]
     for what, word, planned, names in asked:
-        if Path(word).name != Path(planned).name or _differ(word, planned, names):
+        if _another(word, planned, names):
             raise UserError(f"{what} is {planned} in these results, not {word}")
-    for word in map(spelling.before_equals, request.checkpoints):
-        if word not in plan.checkpoints:
-            raise UserError(f"no checkpoint {word!r} was planned here: {near(word, plan.checkpoints)}")
     names = {row.name for row in plan.rows}
     for flag, rows in (("--baselines", BASELINES), ("--controls", CONTROLS)):
         if getattr(request, flag[2:]) and not names & {row.name for row in rows}:
             raise UserError(f"no rows of {flag} were planned here: harness run {flag} makes them")
+
+
+def _files_named(plan: Plan, request: Request) -> Iterator[tuple[str, str, str]]:
+    """(a word that names a file, the file, the one of that name in a plan), as of "vectors:FILE"."""
+    words = [*(request.inits or ()), *(pair.partition("=")[2] for pair in request.overrides)]
+    for word in words:
+        file = word.rpartition(":")[2]
+        same = [planned for planned in plan.files.values() if Path(planned).name == Path(file).name]
+        if same and not any(Path(planned).exists() and not _differ(file, planned) for planned in same):
+            yield word, file, same[0]
+
+
+def _another(word: str, planned: str, names: Callable[[], Collection[str]]) -> bool:
+    """Whether what is asked for is surely not what was planned."""
+    if any(":" in place.partition("/")[0] for place in (word, planned)):  # of a hub, all of the name counts
+        return word != planned
+    return Path(word).name != Path(planned).name or _differ(word, planned, names)
 
 
 def _of_teacher(plans: Mapping[str, Plan], request: Request) -> dict[str, Plan]:

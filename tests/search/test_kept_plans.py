@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness import registry
 from harness.errors import UserError
+from harness.planning import together
 from harness.planning.filed import every, flags_named, flags_of, folder_of, keep, read
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
@@ -126,6 +129,7 @@ def test_a_kind_is_told_as_it_is_typed() -> None:
 
 
 def test_no_two_requests_share_a_folder_and_every_name_is_one() -> None:
+    assert name(teacher="bert--seeds=2") != name(teacher="bert", seeds=2)
     strange = ["0.5*att_kl+val_kl", "0.5-att_kl+val_kl", "0.5/att_kl+val_kl", "é" * 300, "a" * 300, "a" * 301]
     names = [name(objectives=[each]) for each in strange]
     assert len(set(names)) == len(strange)
@@ -289,6 +293,36 @@ def test_results_are_not_found_by_flags_that_did_not_make_them(tmp_path: Path, m
     assert recorded(tmp_path, asked(data="embedded", tasks=["entailment"])).cells
     with pytest.raises(UserError, match="in these results, not|planned here"):
         recorded(tmp_path, asked(**more))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"checkpoints": ["{other}/m"]}, "checkpoint m is {one}/m in these results, not {other}/m"),
+        ({"tasks": ["mine=hub:another/films"]}, "task mine is hub:one/films in these results, not hub:another/films"),
+        ({"tasks": ["mine=./films"]}, "task mine is hub:one/films in these results, not ./films"),
+        ({"corpus": "hub:another/texts"}, "--corpus is hub:one/texts in these results, not hub:another/texts"),
+        ({"inits": ["vectors:{other}/v.bin"]}, "the file of vectors:{other}/v.bin is {one}/v.bin in these"),
+    ],
+    ids=str,
+)
+def test_others_of_the_same_name_are_told(tmp_path: Path, more: dict[str, Any], said: str) -> None:
+    places = {part: str(tmp_path / part) for part in ("one", "other")}
+    for place in places.values():
+        (Path(place) / "m").mkdir(parents=True)
+        for file in ("m/config.json", "v.bin"):
+            (Path(place) / file).write_text(place)
+    plan = resolve(asked(tasks=["entailment"], objectives=["vanilla_kd"], inits=["random"]))
+    told = {"mine": {"place": "hub:one/films"}}
+    models = {"m": ("huggingface", f"{places['one']}/m"), "n": ("minilm", "")}
+    files = {"c": f"{places['one']}/v.bin"}
+    plan = replace(plan, checkpoints=models, corpus="hub:one/texts", files=files, declared=told)
+    filled = json.loads(json.dumps(more).replace("{other}", places["other"]))
+    with pytest.raises(UserError, match=re.escape(said.format(**places))):
+        together._check_asked(plan, asked(**filled))
+    same = json.loads(json.dumps(more).replace("{other}", places["one"]).replace("hub:another", "hub:one"))
+    if "./films" not in str(same):
+        together._check_asked(plan, asked(**{"checkpoints": ["n=minilm"], **same}))
 
 
 def test_another_teacher_or_data_of_the_same_name_are_not_those_that_made_them(tmp_path: Path) -> None:
