@@ -264,9 +264,9 @@ def told_from(place: str, out: Path) -> str:
 def _is_name(plan: Plan, field: str, text: str, place: Path) -> bool:
     """Whether the text means no place, though there is a file of that name."""
     if field == "source":
-        return text in spelling.sources()
+        return spelling.is_source(text)
     if field == "corpus":
-        return text in spelling.corpora()
+        return spelling.is_corpus(text)
     if field == "argument":
         try:
             registry.TEACHERS.get(plan.teacher)(str(place))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from harness import registry
@@ -20,16 +21,16 @@ _ENGINE: Mapping[str, Mapping[str, Hyperparameter]] = {
 }  # fmt: skip
 
 
-def last(word: str, names: Callable[[], Collection[str]] = tuple) -> str:
+def last(word: str, taken: Callable[[str], bool] = lambda name: False) -> str:
     """What names a word in folders: of a path the last part, for a file may be moved.
 
-    names: of what is no path. With one of them for its last part a path keeps "./", without which it would mean that.
+    taken: whether a name is that of what is no path. A path that ends in it keeps "./", for it would mean that without.
     """
     kind, separator, path = word.rpartition(":")
     if not os.path.exists(os.path.expanduser(path)):
         return word
     name = Path(path).name
-    apart = not kind and name != path and name in names()
+    apart = not kind and name != path and taken(name)
     return f"./{name}" if apart else f"{kind}{separator}{name}"
 
 
@@ -40,7 +41,7 @@ def teacher(word: str, usual: str) -> str:
     """
 
     def named(part: str) -> str:
-        return last(part, lambda: {usual, *teachers()})
+        return last(part, lambda name: name == usual or is_teacher(name))
 
     task, equals, rest = word.rpartition("=")
     if os.path.exists(os.path.expanduser(word)) or "+" not in rest and not equals:
@@ -50,7 +51,7 @@ def teacher(word: str, usual: str) -> str:
 
 def corpus(word: str, usual: str) -> str:
     """What names a corpus in folders. usual: the profile's."""
-    return last(word, lambda: {usual, *corpora()})
+    return last(word, lambda name: name == usual or is_corpus(name))
 
 
 def before_equals(word: str) -> str:
@@ -65,19 +66,26 @@ NAMED: Mapping[str, Callable[[str], str]] = {"tasks": before_equals, "checkpoint
 # ---------------------------------------------------------------- what is no path
 
 
-def teachers() -> Collection[str]:
-    return registry.TEACHERS.names()
+def is_teacher(name: str) -> bool:
+    """Whether a teacher is called so. To import ours takes torch, which looking at results need not wait for."""
+    if name in registry.TEACHERS.known():
+        return True
+    ours = find_spec(registry.TEACHERS.folder)
+    files = [file for place in (ours and ours.submodule_search_locations) or () for file in Path(place).glob("*.py")]
+    if not registry.installed() and not any(f'"{name}"' in file.read_text(encoding="utf-8") for file in files):
+        return False
+    return name in registry.TEACHERS.names()
 
 
-def corpora() -> Collection[str]:
-    from harness.data import corpora  # loads torch, which looking at results must not wait for
+def is_corpus(name: str) -> bool:
+    from harness.data import corpora  # loads torch
 
-    return corpora.NAMED
+    return name in corpora.NAMED
 
 
-def sources() -> Collection[str]:
-    """What --data may be that is no path."""
-    return [name for name in registry.SOURCES.names() if registry.SOURCES.get(name).given == "name"]
+def is_source(name: str) -> bool:
+    """Whether --data may be this name."""
+    return name in registry.SOURCES.names() and registry.SOURCES.get(name).given == "name"
 
 
 # ---------------------------------------------------------------- numbers
@@ -123,16 +131,16 @@ def ambiguous(request: Request) -> Iterator[str]:
     """Sentences on words of a request that mean something by that name, where a file or folder is called so too."""
     words = [request.teacher] if isinstance(request.teacher, str) else request.teacher or ()
     parts = [part.strip() for word in words for part in word.rpartition("=")[2].split("+")]
-    yield from _told("teacher", parts, teachers(), "./{0}")
-    yield from _told("corpus", [request.corpus], corpora(), "./{0}")
-    yield from _told("data", [request.data], sources(), "./{0}")
+    yield from _told("teacher", parts, is_teacher, "./{0}")
+    yield from _told("corpus", [request.corpus], is_corpus, "./{0}")
+    yield from _told("data", [request.data], is_source, "./{0}")
     tasks = [] if request.data else request.tasks or ()
-    yield from _told("tasks", tasks, registry.TASKS.names(), "NAME=./{0}")
+    yield from _told("tasks", tasks, lambda name: name in registry.TASKS.names(), "NAME=./{0}")
 
 
-def _told(flag: str, words: Sequence[str | None], names: Collection[str], other: str) -> Iterator[str]:
+def _told(flag: str, words: Sequence[str | None], taken: Callable[[str], bool], other: str) -> Iterator[str]:
     for word in dict.fromkeys(words):
-        if word and word in names and os.path.exists(word):
+        if word and os.path.exists(word) and os.path.basename(word) == word and taken(word):
             kind = "folder" if os.path.isdir(word) else "file"
             place = f"the {kind} that is called so here is --{flag} {other.format(word)}"
             yield f"--{flag} {word} is a name and no path: {place}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
@@ -83,21 +83,21 @@ def _check_asked(plan: Plan, request: Request) -> None:
     """
     places = {name: str(told["place"]) for name, told in plan.declared.items()}
     given = [word.partition("=")[::2] for word in request.tasks or ()]
-    asked: list[tuple[str, str, str, Callable[[], Collection[str]]]] = [
-        (f"task {name}", place, places.get(name, f"--data {plan.source}"), tuple) for name, place in given if place
+    asked: list[tuple[str, str, str, Callable[[str], bool]]] = [
+        (f"task {name}", place, places.get(name, f"--data {plan.source}"), _none) for name, place in given if place
     ]
-    asked += [("--data", request.data, plan.source, spelling.sources)] if request.data else []
-    asked += [("--corpus", request.corpus, plan.corpus, spelling.corpora)] if request.corpus and plan.corpus else []
+    asked += [("--data", request.data, plan.source, spelling.is_source)] if request.data else []
+    asked += [("--corpus", request.corpus, plan.corpus, spelling.is_corpus)] if request.corpus and plan.corpus else []
     for word in request.checkpoints:
         row = spelling.before_equals(word)
         if row not in plan.checkpoints:
             raise UserError(f"no checkpoint {row!r} was planned here: {near(row, plan.checkpoints)}")
         plugin, planned = plan.checkpoints[row]
         model = (word.partition("=")[2] or word).removeprefix(f"{plugin}:")
-        asked += [(f"checkpoint {row}", model, planned, tuple)] if planned and word != row else []
-    asked += [(f"the file of {word}", file, planned, tuple) for word, file, planned in _files_named(plan, request)]
-    for what, word, planned, names in asked:
-        if _another(word, planned, names):
+        asked += [(f"checkpoint {row}", model, planned, _none)] if planned and word != row else []
+    asked += [(f"the file of {word}", file, planned, _none) for word, file, planned in _files_named(plan, request)]
+    for what, word, planned, taken in asked:
+        if _another(word, planned, taken):
             raise UserError(f"{what} is {planned} in these results, not {word}")
     names = {row.name for row in plan.rows}
     for flag, rows in (("--baselines", BASELINES), ("--controls", CONTROLS)):
@@ -115,11 +115,11 @@ def _files_named(plan: Plan, request: Request) -> Iterator[tuple[str, str, str]]
             yield word, file, same[0]
 
 
-def _another(word: str, planned: str, names: Callable[[], Collection[str]]) -> bool:
+def _another(word: str, planned: str, taken: Callable[[str], bool]) -> bool:
     """Whether what is asked for is surely not what was planned."""
     if any(":" in place.partition("/")[0] for place in (word, planned)):  # of a hub, all of the name counts
         return word != planned
-    return Path(word).name != Path(planned).name or _differ(word, planned, names)
+    return Path(word).name != Path(planned).name or _differ(word, planned, taken)
 
 
 def _of_teacher(plans: Mapping[str, Plan], request: Request) -> dict[str, Plan]:
@@ -139,16 +139,20 @@ def _other_teachers(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
     for word, planned in asked:
         parts = word.removeprefix(f"{plan.teacher}:").split("+"), planned.split("+")
         for each, other in zip_longest(*(map(str.strip, part) for part in parts), fillvalue=""):
-            if _differ(each, other, spelling.teachers):
+            if _differ(each, other, spelling.is_teacher):
                 yield each, other
 
 
-def _differ(word: str, planned: str, names: Callable[[], Collection[str]] = tuple) -> bool:
-    """Whether one is among these names and the other a place, or both are here and hold something else."""
+def _none(name: str) -> bool:
+    return False
+
+
+def _differ(word: str, planned: str, taken: Callable[[str], bool] = _none) -> bool:
+    """Whether one is a name that is taken and the other a place, or both are here and hold something else."""
     if not (word and planned) or word == planned:
         return False
     one, other = (Path(os.path.expanduser(place)) for place in (word, planned))
-    if one.name == other.name and (word == other.name or planned == one.name) and other.name in names():
+    if one.name == other.name and (word == other.name or planned == one.name) and taken(other.name):
         return True
     if not (one.exists() and other.exists()) or one.samefile(other):
         return False
