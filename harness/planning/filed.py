@@ -22,6 +22,7 @@ from typing import Any
 from harness import registry
 from harness.errors import UserError
 from harness.files import JSON, atomic_write, digest
+from harness.folders import names
 from harness.planning import spelling
 from harness.planning.merging import parse_set
 from harness.planning.planned import FORMAT, Plan
@@ -318,9 +319,9 @@ def every(out: Path) -> tuple[list[Plan], list[Exception]]:
 def only(out: Path, study: str | None, profile: str | None) -> tuple[str, str]:
     """(study, profile): what is left out is the only one that a folder has results of; of a study's profiles, quick.
 
-    Raises UserError where a study is left out that is not the only one.
+    Raises UserError where a study is left out that is not the only one, and for a file, such as a packed folder.
     """
-    there = paths(out) if (out / "ledger").is_dir() else []
+    there = paths(out) if "ledger" in names(out) else []
     here = dict.fromkeys((path[0], path[1]) for path in (path.relative_to(out).parts for path in there))
     meant = [pair for pair in here if study in (None, pair[0]) and profile in (None, pair[1])]
     if len(meant) == 1:

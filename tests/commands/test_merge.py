@@ -63,7 +63,10 @@ def test_an_archive_is_to_be_unpacked(call: Harness, tmp_path: Path) -> None:
     one = results.finished(tmp_path / "one", ["vanilla_kd"])
     done(call("pack", "--out", one.out, "--to", tmp_path / "one.tar.gz"))
     packed = tmp_path / "one.tar.gz"
-    for words in (("merge", packed, "--into", tmp_path / "all"), ("status", *STUDY, "--out", packed)):
+    commands = [("merge", packed, "--into", tmp_path / "all"), ("status", *STUDY, "--out", packed)]
+    # whose only study is told by what is in it, as is where a study's plugin lies
+    commands += [("report", "--out", packed), ("report", "--study", "of_a_plugin", "--out", packed)]
+    for words in commands:
         refused(call(*words), "one.tar.gz is a file, where a folder is wanted: unpack it, and give what was in it")
 
 
