@@ -19,6 +19,7 @@ from harness.registry import STUDENTS
 from harness.runs import MULTI_TASK, PRETRAINED
 from harness.runs.settings import SHARED, TRAINING, Settings, refused_rate
 
+VECTORS = "vectors"  # the initialisation whose file is one of word vectors
 
 @dataclass
 class Choice:
@@ -121,14 +122,20 @@ class Choices:
                 choice.by_content, choice.refused = f"{choice.kind}:unknown", choice.refused or str(error)
             readable = not choice.by_content.endswith(":unknown")
             if choice.kind not in (PRETRAINED, MULTI_TASK) and not choice.refused and readable:
-                try:  # settings that are sound each by itself, but not together
-                    choice.refused = choice.student.refuse_init(choice.init, choice.own)
-                except UserError as error:
-                    choice.refused = str(error)
-                choice.refused = choice.refused or self.refused_teacher(choice, choice.init)
+                choice.refused = self.refused_start(choice, choice.init)
         return choice
 
-    def refused_teacher(self, choice: Choice, init: str) -> str:
+    def refused_start(self, choice: Choice, init: str) -> str:
+        """Why the choice's student cannot start so with its settings, from this file or this teacher, or ""."""
+        try:  # settings that are sound each by itself, but not together
+            refused = choice.student.refuse_init(init, choice.own)
+            if init.partition(":")[0] == VECTORS and VECTORS in choice.student.file_inits and not refused:
+                self.asked.contents.check_vectors(init, [choice.task.name] if choice.task else self.asked.tasks)
+        except UserError as error:
+            refused = str(error)
+        return refused or self._refused_teacher(choice, init)
+
+    def _refused_teacher(self, choice: Choice, init: str) -> str:
         """Why the choice's student cannot take from the teacher what an initialisation of its own asks, or ""."""
         task = choice.task or get_task(self.asked.tasks[0])
         return choice.student.refuse_teacher(init, choice.own, self.asked.info(task))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from harness.answers import Faulty, ask, configured, parts_of
 from harness.contracts import Task
 from harness.data import own
+from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.files import JSON, checksum
 from harness.modeling import glove
@@ -103,6 +105,30 @@ class Contents:
         self.files[content] = str(path.resolve())
         self.note([path])
         return f"{kind}:{content}"
+
+    def check_vectors(self, value: str, tasks: Iterable[str]) -> None:
+        """Raise UserError where the file of "kind:FILE", also by its content, is one of word vectors and broken.
+
+        A run would find out when its teacher is trained already. All is read but the numbers of words that no sample of
+        these tasks' texts holds.
+        """
+        from harness.modeling import word_vectors  # loads torch, which early refusals must not wait for
+        from harness.modeling.word_tokenizer import WORD
+
+        name = value.partition(":")[2]
+        path, names = Path(self.files.get(name, name)), sorted(tasks)
+
+        def read() -> None:
+            for task in names:
+                self.data(get_task(task))
+            texts = (text for task in names for parts in self.samples.get(task, ()) for text in parts)
+            word_vectors.read(path, sorted({word for text in texts for word in re.findall(WORD, text.lower())}))
+
+        try:
+            word_vectors.width_of(path)
+        except UserError:  # of another form: whoever reads it judges it
+            return
+        self._once(f"vectors {path} of {names}", read)
 
     def _read(self, task: Task) -> tuple[str, int]:
         from harness.data import loading

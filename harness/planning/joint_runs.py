@@ -33,8 +33,7 @@ class JointRuns:
         base, by_content = choice.init, choice.by_content
         if choice.kind == MULTI_TASK:
             _, base, by_content = self.choices.spelled(choice.student, choice.init.partition(":")[2] or "random")
-            refused = choice.student.refuse_init(base, choice.own) or self.choices.refused_teacher(choice, base)
-            if refused:
+            if refused := self.choices.refused_start(choice, base):
                 return None, refused
         objective = combine.canonical(objective)
         wants: dict[str, Want] = {}

@@ -146,9 +146,18 @@ def _check_effects(asked: ResolvedRequest, cells: Cells, rows: Sequence[TableRow
     for key in sorted(asked.searched.keys() - cells.used if acting else ()):
         raise UserError(f"--search {asked.typed[key]} has no effect: it makes no trials of any selected cell differ")
     for key in sorted(asked.overrides.keys() - cells.used - cells.prerequisites.used if acting else ()):
-        raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it")
+        raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it{_would_use(key, cells)}")
     if asked.request.corpus and "corpus" not in asked.contents.read():
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
+
+
+def _would_use(setting: str, cells: Cells) -> str:
+    """Which cell would use a setting if it were not refused, for a sentence; "" where there is none."""
+    last = setting.rpartition(".")[2]
+    for cell in cells.found:
+        if cell.refused and (setting in cell.run.settings or f"{cell.student}.{last}" in cell.run.settings):
+            return f"; {cell.row} on {cell.task} would, but is refused: {cell.refused}"
+    return ""
 
 
 def _beyond_the_grid(trials: int | None, cells: Cells) -> list[str]:

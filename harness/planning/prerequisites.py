@@ -212,6 +212,7 @@ class Prerequisites:
         check(settings["augmentation"])
         if ":" in settings["augmentation"]:
             settings["augmentation"] = self.contents.by_content(settings["augmentation"])
+            self.contents.check_vectors(settings["augmentation"], run.data_of)
         if not settings["augmentation"].startswith(MASKED):
             return replace(run, settings=settings), []
         base, after = self.masked(get_task(min(run.data_of)))

@@ -196,13 +196,36 @@ def test_word_vectors_of_a_wrong_width_are_refused(glue: Path, checkpoint: Path,
     refused(process, "vectors.txt holds vectors of 3 numbers, but bilstm.embedding_size is 2")
 
 
-def test_broken_word_vectors_fail_the_runs_that_read_them(
-    glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("the 1 2\ndog 1 2\nthe 3 4\n", "line 3: 'the' was in line 1 already"),
+        ("the 1 2\nunheard 1 2\nunread 1\n", "line 3: a word and 2 numbers are expected, not 2 columns"),  # cut off
+        ("9 2\nunheard 1 2\n", "its first line says 9 vectors, but it holds 1"),
+        ("unheard 1 2\nthe 0,5 1,5\n", "line 2: '0,5' is not a number"),
+    ],
+)
+def test_broken_word_vectors_are_refused_before_anything_is_trained(
+    text: str, said: str, glue: Path, checkpoint: Path, call: Harness, tmp_path: Path
 ) -> None:
-    process = _with_vectors("the 1 2\ndog 1 2\nthe 3 4\n", glue, checkpoint, call, tmp_path)
-    assert process.returncode == 1 and "failed" in process.stdout and "Traceback" not in process.stderr
-    (line,) = [line for line in process.stderr.splitlines() if line.startswith("FAILED")]
-    assert f"{tmp_path / 'vectors.txt'}, line 3: 'the' was in line 1 already" in line
+    refused(_with_vectors(text, glue, checkpoint, call, tmp_path), f"{tmp_path / 'vectors.txt'}", said)
+    assert not list(tmp_path.glob("out/ledger/*"))
+
+
+def test_broken_word_vectors_that_replace_words_are_refused(call: Harness, tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("unheard 1 2\nunread 1\n")
+    words = ("--objectives", "distilled", "--set", f"augmentation=word_vectors:{tmp_path / 'vectors.txt'}")
+    refused(call("plan", "--study", "distilled_bilstm", *words), "vectors.txt, line 2: a word and 2 numbers")
+
+
+def test_a_setting_of_cells_that_cannot_exist_is_told_with_why(call: Harness, tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("the 1 2\ndog 3 4\n")
+    words = ("--inits", f"vectors:{tmp_path / 'vectors.txt'}", "--set", "bilstm.embedding_size=3")
+    refused(
+        call("plan", "--study", "distilled_bilstm", "--tasks", "sentiment", *words),
+        "'bilstm.embedding_size' has no effect: no selected cell uses it; plain on sentiment would, but is refused: ",
+        "vectors.txt holds vectors of 2 numbers, but bilstm.embedding_size is 3",
+    )
 
 
 def test_texts_without_a_word_make_no_vocabulary(glue: Path, checkpoint: Path, call: Harness, tmp_path: Path) -> None:
