@@ -20,6 +20,7 @@ DEV = ("validation", "dev", "valid", "val")
 TEST = ("test",)
 SINGLE, PAIRS = ("text", "sentence"), (("sentence1", "sentence2"), ("premise", "hypothesis"))
 LABEL = ("label", "labels", "score")
+NAMES = {*SINGLE, *(name for pair in PAIRS for name in pair), *LABEL}
 NONE = "none"  # in place of the column of the label: the teacher's answers stand for it
 MOST_CLASSES = 50  # as many different whole numbers are classes; more are a score
 MOST_HELD_OUT = 2000  # examples
@@ -130,6 +131,13 @@ class OwnExamples:
         rows = list(self.source.rows(name))
         if not rows:
             raise UserError(f"{self.source.data} has no examples in {name}")
+        where, first = rows[0]
+        names = [column for column in first if column in (*NAMES, *map(self.said, ("text", "text2", "label")))]
+        # A header would be an example, and the name of its label a class.
+        named = [str(first[name]).strip().lower() in (name.lower(), *NAMES) for name in names]
+        if "columns" in self.settings and named and all(named):
+            told = _listed([str(one) for one in first.values()])
+            raise UserError(f"{where}: {told} are names of columns and no example: leave {self.name}.columns out")
         return rows
 
     def _columns(self, first: Columns) -> None:

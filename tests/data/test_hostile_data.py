@@ -119,6 +119,11 @@ HOSTILE: dict[str, Case] = {
         "line 1: 3 columns between tabs, but the setting columns has 2",
         "columns=id,score",
     ),
+    "columns of a file with a header": (
+        csv("text,label\nfine,yes\nbad,no\n"),
+        r"a\.csv, line 1: text, label are names of columns and no example: leave mine\.columns out",
+        "columns=sentence,verdict", "label=verdict",
+    ),
     "columns of a file that names them": (
         file("a.jsonl", rows("a", "b")),
         "names its columns itself",
