@@ -79,14 +79,19 @@ def train(session: Session, run: str, specification: Any, workspace: Workspace, 
         why = f"its worker died {DEATHS} times (often for want of memory)"
         return Failed(run, why, why)
 
-    message = attempt(run, work)
+    return as_told(attempt(run, work), node, ray.util.get_node_ip_address())
+
+
+def as_told(message: Message, node: Node, address: str) -> Message:
+    """A message of a run, with the paths of the driver's machine; a refusal says on which node: others may train it."""
     if isinstance(message, Failed):
         error, traceback = map(node.as_on_driver, (message.error, message.traceback))
         return replace(message, error=error, traceback=traceback)
-    if isinstance(message, Refused) and (told := node.as_on_driver(message.sentence)) != message.sentence:
-        where = f"(on node {ray.util.get_node_ip_address()}, below {node.folder})"
-        return replace(message, sentence=f"{told} {where}")
-    return message
+    if not isinstance(message, Refused) or address in message.sentence:
+        return message
+    told = node.as_on_driver(message.sentence)
+    below = f", below {node.folder}" if told != message.sentence else ""
+    return replace(message, sentence=f"{told} (on node {address}{below})")
 
 
 def _attempt(run: str, specification: Any, here: Workspace, limit: float | None, node: Node) -> Message:

@@ -16,11 +16,11 @@ from harness.errors import UserError
 from harness.executors import ray_depot, ray_node
 from harness.executors.ray_cluster import _absolute, _parts
 from harness.executors.ray_depot import Depot, stamps_of
-from harness.executors.ray_node import Node, SharedNode
+from harness.executors.ray_node import Node, SharedNode, as_told
 from harness.jobs import corpus
 from harness.ledger import CHECKPOINT
 from harness.runs import CorpusDistillationRun, PretrainingRun, TeacherName
-from harness.runs.messages import Finished
+from harness.runs.messages import Finished, Refused
 from harness.training.workspace import Workspace, teacher_tokenizer
 from tests.search.builders import BASE, student_run
 from tests.training.builders import a_run
@@ -297,6 +297,15 @@ def test_a_full_disk_of_the_driver_is_a_sentence(tmp_path: Path) -> None:
 def test_errors_speak_of_the_drivers_paths(tmp_path: Path) -> None:
     node = node_of(tmp_path)
     assert node.as_on_driver(f"{node.here('/data/SST-2/train.tsv')}, line 3") == "/data/SST-2/train.tsv, line 3"
+
+
+def test_a_refusal_says_on_which_node_it_was(tmp_path: Path) -> None:
+    node, changed = node_of(tmp_path), "the code of objective mine changed since the study was planned"
+    assert as_told(Refused("run", changed), node, "10.0.0.2") == Refused("run", f"{changed} (on node 10.0.0.2)")
+    lacking = as_told(Refused("run", f"{node.folder}/mine.py cannot be loaded"), node, "10.0.0.2")
+    assert lacking == Refused("run", f"/mine.py cannot be loaded (on node 10.0.0.2, below {node.folder})")
+    named = Refused("run", "node 10.0.0.2 has another version of harness")
+    assert as_told(named, node, "10.0.0.2") == named
 
 
 def test_a_run_needs_its_own_task_and_the_runs_it_names(glue: Path, tmp_path: Path) -> None:
