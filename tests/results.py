@@ -19,9 +19,9 @@ def done(process: subprocess.CompletedProcess[str]) -> subprocess.CompletedProce
     return process
 
 
-def refused(process: subprocess.CompletedProcess[str], *words: str) -> None:
-    """The command ended with status 2 and a single line that holds every one of `words`."""
-    assert process.returncode == 2, process.stdout + process.stderr
+def refused(process: subprocess.CompletedProcess[str], *words: str, status: int = 2) -> None:
+    """The command ended with this status and a single line that holds every one of `words`."""
+    assert process.returncode == status, process.stdout + process.stderr
     lines = [line for line in process.stderr.splitlines() if line.strip()]
     assert len(lines) == 1 and "Traceback" not in process.stderr, process.stderr
     for word in words:

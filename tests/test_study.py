@@ -159,7 +159,7 @@ def test_two_drivers_never_share_a_folder(glue: Path, checkpoint: Path, call: Ha
     first = begun(*words, folder=tmp_path / "said", shared=True)
     while not list(out.glob("*/*/**/plan.json")) and first.is_alive():
         time.sleep(0.05)
-    refused(call(*words), "another harness run")
+    refused(call(*words), "another harness run", status=3)
     first.join(200)
     assert first.exitcode == 0
 

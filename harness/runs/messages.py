@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import UserError
+from harness.errors import MISTAKE, UserError
 from harness.runs.base import RunId
 from harness.runs.told import Entry, Record
 
@@ -73,7 +73,7 @@ class Refused(Message):
     """Bad input, which ends the command. status: see `UserError`."""
 
     sentence: str
-    status: int
+    status: int = MISTAKE
 
     def error(self) -> UserError:
         return UserError.of(self.sentence, self.status)

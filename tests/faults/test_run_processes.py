@@ -249,7 +249,7 @@ def test_status_names_what_is_running_while_its_driver_lives(
         said = call("report", "--study", "objectives_vs_init", "--out", bench.out).stderr
         assert "a harness run is working here, now on hang " in said and "time: about " in said
         again = call("run", *words[1:])
-        assert again.returncode == 2 and line in status(), "who was refused changed what is said to run"
+        assert again.returncode == 3 and line in status(), "who was refused changed what is said to run"
         trained = workers(driver.pid)
     finally:
         os.kill(driver.pid, signal.SIGKILL)
