@@ -55,25 +55,36 @@ def folder_of(out: Path, plan: Plan | Request) -> Path:
 
 def kind_in(base: Path, kind: str, flags: str) -> str:
     """What the folder of a kind is called in that of a profile: of earlier versions, as its flags were typed."""
-    if flags and not (base / kind).exists():
+    if flags and (not (base / kind).exists() or _of_a_place(base / kind, flags)):
         for folder in sorted(base.glob("*=*")):
-            if not narrows(folder.name) and flags in _flags_then(folder):
+            if not narrows(folder.name) and flags == _flags_then(folder)[1]:
                 return folder.name
     return kind
 
 
-def _flags_then(folder: Path) -> set[str]:
-    """What a kind's flags are called now, by its first plan or its name."""
+def _of_a_place(folder: Path, flags: str) -> bool:
+    """Whether an earlier version named it by these flags for a place that is called as what they mean by name."""
+    if not {"--teacher", "--corpus"} & {*shlex.split(flags)}:
+        return False
+    said, meant = _flags_then(folder)
+    return flags == said != meant
+
+
+def _flags_then(folder: Path) -> tuple[str, str]:
+    """(a kind's flags by its first plan or its name, what they are called now)."""
     told: JSON = {}
     for path in sorted(folder.glob(f"**/{NAME}"))[:1]:
         with suppress(OSError, ValueError, RecursionError):
             told = json.loads(path.read_bytes())
-    words = shlex.split(told.get("flags") or flags_named(folder.name))
-    said = [spelling.setting(word) for word in words]
+    said = [spelling.setting(word) for word in shlex.split(told.get("flags") or flags_named(folder.name))]
     plugin = told.get("teacher")
-    # A folder that is called as a teacher of ours had that one's name alone.
-    apart = [f"./{word}" if before == "--teacher" else word for before, word in zip(["", *said], said, strict=False)]
-    return {shlex.join(said), shlex.join(apart if plugin == registry.HUB else said)}
+    # What is called as one of ours had that one's name alone.
+    taken = {
+        "--teacher": spelling.is_teacher if plugin == registry.HUB else None,
+        "--corpus": spelling.is_corpus if "/" in told.get("corpus", "") else None,
+    }
+    pairs = [(word, taken.get(before)) for before, word in zip(["", *said], said, strict=False)]
+    return shlex.join(said), shlex.join(f"./{word}" if is_name and is_name(word) else word for word, is_name in pairs)
 
 
 def variant(request: Request) -> str:
@@ -159,7 +170,9 @@ def keep(out: Path, plan: Plan) -> Plan:
     Files that lie below or beside the folder of results are told by where they lie from there.
     """
     kind, narrowed = kind_of(plan), [part for part in plan.variant.split("/") if narrows(part)]
-    kind = kind_in(out / plan.study / plan.profile, kind, plan.flags)
+    base = out / plan.study / plan.profile
+    kind = kind_in(base, kind, plan.flags)
+    kind += f"--{digest(plan.flags)[:6]}" * _of_a_place(base / kind, plan.flags)
     # What holds the results, too, is another after every run.
     read = {place: said for place, said in plan.read.items() if not Path(os.path.abspath(out)).is_relative_to(place)}
     plan = replace(plan, variant="/".join(filter(None, (kind, *narrowed))), read=read)

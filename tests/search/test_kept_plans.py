@@ -359,6 +359,12 @@ def test_what_has_a_name_is_not_a_place_of_that_name(tmp_path: Path, monkeypatch
     assert recorded(tmp_path / "out", asked(teacher="./minilm", **kind)).cells == plan.cells
     with pytest.raises(UserError, match="--teacher is .*/minilm in these results, not minilm"):
         recorded(tmp_path / "out", asked(teacher="minilm", **kind))
+    kept(tmp_path / "out", teacher="minilm", **{**kind, "objectives": ["labels_only"]})
+    kept(tmp_path / "out", teacher="minilm", **kind)
+    assert len([*base.iterdir()]) == 2, "it took the folder's place"
+    assert recorded(tmp_path / "out", asked(teacher="./minilm", **kind)).cells == plan.cells
+    rows = {cell.row for cell in recorded(tmp_path / "out", asked(teacher="minilm")).cells}
+    assert rows == {"labels_only", "vanilla_kd"}, "of both that are narrowed"
     (tmp_path / "embedded").mkdir()
     with pytest.raises(UserError, match="--data is embedded in these results, not ./embedded"):
         recorded(tmp_path / "out", asked(teacher="./minilm", data="./embedded", **kind))
