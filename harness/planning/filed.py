@@ -174,7 +174,8 @@ def keep(out: Path, plan: Plan) -> Plan:
     kind = kind_in(base, kind, plan.flags)
     kind += f"--{digest(plan.flags)[:6]}" * _of_a_place(base / kind, plan.flags)
     # What holds the results, too, is another after every run.
-    read = {place: said for place, said in plan.read.items() if not Path(os.path.abspath(out)).is_relative_to(place)}
+    results = Path(os.path.realpath(out))
+    read = {place: said for place, said in plan.read.items() if not results.is_relative_to(os.path.realpath(place))}
     plan = replace(plan, variant="/".join(filter(None, (kind, *narrowed))), read=read)
     folder = folder_of(out, plan)
     told = _with_places(plan.to_json(), lambda field, text: _stored(plan, field, text, Path(os.path.abspath(out))))
