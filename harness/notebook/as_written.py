@@ -32,11 +32,12 @@ WITHIN: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (property, ("fget", "fset", "fdel")), ((classmethod, staticmethod), ("__func__",)),
     (MethodType, ("__self__", "__func__")), (functools.partial, ("func", "args", "keywords")),
 )  # fmt: skip
-# What Python adds to a class as it is made or used, and what is of no effect.
+# What Python or torch adds to a class as it is made or used, and what is of no effect: combinations of flags that were
+# asked for are kept, and the backward half of an autograd function has a number of its own.
 OF_PYTHON = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__annotate__", "__annotate_func__",
     "__annotations_cache__", "__firstlineno__", "__static_attributes__", "__orig_bases__", "__abstractmethods__",
-    "_abc_impl", "__qualname__",
+    "_abc_impl", "__qualname__", "_value2member_map_", "_backward_cls",
 }  # fmt: skip
 
 

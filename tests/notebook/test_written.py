@@ -300,6 +300,14 @@ class Slotted:
 class Flag(enum.Flag):
     A = enum.auto()
     B = enum.auto()
+class Bits(enum.IntFlag):
+    A = 1
+    B = 2
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x): return x
+    @staticmethod
+    def backward(context, gradient): return -gradient
 class Number(str, enum.Enum):
     ONE = "one"
 class Likeness(typing.Protocol):
@@ -334,9 +342,9 @@ compiled = torch.compile(lambda x: x) if False else None
 def fused(x): return x
 @objective("of_a_cell", needs={{Signal.SENTENCE}})
 def of_a_cell(student, teacher, batch):
-    used = Flag, Number, Likeness, Keys, numbers, later, Net, compiled, fused
-    scale = cached(1.0) * sent(1) * recursive(2) * Concrete().value * len(used)
-    return student.sentence.mean() * scale
+    used = Flag, Number, Likeness, Keys, numbers, later, Net, compiled
+    scale = cached(1.0) * sent(1) * recursive(2) * Concrete().value * (len(used) + bool(Bits.A and fused))
+    return Reversed.apply(student.sentence).mean() * scale
 """
 
 
@@ -344,6 +352,7 @@ def test_what_is_as_its_source_says_is_written_though_it_was_used(cell: Cell, tm
     main = cell(UNCHANGED)
     (before,) = files_of(["of_a_cell"], tmp_path)
     assert loss_of(main.of_a_cell) == 18.0
+    cell("Bits.A | Bits.B")
     cell("cached(3.0), Data().many, Concrete().value, Flag(3), Net().eval(), Net.__annotations__, Number('one')")
     assert files_of(["of_a_cell"], tmp_path) == [before]
     registry.load_file(before)
