@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,20 +37,21 @@ class Finished:
 class Progress:
     """trials: finished search runs in order; seeds: finished runs of the best setting; missing: what to run now.
 
-    beyond: records of runs that came after a trial which is lost, and count again once it is made anew.
+    look_beyond: gives the records of runs that came after a trial which is lost, and count again once it is made anew;
+    a driver, which asks again after every run, does not need them.
     """
 
     trials: list[Finished] = field(default_factory=list)
     best: Finished | None = None
     seeds: list[Finished] = field(default_factory=list)
     missing: list[Run] = field(default_factory=list)
-    beyond: list[Record] = field(default_factory=list)
+    look_beyond: Callable[[], list[Record]] = field(default=list, compare=False)
     wanted_trials: int = 0
 
     @property
     def records(self) -> list[Record]:
         """Of all runs that the cell has: of its seeds the first is a trial."""
-        return [*(run.record for run in (*self.trials, *self.seeds[1:])), *self.beyond]
+        return [*(run.record for run in (*self.trials, *self.seeds[1:])), *self.look_beyond()]
 
 
 def left(cell: Cell, found: Progress) -> int:
@@ -119,6 +121,9 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
     def run_of(hyperparameters: Hyperparameters, seed: int) -> RunId:
         return specify(cell, hyperparameters, seed, found.trials if seed == 0 else ()).identity(defaults)
 
+    def recorded(hyperparameters: Hyperparameters, seed: int) -> Record | None:
+        return lookup(run_of(hyperparameters, seed))
+
     for number in range(found.wanted_trials):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
@@ -127,7 +132,7 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
         hyperparameters, run = known.trials[number]
         trial = finished(run, hyperparameters, seed=0)
         if trial is None:
-            found.beyond = _beyond(cell, found, hyperparameters, lambda *one: lookup(run_of(*one)))
+            found.look_beyond = functools.cache(functools.partial(_beyond, cell, found, hyperparameters, recorded))
             return found
         found.trials.append(trial)
         known.learn(number, [trial.score, curve(trial.record)] if prunes(trial.made.settings) else trial.score)

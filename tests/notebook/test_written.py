@@ -279,7 +279,8 @@ class Meta(abc.ABCMeta):
     def __call__(cls, *args): return super().__call__(*args)
 class Abstract(metaclass=Meta):
     pattern, when, exact, path = re.compile("a+"), datetime.timedelta(1), decimal.Decimal("0.1"), Path("here")
-    array, weights, loss = np.arange(3.0), nn.Parameter(torch.ones(2)), nn.CrossEntropyLoss(torch.ones(2))
+    array, weights = np.arange(3.0), nn.Parameter(torch.tensor([1.0, float('nan')]))
+    loss = nn.CrossEntropyLoss(torch.ones(2))
     lock, log, nan, nothing = threading.RLock(), logging.getLogger("of_no_effect"), float("nan"), (...)
     flags, nested = frozenset({{"a", "b"}}), [{{"a": (1, -0.0)}}]
     @abc.abstractmethod
