@@ -24,7 +24,7 @@ from harness.errors import UserError, counted
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.planning.declarations import OWNERS
 from harness.plugin_code import ROOT
-from harness.runs.settings import SEARCH, SPEED_SETTINGS, TRAINING, UNTUNED
+from harness.runs.settings import SEARCH, SHARED, SPEED_SETTINGS, TRAINING, UNTUNED
 
 
 class Line(NamedTuple):
@@ -140,7 +140,9 @@ def _settings() -> Iterator[Line]:
     yield from (Line(name, f"of a search: {_told(setting)}") for name, setting in SEARCH.items())
     for owner, settings in OWNERS.items():
         same = [name for name, setting in settings.items() if setting == TRAINING.get(name)]
-        yield Line(f"{owner}.NAME", f"of {OWNED[owner]}; NAME as above is {', '.join(same)}")
+        taken = [name for name in TAKEN.get(owner, ()) if name in same]
+        unless = f"; {', '.join(taken)} are those of its students where not given" if taken else ""
+        yield Line(f"{owner}.NAME", f"of {OWNED[owner]}; NAME as above is {', '.join(same)}{unless}")
         for name, setting in settings.items():
             if name not in same:
                 yield Line(f"{owner}.{name}", _told(setting))
@@ -164,6 +166,7 @@ OWNED = {
     "general": "distillation on a corpus",
     "multi_task": "distillation on several tasks together",
 }
+TAKEN = {"teacher": SHARED}  # from the students, where not given
 
 
 def _told(setting: Hyperparameter) -> str:

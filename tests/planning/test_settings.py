@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands import declared
 from harness.errors import UserError
 from harness.planning.plan import resolve
 from harness.planning.request import Request
+from harness.runs import TeacherRun
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,14 @@ def test_minus_nothing_is_nothing() -> None:
         return [each.run.identity(plan.defaults) for each in plan.cells]
 
     assert runs("weight_decay=-0.0") == runs("weight_decay=0") != runs()
+
+
+def test_a_teacher_is_said_to_take_the_settings_of_its_students_that_it_takes() -> None:
+    told = next(line.text for line in declared.lines("settings") if line.name == "teacher.NAME")
+    names = told.rpartition("; ")[2].partition(" are those of its students")[0].split(", ")
+    asked = {"max_length": 24, "protocol": "published", "threads": 2, "precision": "bfloat16"}
+    given = [f"{name}={value}" for name, value in (asked | {"batch_size": 8, "patience": 2}).items()]
+    plan = resolve(Request("objectives_vs_init", overrides=given, tasks=["sentiment"], teacher="embedded:train"))
+    (teacher,) = (first.run for first in plan.first.values() if isinstance(first.run, TeacherRun))
+    assert set(names) == asked.keys() and asked.items() <= teacher.settings.items()
+    assert teacher.settings["batch_size"] != 8 and teacher.settings["patience"] == 0
