@@ -72,7 +72,7 @@ def is_teacher(name: str) -> bool:
         return True
     ours = find_spec(registry.TEACHERS.folder)
     files = [file for place in (ours and ours.submodule_search_locations) or () for file in Path(place).glob("*.py")]
-    if not registry.installed() and not any(f'"{name}"' in file.read_text(encoding="utf-8") for file in files):
+    if not registry.installed() and not any(f'@teacher("{name}"' in file.read_text(encoding="utf-8") for file in files):
         return False
     return name in registry.TEACHERS.names()
 
