@@ -25,16 +25,19 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
     """cell(text) does what a cell of a notebook does, and gives the notebook's names."""
     main = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
-    count = iter(range(100))
+    names = [f"<cell {number}>" for number in range(100)]
+    count = iter(names)
 
     def run(text: str, source: bool = True) -> Any:
-        name = f"<cell {next(count)}>"
+        name = next(count)
         if source:
             linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         exec(compile(text, name, "exec", dont_inherit=True), vars(main))
         return main
 
     yield run
+    for name in names:
+        linecache.cache.pop(name, None)
     for known in registry.ALL.values():
         for name in [name for name, (_, origin) in known._found.items() if origin in registry.WRITTEN]:
             del known._found[name]

@@ -96,7 +96,7 @@ def of_a_cell(student, teacher, batch):
         ("given.k = 2.0; given.made = 2.0", ""),
         ("nested['a'][0] = 2.0", ""),
         ("import collections; nested = collections.Counter(a=[1.0])", "nested is a Counter now, and a dict by"),
-        ("one = Bare\nclass Bare: factor = 2.0\nclass Bare(one): pass", "Bare"),
+        ("one = Bare\nclass Bare: factor = 2.0\nclass Bare(one): pass", "cannot be run: NameError: name 'one'"),
         ("import random; Config.scale = random.Random(1)", "Config.scale is a Random now, and 1.0"),
     ],
 )
