@@ -100,10 +100,9 @@ def _defined(plugin: Any) -> Any:
 def _check(known: registry.Registry[Any], name: str, defined: Any, text: str, here: Mapping[str, Any]) -> None:
     """Raise UserError where a file makes something else than what is defined here. here: what the names in it mean."""
     with as_written.run(name, text) as made:
-        made_of = {name: (defined, _defined(known.known()[name][0]))} | {
-            each: (value, made[each]) for each, value in here.items() if each in made
-        }
-        told = next(filter(None, (as_written.difference(each, *both) for each, both in made_of.items())), "")
+        pairs = [(name, defined, _defined(known.known()[name][0]))]
+        pairs += [(each, value, made[each]) for each, value in here.items() if each in made]
+        told = next(filter(None, (as_written.difference(*pair) for pair in pairs)), "")
     if told:
         raise UserError(f"{name}: {told}: define it again, or give it as it is made")
 
