@@ -119,7 +119,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *(f"{sentence}." for sentence in edited(plan)),
             *results.how_far(plan, replays),
             *recipe.families(plan),
-            *recipe.corpus_recipe(plan),
+            *recipe.recipes_before(plan),
             *results.coverage(plan, replays),
             *results.pruned(replays),
             *terms.unequal(replays),

@@ -30,7 +30,7 @@ from harness.planning import filed
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
 from harness.planning.planned import Plan
-from harness.planning.recipe import budget, corpus_recipe, families, protocol, recipe
+from harness.planning.recipe import budget, families, protocol, recipe, recipes_before
 from harness.planning.request import Request, check_early
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
 from harness.search import tracking
@@ -195,7 +195,7 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
     refresh = (f"{one}; harness run --refresh makes {'them' if 'were' in one else 'it'} anew" for one in older)
     lines += [
         *families(worked_out),
-        *corpus_recipe(worked_out),
+        *recipes_before(worked_out),
         *refresh,
         *(f"note: {notice}" for notice in (*worked_out.notices, *worked_out.unseen)),
     ]

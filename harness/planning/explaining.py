@@ -9,9 +9,17 @@ from typing import Any
 from harness.contracts import Study, Told
 from harness.hyperparameters import Values
 from harness.planning.planned import Plan, distinct
-from harness.planning.recipe import Where, as_known, number, saying_nothing, shared_name, varied, where_of
+from harness.planning.recipe import (
+    Where,
+    apart_from_students,
+    as_known,
+    number,
+    saying_nothing,
+    shared_name,
+    varied,
+    where_of,
+)
 from harness.runs import CorpusDistillationRun, JointStudentRun, JointTeacherRun, Run, TeacherRun
-from harness.runs.settings import SHARED
 
 VERDICTS = {
     "equal": "As the text says",
@@ -118,7 +126,7 @@ def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
         prefix = f"{cell.run.kind}." if isinstance(cell.run, TEACHERS) else ""
         where = where_of(cell)
         grid = {key: values if isinstance(values, list) else [str(values)] for key, values in cell.space.items()}
-        for key, values in {**{k: [v] for k, v in _own(cell.run).items()}, **grid}.items():
+        for key, values in {**{k: [v] for k, v in _own(plan, cell.run).items()}, **grid}.items():
             if key == "epochs" and rows[cell.row].equal_epochs:
                 continue
             for value in values:
@@ -130,20 +138,17 @@ def _settings(plan: Plan) -> Iterator[tuple[str, Where, Any, bool, bool]]:
         if not isinstance(run, (CorpusDistillationRun, JointStudentRun, *TEACHERS)):
             continue
         where = {"task": getattr(run, "task", ""), "student": run.student_name, "row": ""}
-        for key, value in _own(run).items():
-            if not key.startswith(f"{run.student_name}.") and (
-                isinstance(run, CorpusDistillationRun) or key not in SHARED
-            ):
+        for key, value in _own(plan, run).items():
+            if not key.startswith(f"{run.student_name}."):
                 name, known = _known(plan, key, value)
                 name = f"{run.kind}.{name}"
                 yield name, where, known, plan.defaults.get(key) == value, name in of_any
 
 
-def _own(run: Run) -> Values:
+def _own(plan: Plan, run: Run) -> Values:
     """The settings of a run that do something and that it does not take from its students."""
-    settings = run.settings
-    silent = saying_nothing(settings) | (set(SHARED) if isinstance(run, TEACHERS) else set())
-    silent |= {"epochs"} if settings.get("steps") else set()
+    settings = apart_from_students(plan, run) if isinstance(run, (JointStudentRun, *TEACHERS)) else run.settings
+    silent = saying_nothing(settings) | ({"epochs"} if settings.get("steps") else set())
     return {name: value for name, value in settings.items() if name not in silent}
 
 

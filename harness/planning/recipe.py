@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,10 +11,11 @@ from harness.hyperparameters import Values, complement
 from harness.planning import merging
 from harness.planning.planned import Cell, Plan, trials_of
 from harness.planning.space import Dimension, is_grid, size
-from harness.runs import CorpusDistillationRun
-from harness.runs.settings import MASKING, ON_MASKED_TEXT, Settings
+from harness.runs import CorpusDistillationRun, CorpusRun, Run, TeacherRun
+from harness.runs.settings import MASKING, ON_MASKED_TEXT, SHARED, Settings
 
 Known = TypeVar("Known")  # the value of a setting, or a dimension of a space
+SILENT_BEFORE = {"cache_gib", "pruner"}  # of a run that cells start from: no trial is stopped there
 Where = Mapping[str, str]  # the task, student and row that a setting is of
 
 
@@ -100,10 +101,15 @@ def recipe(plan: Plan) -> str:
             elsewhere = name in searched or name in as_known(plan, row.settings) or key in ("protocol", "cache_gib")
             if not (key in silent or elsewhere or (name == "epochs" and row.equal_epochs)):
                 values.setdefault(name, []).append((where_of(cell), value))
+    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values() if not row.baseline)
+    return f"procedure {' or '.join(procedures)}; {_together(values)}"
+
+
+def _together(values: Mapping[str, Sequence[tuple[Where, Any]]]) -> str:
+    """Settings in words: first those with one value, then those that differ."""
     shared = [f"{name} {number(found[0][1])}" for name, found in sorted(values.items()) if _constant(found)]
     differing = [f"{name} {varied(found)}" for name, found in sorted(values.items()) if not _constant(found)]
-    procedures = dict.fromkeys(row.procedure or plan.procedure for row in rows.values() if not row.baseline)
-    return "; ".join([f"procedure {' or '.join(procedures)}", *shared, *differing])
+    return "; ".join([*shared, *differing])
 
 
 def saying_nothing(settings: Values) -> set[str]:
@@ -141,9 +147,9 @@ def shared_name(student: str, key: str) -> str:
     return f"student.{key.removeprefix(own)}" if student and key.startswith(own) else key
 
 
-def corpus_recipe(plan: Plan) -> tuple[str, ...]:
-    """Sentences on the distillations, on a corpus or on several tasks, that cells start from."""
-    said: dict[str, None] = {}
+def recipes_before(plan: Plan) -> tuple[str, ...]:
+    """Sentences on what cells start from: teachers' fine-tuning, distillations on a corpus or on several tasks."""
+    said = dict.fromkeys(_fine_tuning(plan))
     alike: dict[tuple[str, str, str], dict[str, None]] = {}  # student, init, settings -> objectives
     runs = [first.run for first in plan.first.values()]
     general_runs = [run for run in runs if isinstance(run, CorpusDistillationRun)]
@@ -152,7 +158,8 @@ def corpus_recipe(plan: Plan) -> tuple[str, ...]:
     for run in runs:
         found = as_known(plan, run.settings)
         if run.tells:
-            silent = saying_nothing(found)
+            found = as_known(plan, apart_from_students(plan, run))
+            silent = SILENT_BEFORE | (_idle(found) if isinstance(run, CorpusRun) else saying_nothing(found))
             told = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
             said[f"{run.tells}: {told}."] = None
         elif isinstance(run, CorpusDistillationRun):
@@ -165,6 +172,27 @@ def corpus_recipe(plan: Plan) -> tuple[str, ...]:
         for (student, init, settings), objectives in alike.items()
     )
     return (*said, *general)
+
+
+def _fine_tuning(plan: Plan) -> Iterator[str]:
+    """A sentence on teachers that are fine-tuned on one task at a time and are no rows of the table."""
+    values: dict[str, list[tuple[Where, Any]]] = {}
+    for run in (first.run for first in plan.first.values()):
+        if isinstance(run, TeacherRun) and not run.evaluate_only:
+            settings = apart_from_students(plan, run)
+            for name in settings.keys() - saying_nothing(settings) - SILENT_BEFORE:
+                where = {"task": run.task, "student": run.teacher.name, "row": ""}
+                values.setdefault(name, []).append((where, settings[name]))
+    if values:
+        yield f"Fine-tuning of teacher {plan.label}: {_together(values)}."
+
+
+def apart_from_students(plan: Plan, run: Run) -> Values:
+    """The settings of a run that students start from, without those that it shares with students of its tasks."""
+    others = (cell.run for cell in plan.cells if cell.student and cell.run.kind != run.kind)
+    students = [other.settings for other in others if other.data_of.keys() & run.data_of]
+    shared = {name for name in SHARED if any(own[name] == run.settings[name] for own in students)}
+    return {name: value for name, value in run.settings.items() if name not in shared}
 
 
 def _idle(settings: Values) -> set[str]:

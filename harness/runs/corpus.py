@@ -47,6 +47,10 @@ class MaskedTeacherRun(CorpusRun):
         name = self.teacher if isinstance(self.teacher, str) else self.teacher.name
         return f"masked-language-model head of teacher {name}"
 
+    @property
+    def tells(self) -> str:
+        return "Masked-language-model head of the teacher"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusDistillationRun(CorpusRun):

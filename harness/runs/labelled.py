@@ -186,6 +186,10 @@ class JointTeacherRun(JointRun):
     def title(self) -> str:
         return f"teacher {self.teacher.name} on {', '.join(self.tasks)}"
 
+    @property
+    def tells(self) -> str:
+        return f"Fine-tuning of the teacher on {', '.join(self.tasks)} together"
+
 
 @dataclass(frozen=True, kw_only=True)
 class JointStudentRun(JointRun):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +11,16 @@ import pytest
 from harness.contracts import Hyperparameter, ModelInfo, Signal
 from harness.errors import UserError
 from harness.planning import merging
+from harness.planning.explaining import explained
 from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan, trials_of
-from harness.planning.recipe import budget, families, recipe
+from harness.planning.recipe import budget, families, recipe, recipes_before
 from harness.planning.request import Request
-from harness.registry import STUDENTS
+from harness.registry import STUDENTS, STUDIES
 from harness.search.progress import progress
 
 STUDY = "objectives_vs_students"
+LENGTH = "teacher.max_length"
 THREE = ("transformer:layers=2", "bilstm", "cmow")
 EMBEDDED = ModelInfo("embedded", 4, 64, 4, 100, 2, frozenset(Signal), "the teacher's")
 
@@ -166,3 +169,29 @@ def test_the_budget_names_what_only_cells_of_fewer_settings_search() -> None:
     assert "in other cells" not in budget(plan)
     cells = [replace(c, space={**c.space, "epochs": [1, 2]}) if c.row == "labels_only" else c for c in plan.cells]
     assert "vanilla_kd.soft_weight 0.2 to 1; in other cells epochs 1 or 2)" in budget(replace(plan, cells=cells))
+
+
+def test_how_a_teacher_is_fine_tuned_is_told_as_far_as_its_students_do_not_share_it(
+    glue: Path, checkpoint: Path
+) -> None:
+    """Its own length and share of the data are told, in the notes of tables and beside the text of the work."""
+    of_teacher = "teacher.epochs=2", "teacher.max_length=12"
+
+    def told(*settings: str) -> tuple[str, set[str]]:
+        request = Request(
+            "objectives_vs_init", "quick", tasks=["sst2", "rte"], data=str(glue), teacher=str(checkpoint),
+            overrides=settings,
+        )  # fmt: skip
+        plan = resolve(request, lenient=True)
+        (sentence,) = recipes_before(plan)
+        lines = {line.name: line.ours for line in explained(plan, STUDIES.get(plan.study))}
+        return sentence, {f"{name} {ours}" for name, ours in lines.items() if name in ("teacher.epochs", LENGTH)}
+
+    sentence, lines = told(*of_teacher, "max_length=16")
+    assert sentence.startswith(f"Fine-tuning of teacher {checkpoint.name}: ") and sentence.endswith(".")
+    settings = sentence.rstrip(".").partition(": ")[2].split("; ")
+    assert {"epochs 2", "max_length 12", "train_examples 0", "learning_rate 5e-05"} <= {*settings}
+    assert not any(setting.startswith(("precision", "train_fraction", "pruner", "cache")) for setting in settings)
+    assert lines == {"teacher.epochs 2", "teacher.max_length 12"}
+    sentence, lines = told("max_length=12")
+    assert "max_length" not in sentence and LENGTH not in " ".join(lines), "its students' own"

@@ -12,7 +12,7 @@ from harness.data.tasks import CORPUS
 from harness.jobs import corpus as jobs
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
-from harness.planning.recipe import corpus_recipe
+from harness.planning.recipe import recipes_before
 from harness.planning.request import Request
 from harness.registry import STUDENTS, STUDIES, TEACHERS
 from harness.runs import CheckpointRun, CorpusDistillationRun
@@ -153,10 +153,10 @@ def test_published_students_join_when_they_are_named(checkpoint: Path) -> None:
 
 
 def test_the_recipe_says_which_layers_where_rows_differ_in_them() -> None:
-    said = [line for line in corpus_recipe(planned(NAME, profile="quick")) if "att_mse" in line]
+    said = [line for line in recipes_before(planned(NAME, profile="quick")) if "att_mse" in line]
     assert ["transferred_layers last" in line for line in said] == [True, False]
     assert ["transferred_layers mapped" in line for line in said] == [False, True]
-    (alone,) = corpus_recipe(planned(NAME, profile="quick", objectives=["att_mse_all_layers"]))
+    (alone,) = recipes_before(planned(NAME, profile="quick", objectives=["att_mse_all_layers"]))
     assert "transferred_layers" not in alone, "as everywhere"
 
 
