@@ -188,7 +188,8 @@ class JointTeacherRun(JointRun):
 
     @property
     def tells(self) -> str:
-        return f"Fine-tuning of the teacher on {', '.join(self.tasks)} together"
+        what = "Joint fine-tuning" if len(self.tasks) > 1 else "Fine-tuning"
+        return f"{what} of the teacher on {', '.join(self.tasks)}"
 
 
 @dataclass(frozen=True, kw_only=True)
