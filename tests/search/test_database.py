@@ -25,7 +25,8 @@ from harness.search import database as module
 from harness.search.database import View, database
 from harness.search.display import Display
 from harness.search.progress import Finished, Progress
-from tests.conftest import SMALL_STUDY, Harness, environment
+from tests.conftest import SMALL_STUDY, Harness
+from tests.launching import forked
 from tests.postgres import Server, postgres
 from tests.results import table_folder
 from tests.search.builders import cell, student_run
@@ -190,24 +191,24 @@ def test_a_server_that_comes_back_is_brought_up_to_date_at_once(tmp_path: Path, 
     assert view.close() == "" and runs(driven(url)) == ["run0", "run1", "run2"]
 
 
-HANGS = """
-import sys, time, optuna, psycopg, sqlalchemy
-from pathlib import Path
-from harness.search import database as module
-from tests.search.test_database import *
-module.PATIENCE, module.ANSWER, out, url = 1.0, 1000, Path(sys.argv[1]), sys.argv[2]
-trial = finished(Ledger(out, create=True), "run")
-began = time.monotonic()
-sentence = tell(out, url, ("c", [trial]))
-print(time.monotonic() - began, sentence)
-"""
+def hanging(out: str, url: str) -> None:
+    """Tell a server that never answers of a trial; print the seconds that this took, and what is said in the end."""
+    import optuna  # noqa: F401 - beforehand: what takes long here is the server
+    import psycopg  # noqa: F401
+    import sqlalchemy  # noqa: F401
+
+    module.PATIENCE, module.ANSWER = 1.0, 1000
+    trial = finished(Ledger(Path(out), create=True), "run")
+    began = time.monotonic()
+    sentence = tell(Path(out), url, ("c", [trial]))
+    print(time.monotonic() - began, sentence)
 
 
 def test_a_database_that_never_answers_is_left_behind(tmp_path: Path) -> None:
+    """In a process of its own, which ends although a thread of it still waits."""
     with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
         url = f"postgresql://me:secret@127.0.0.1:{deaf.getsockname()[1]}/none"
-        command = [sys.executable, "-c", HANGS, str(tmp_path), url]
-        process = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30)
+        process = forked(tmp_path / "out", url, folder=tmp_path / "said", work=hanging, seconds=30)
     seconds, _, sentence = process.stdout.partition(" ")
     assert process.returncode == 0 and process.stderr == "" and float(seconds) < 5
     assert SENTENCE in sentence and "it does not answer" in sentence and "secret" not in sentence
