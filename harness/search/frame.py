@@ -75,12 +75,12 @@ def spread(runs: pandas.DataFrame) -> pandas.DataFrame:
 def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     """What the frame of `runs` says of every cell of the plan, in order."""
     rows = {row.name: row for row in plan.rows}
-    of_cell: dict[str, list[FrameRow]] = {}
+    of_place: dict[tuple[str, ...], list[FrameRow]] = {}  # not by id: rows may share a cell
     for told in _dicts(runs):
-        of_cell.setdefault(told["cell"], []).append(told)
+        of_place.setdefault((told["row"], told["student"], told["init"], told["task"]), []).append(told)
     made = []
     for cell in plan.cells:
-        found = of_cell[cell.id]
+        found = of_place[cell.row, cell.student, cell.init, cell.task]
         done = [(one, _result(one)) for one in found if one["status"] == "finished"]
         failed = [one for one in found if one["status"] == "failed"]
         made.append(

@@ -59,13 +59,14 @@ def chosen_on(table: Table) -> str:
 
 def searches(table: Table) -> list[Search]:
     """Every search of the table, block by block, row by row, task by task; none of a cell that searches nothing."""
-    of_cell: dict[str, list[dict[str, Any]]] = {}
+    of_cell: dict[str, dict[tuple[object, ...], dict[str, Any]]] = {}
     for run in table.runs.to_dict("records") if table.runs is not None else ():
-        of_cell.setdefault(run["cell"], []).append(run)
+        # Rows may share a cell, whose runs then stand there for each.
+        of_cell.setdefault(run["cell"], {})[run["part"], run["trial"], run["run"]] = run
     found = []
     for _, line in table.lines():
         for column, entry in zip(table.columns, line.entries, strict=True):
-            runs = of_cell.get(entry.cell, [])
+            runs = [*of_cell.get(entry.cell, {}).values()]
             if not (column.task and column.selects and runs and runs[0]["space"]):
                 continue
             finished = [run for run in runs if run["part"] == "trial" and run["status"] == "finished"]

@@ -30,7 +30,7 @@ def gaps(table: Table) -> list[dict[str, Any]]:
         tried = runs[(runs.part == "trial") & (runs.status == "finished") & (runs.pruned != True)]  # noqa: E712
         # Of constant predictions a correlation has no score.
         tried = tried[tried[["score", "selection"]].astype(float).notna().all(axis=1)]
-        for cell, of_cell in tried.groupby("cell", sort=False):
+        for (cell, *_), of_cell in tried.groupby(["cell", "row", "student", "init"], sort=False):
             scores, chosen_by = of_cell.score.tolist(), of_cell.selection.tolist()
             if len(of_cell) > 1:
                 chosen = scores[max(range(len(scores)), key=chosen_by.__getitem__)]

@@ -50,14 +50,14 @@ def cells(table: Table) -> dict[str, Any]:
 
 def _trials(table: Table) -> dict[str, list[list[str]]]:
     """Cell -> of each setting tried: the run, the setting, what it scored, what became of it."""
-    found: dict[str, list[list[str]]] = {}
+    found: dict[str, dict[tuple[int, str], list[str]]] = {}  # by number and run: rows may share a cell
     for row in _runs(table):
         if row["part"] == "trial":
             became = "chosen" if row["chosen"] else "stopped early" if row["pruned"] else ""
             became = "failed" if row["status"] == "failed" else became
             told = [row["run"], _setting(row["hyperparameters"] or {}), _text("", row["selection"]), became]
-            found.setdefault(row["cell"], []).append(told)
-    return found
+            found.setdefault(row["cell"], {})[row["trial"], row["run"]] = told
+    return {cell: [*trials.values()] for cell, trials in found.items()}
 
 
 def _runs(table: Table) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.ledger import Ledger
 from harness.planning.planned import Plan
-from harness.search.frame import frame, runs
+from harness.search.frame import cells, frame, runs
 from harness.search.results import replayed
 from tests.search import builders
 
@@ -39,6 +39,18 @@ def test_every_run_is_a_row_with_its_settings_and_metrics(tmp_path: Path) -> Non
     assert found["epochs"].tolist() == [2] * 3 and sorted(found["learning_rate"][:2]) == [0.1, 0.2]
     assert found["learning_rate"][2] == found["learning_rate"][1]
     assert found["objective"].unique().tolist() == ["vanilla_kd"] and found["task"].unique().tolist() == ["sst2"]
+
+
+def test_rows_that_share_a_cell_have_its_runs_once_each(tmp_path: Path) -> None:
+    """As in `sra` a student that is given as distilled, and the row that asks for it."""
+    one = builders.cell(seeds=2)
+    plan, ledger = builders.plan([one, replace(one, row="other")]), Ledger(tmp_path, create=True)
+    for score in (0.5, 0.75):
+        (missing,) = replayed(plan, ledger)[0].missing
+        recorded(ledger, plan, missing.identity(plan.defaults), score)
+    found = cells(plan, runs(plan, ledger))
+    assert [[run.seed for run in cell.seeds] for cell in found] == [[0, 1], [0, 1]]
+    assert [len(cell.trials) for cell in found] == [1, 1]
 
 
 def test_the_procedure_is_that_of_the_row_and_not_of_its_stages_on_the_task(tmp_path: Path) -> None:
