@@ -74,7 +74,7 @@ results: $(VENV)/installed
 
 # What is generated of the documentation, where a plugin changed; a test compares it.
 pages: $(VENV)/installed
-	$(BIN)/python -m harness.commands.pairs embedded > docs/objectives_and_students.md
+	$(BIN)/python docs/extensions/pairs.py embedded > docs/objectives_and_students.md
 
 # The weights that the teacher `embedded` is shipped with, made anew. The same on the same machine; the new SHA-256 goes
 # into teachers/embedded_weights.py.

@@ -56,7 +56,9 @@ def extension(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"docs_{name}", place)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(place.parent)  # as docs/conf.py does: one may import another
+        spec.loader.exec_module(module)
     return module
 
 

@@ -10,8 +10,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pairs
+
 import harness
-from harness.commands import declared, pairs
+from harness.commands import declared
 from harness.contracts import Task
 from harness.data import embedded
 from harness.registry import OBJECTIVES, SOURCES, STUDENTS, STUDIES, TASKS, TEACHERS

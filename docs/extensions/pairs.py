@@ -1,6 +1,6 @@
 """Which student each objective can train, and why not, as a page: nothing is trained, and no weight is read.
 
-python -m harness.commands.pairs [TEACHER ...] > docs/objectives_and_students.md    (make pages)
+python docs/extensions/pairs.py [TEACHER ...] > docs/objectives_and_students.md    (make pages)
 """
 
 from __future__ import annotations

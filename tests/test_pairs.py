@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from harness import registry
-from harness.commands import pairs
 from tests.conftest import ROOT
+from tests.test_documentation import extension
 
 FILE = ROOT / "docs" / "objectives_and_students.md"
 
 
 def test_the_page_is_current() -> None:
-    assert pairs.page(["embedded"]) + "\n" == FILE.read_text(encoding="utf-8"), "make pages"
+    assert extension("pairs").page(["embedded"]) + "\n" == FILE.read_text(encoding="utf-8"), "make pages"
 
 
 def test_every_pair_is_told_and_every_reason_said_once() -> None:
