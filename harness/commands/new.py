@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
@@ -11,10 +13,10 @@ from keyword import iskeyword
 from pathlib import Path
 
 from harness import registry
-from harness.commands import declared, distribution
+from harness.commands import declared
 from harness.commands.telling import tell
 from harness.errors import UserError
-from harness.files import atomic_write, remove_abandoned
+from harness.files import atomic_write, beside, cannot_write, remove_abandoned
 from harness.plugin_code import ROOT
 
 LONGEST = 100  # of a name, and of its file
@@ -58,6 +60,59 @@ TEMPLATES = {
 }
 
 
+# What a distribution has beside the objective's module: NAME is the module, DASHED the distribution.
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "DASHED"
+version = "0.1.0"
+description = "An objective for distill-harness."
+readme = "README.md"
+requires-python = ">=3.10"
+dependencies = ["distill-harness"]
+
+[project.optional-dependencies]
+test = ["distill-harness[test]"]
+
+# What `harness` loads wherever this is installed. A package with several modules names the one that imports the others,
+# NAME.plugins, and leaves __init__.py empty: what that imports is taken for a part of all that imports from NAME.
+[project.entry-points."harness.plugins"]
+NAME = "NAME"
+
+[tool.setuptools]
+py-modules = ["NAME"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+"""
+TESTS = """\
+\"\"\"The conformance tests of the harness, over what NAME.py registers; tests of its own formula go beside them.\"\"\"
+
+import os
+
+import NAME
+
+os.environ["HARNESS_TEST_PLUGINS"] = NAME.__file__  # read when the next lines are imported
+
+from harness.testing.test_objectives import *  # noqa: E402, F403
+from harness.testing.test_pairs import *  # noqa: E402, F403
+
+# Of a student: harness.testing.test_students; of a task: harness.testing.test_tasks.
+"""
+README = """\
+# DASHED
+
+An objective for [distill-harness](https://pypi.org/project/distill-harness/).
+
+    pip install --editable '.[test]'
+    pytest                            # the conformance tests
+    harness run --study objectives_vs_init --objectives vanilla_kd_equal_epochs NAME
+"""
+
+
 def new(options: Namespace) -> int:
     """Write a plugin file, or the folder of a distribution, into the current one. Raises UserError if it is there."""
     whole = options.kind == DISTRIBUTION
@@ -83,7 +138,7 @@ def new(options: Namespace) -> int:
             found = registry.ALL[plural]
             raise UserError(f"{found.kind} {name!r} exists already, in {found.origin(name)}")
     if whole:
-        distribution.write(path, name, _filled(template.text, name))
+        _write_distribution(path, name, template.text)
         tell(f"{path} written: a distribution with one objective, which pip installs. Fill in {path / name}.py, then:")
         tell(f"  pip install --editable '{path}[test]' && pytest {path}")
         tell(f"  harness run {_filled(template.run, name)}")
@@ -108,4 +163,19 @@ def _installed(name: str) -> bool:
 def _filled(text: str, name: str) -> str:
     camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
     called = f"{camel}Plugin" if camel.isidentifier() else f"Plugin{camel}"
-    return text.replace("CLASS", called).replace("NAME", name)
+    words = {"CLASS": called, "NAME": name, "DASHED": name.replace("_", "-")}
+    return re.sub("|".join(words), lambda word: words[word[0]], text)  # at once: a name may hold one of these words
+
+
+def _write_distribution(folder: Path, name: str, objective: str) -> None:
+    """Into a new folder, whole or not at all. objective: the text of its module, to be filled in as the others."""
+    texts = {"pyproject.toml": PYPROJECT, "README.md": README, "tests/test_conformance.py": TESTS}
+    try:
+        with beside(folder) as made:
+            for file, text in {**texts, f"{name}.py": objective}.items():
+                path = made / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(_filled(text, name), encoding="utf-8")
+            os.rename(made, folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
