@@ -169,8 +169,9 @@ class Cells:
         student, teacher = choice.student, self.asked.info(CORPUS)
         described = choice.describe(CORPUS)
         refused = pairing.refusal(objective, "", described, teacher, CORPUS)
-        elsewhere = Settings(choice.row.settings).of("general")
-        settings = self.prerequisites.corpus_settings(elsewhere, idle=("transferred_layers", "stored_top_k"))
+        idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
+        idle += [] if combine.masks(objective) else ["stored_top_k"]
+        settings = self.prerequisites.corpus_settings(choice.row.settings, idle)
         if settings["text"] == "masked" and described.tokenizer != teacher.tokenizer:
             refused = refused or (
                 f"masked text is that of the teacher's tokenizer, but {student.name} has a vocabulary of its own: "
@@ -187,13 +188,14 @@ class Cells:
                 return "", begun.refused
             start = begun.by_content
         names = {f"{student.name}.{n}" for n in set(student.hyperparameters) - student.head_settings}
-        own = {name: choice.settings[name] for name in sorted(names | combine.settings_of(objective))}
-        own |= self.prerequisites.corpus_own(student, elsewhere)
-        return self.prerequisites.corpus_distillation(student, start, objective, own, elsewhere), ""
+        settings.update({name: choice.settings[name] for name in sorted(names | combine.settings_of(objective))})
+        settings.update(self.prerequisites.corpus_own(student, choice.row.settings))
+        return self.prerequisites.corpus_distillation(student.name, start, objective, settings), ""
 
     def _joint_starts(self, choice: Choice) -> tuple[list[RunId], str]:
         """(the joint runs, by seed, that the choice's student starts from, why there can be none)."""
-        run, refused = self.joint_runs.run(choice, self.asked.study.general, self.joint_runs.settings(choice))
+        settings = self.prerequisites.joint_settings(choice.row.settings, choice.settings)
+        run, refused = self.joint_runs.run(choice, self.asked.study.general, settings)
         if run is None:
             return [], refused
         run, more = self.prerequisites.augmented(run)

@@ -62,12 +62,6 @@ class JointRuns:
             pair_encoding=choice.only_encoding,
         ), ""
 
-    def settings(self, choice: Choice) -> Settings:
-        """Those of the joint run that a choice with the initialisation `multi_task` starts from."""
-        own = {name: value for name, value in choice.settings.items() if "." in name}
-        of_row = Settings(choice.row.settings).of("multi_task")
-        return Settings({**self.prerequisites.joint_settings(of_row, choice.settings), **own})
-
     def teacher(self, row: TableRow, own: Hyperparameters) -> tuple[JointTeacherRun | None, list[RunId], str]:
         """(the run that refines the teacher, without its seed, what it waits for, why there can be none)."""
         tasks, refused = self._tasks(row)

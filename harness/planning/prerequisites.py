@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from harness import combine
 from harness.answers import ask
 from harness.code_versions import identified
 from harness.contracts import AGREEMENT, Hyperparameter, Task
@@ -173,19 +172,20 @@ class Prerequisites:
         )
         return run, after
 
-    def joint_settings(self, own: Mapping[str, object], shared: Settings) -> Hyperparameters:
-        """The settings of a joint distillation: those of "multi_task.NAME" in profile, row (`own`) and overrides.
+    def joint_settings(self, of_row: Mapping[str, object], of_cell: Settings) -> Settings:
+        """The settings of a joint distillation: those of "multi_task.NAME" in profile, row and overrides.
 
-        shared: settings of the cell that starts from it, of which it takes what a teacher does too.
+        Of the cell that starts from it, it takes what a teacher does too, and the settings of student and objective.
         """
-        settings = {name: h.default for name, h in TRAINING.items()} | {name: shared[name] for name in SHARED}
-        for layer in self._given("multi_task", own):
+        settings = {name: h.default for name, h in TRAINING.items()} | {name: of_cell[name] for name in SHARED}
+        for layer in self._given("multi_task", of_row):
             settings |= {key: merging.check(key, value, JOINT_TRAINING) for key, value in layer.items()}
         nothing = merging.idle(settings)
         self.used |= {f"multi_task.{name}" for name in JOINT_TRAINING.keys() - merging.unused(settings)} & set(
             self.overrides
         )
-        return settings | {name: TRAINING[name].default for name in nothing}
+        settings |= {name: TRAINING[name].default for name in nothing}
+        return Settings(settings | {name: value for name, value in of_cell.items() if "." in name})
 
     def _teaching(self, shared: Mapping[str, object], recipe: Mapping[str, object], answers: bool) -> Settings:
         """The settings of fine-tuning the teacher; those called "teacher.NAME" have no effect where it answers."""
@@ -227,9 +227,8 @@ class Prerequisites:
         base, after = self._base(source)
         if self._ask(source.predicts_masked, otherwise=True):
             return base, after
-        given = self.corpus_settings({}, without=OF_STUDENT)
-        given |= _recipe(source, CORPUS)
-        settings = {name: given.get(name, h.default) for name, h in GENERAL_TRAINING.items()}
+        given = self.corpus_settings({}, idle=OF_STUDENT) | _recipe(source, CORPUS)
+        settings = {name: given[name] for name in GENERAL_TRAINING}
         settings["micro_batch"] = 0 if settings["micro_batch"] >= settings["batch_size"] else settings["micro_batch"]
         head = MaskedTeacherRun(
             teacher=base,
@@ -241,16 +240,8 @@ class Prerequisites:
         run = self.add(head, after)
         return run, [run]
 
-    def corpus_distillation(
-        self, student: Any, init: str, objective: str, own: Hyperparameters, elsewhere: Mapping[str, object]
-    ) -> RunId:
-        """The run that distils the teacher into a student on the corpus.
-
-        own: settings of student and objective; elsewhere: those of "general.NAME" that a row gives.
-        """
-        idle = [] if combine.compares_layers(objective) else ["transferred_layers"]
-        idle += [] if combine.masks(objective) else ["stored_top_k"]
-        settings = self.corpus_settings(elsewhere, idle=idle)
+    def corpus_distillation(self, student: str, init: str, objective: str, settings: Settings) -> RunId:
+        """The run that distils the teacher into a student on the corpus. settings: of student and objective, too."""
         masked = settings["text"] == "masked"
         teacher, after = self.masked(CORPUS) if masked else self.base_teacher(CORPUS)
         vocabulary = self.teacher_of(CORPUS).info(CORPUS).vocabulary
@@ -262,23 +253,21 @@ class Prerequisites:
         run = CorpusDistillationRun(
             corpus=self.contents.corpus(),
             teacher=teacher,
-            student=student.name,
+            student=student,
             init=init,
             objective=objective,
-            settings=Settings({**settings, **own}),
+            settings=settings,
             seed=0,
         )
         return self.add(run, after)
 
-    def corpus_settings(
-        self, elsewhere: Mapping[str, object], without: Sequence[str] = (), idle: Sequence[str] = ()
-    ) -> Settings:
-        """The settings of corpus distillation but some: those of "general.NAME" in profile, row and overrides.
+    def corpus_settings(self, of_row: Mapping[str, object], idle: Sequence[str]) -> Settings:
+        """The settings of corpus distillation: those of "general.NAME" in profile, row and overrides.
 
         What has no effect beside the others, or is `idle`, has its default: it makes no other run.
         """
         settings = {name: h.default for name, h in GENERAL_TRAINING.items()}
-        for given in self._given("general", elsewhere):
+        for given in self._given("general", of_row):
             plain = {key: value for key, value in given.items() if "." not in key}  # the rest: `corpus_own`
             settings |= {key: merging.check(key, value, GENERAL_TRAINING) for key, value in plain.items()}
         nothing = set(idle) | ({"epochs"} if settings["steps"] else set())
@@ -286,25 +275,24 @@ class Prerequisites:
         nothing |= {"micro_batch"} if settings["micro_batch"] >= settings["batch_size"] else set()
         settings |= {name: GENERAL_TRAINING[name].default for name in nothing}
         nothing |= set() if settings["text"] == "masked" else ON_MASKED_TEXT
-        kept = Settings({name: value for name, value in settings.items() if name not in without})
         nothing |= merging.unused(settings)
-        self.used |= {f"general.{name}" for name in kept.keys() - nothing} & set(self.overrides)
-        return kept
+        self.used |= {f"general.{name}" for name in settings.keys() - nothing} & set(self.overrides)
+        return Settings(settings)
 
-    def corpus_own(self, student: Any, elsewhere: Mapping[str, object]) -> Hyperparameters:
+    def corpus_own(self, student: Any, of_row: Mapping[str, object]) -> Hyperparameters:
         """The student's own settings that are others in its distillation: those of "general.student.NAME"."""
         known = apart(student)
         found: dict[str, Value] = {}
-        for given in self._given("general", elsewhere):
+        for given in self._given("general", of_row):
             own = {own_name(student, key): value for key, value in given.items()}
             found |= {key: merging.check(key, value, known) for key, value in own.items() if key in known}
         asked = Settings(self.overrides).of("general")
         self.used |= {f"general.{key}" for key in asked if own_name(student, key) in known}
         return found
 
-    def _given(self, owner: str, of_row: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
+    def _given(self, owner: str, of_row: Mapping[str, object]) -> list[Mapping[str, object]]:
         """The settings of "OWNER.NAME" in profile, row and overrides, by name."""
-        return Settings(self.profile.settings).of(owner), of_row, Settings(self.overrides).of(owner)
+        return [Settings(layer).of(owner) for layer in (self.profile.settings, of_row, self.overrides)]
 
     def base_teacher(self, task: Task) -> tuple[BaseTeacher, list[RunId]]:
         """The base weights of a task's teacher, and the run that pre-trains them if there is one."""
