@@ -29,7 +29,7 @@ from harness.ledger import Ledger
 from harness.planning import filed
 from harness.planning import plan as planning
 from harness.planning.explaining import VERDICTS, explained
-from harness.planning.planned import Plan
+from harness.planning.planned import Plan, distinct, runs_of
 from harness.planning.recipe import budget, families, protocol, recipe, recipes_before
 from harness.planning.request import Request, check_early
 from harness.runs import JointStudentRun, JointTeacherRun, Run, StudentRun
@@ -174,16 +174,15 @@ def planned(options: Namespace) -> tuple[Plan, list[str]]:
         if cell.refused:
             lines.append(f"{label}  refused: {cell.refused}")
             continue
-        wanted = found.wanted_trials + cell.seeds - 1
         epochs = cell.run.settings.get("epochs")
         trains = f"{counted(cell.stages, 'stage')} of {counted(epochs, 'epoch')}, " if epochs else ""
-        lines.append(f"{label}  {trains}runs {done(found)} of {wanted} done")
+        lines.append(f"{label}  {trains}runs {done(found)} of {runs_of(cell)} done")
     lines += ["\n" + told["told"] for told in worked_out.declared.values()]
     real = [cell for cell in worked_out.cells if not cell.refused]
     tasks, refused = ", ".join(worked_out.tasks), len(worked_out.cells) - len(real)
     lines.append(f"\nstudy {worked_out.study}, profile {request.profile}: teacher {worked_out.label}, tasks {tasks}")
     _, bad, lacking = counts(worked_out, replays)
-    runs, told = counted(planning.runs_of(worked_out), "run"), f", {bad} failed" if bad else ""
+    runs, told = counted(sum(map(runs_of, distinct(worked_out.cells))), "run"), f", {bad} failed" if bad else ""
     lines.append(f"{counted(len(real), 'cell')}, {refused} refused; {runs}, {lacking} missing{told}")
     if before := started_from(worked_out, replays):
         what = f"{counted(len(before), 'run')} that these start from (teachers, distillations)"

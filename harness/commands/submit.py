@@ -23,7 +23,7 @@ from harness.executors.choosing import cores
 from harness.executors.local import LocalExecutor
 from harness.files import check_writable
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, waited_for
+from harness.planning.planned import Cell, Plan, trials_of, waited_for
 from harness.runs import JointRun, Run
 from harness.search.display import display
 from harness.search.driver import Driver
@@ -151,9 +151,9 @@ def _best(plan: Plan, ledger: Ledger, cell: Cell) -> Finished:
     if not cell.run.predicts:
         raise UserError(f"{where} only measures ({cell.run.kind}): it predicts nothing")
     found = progress(cell, plan.defaults, ledger.read)
-    if len(found.trials) < found.wanted_trials:
+    if len(found.trials) < trials_of(cell):
         raise UserError(
-            f"{where} is not finished, with {len(found.trials)} of {found.wanted_trials} trials made: "
+            f"{where} is not finished, with {len(found.trials)} of {trials_of(cell)} trials made: "
             f"harness run --study {plan.study} --profile {plan.profile} goes on with it"
         )
     if found.best is None:

@@ -57,7 +57,7 @@ def taken(out: Path, asked: str) -> Taken:
         return _of_cell(*cells[which], ledger)
     held: dict[str, Taken] = {}  # by task
     for plan, cell in cells.values():
-        found = Progress() if cell.refused else progress(cell, plan.defaults, ledger.read)
+        found = progress(cell, plan.defaults, ledger.read)
         for one in (*found.seeds, *found.trials):
             if one.run == which and cell.task not in held:
                 task = tasks_of(plan)[cell.task]

@@ -11,7 +11,7 @@ from typing import Any
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
 from harness.ledger import LOG, Ledger
-from harness.planning.planned import Cell, Plan, waited_for
+from harness.planning.planned import Cell, Plan, runs_of, trials_of, waited_for
 from harness.planning.recipe import as_known, number
 from harness.planning.remembered import edited
 from harness.runs.told import Entry, Record
@@ -29,9 +29,9 @@ def status(options: Namespace) -> int:
     """Print what is done, running, failed and left."""
     plan, ledger = recorded(options)
     index = Index(ledger)
-    seen = [Progress() if cell.refused else index.progress(cell, plan.defaults) for cell in plan.cells]
+    seen = [index.progress(cell, plan.defaults) for cell in plan.cells]
     real = [(cell, found) for cell, found in zip(plan.cells, seen, strict=True) if not cell.refused]
-    complete = sum(done(found) == found.wanted_trials + cell.seeds - 1 for cell, found in real)
+    complete = sum(done(found) == runs_of(cell) for cell, found in real)
     held = {run: weights.size(ledger, run) for _, found in real for run in weights.leaves(plan, found)}  # in bytes
     made, failed, left = results.counts(plan, seen)
     first = {run: (index.read(run) or {}).get("status") for run in plan.first}
@@ -96,7 +96,7 @@ def _show_cell(plan: Plan, cell: Cell, ledger: Ledger) -> None:
     protocol = cell.run.settings.get("protocol")
     if protocol:  # a cell that only measures has nothing to choose
         on = chosen_on(protocol)
-        tell(f"search: {len(found.trials)} of {found.wanted_trials} trials, chosen by {cell.metric} on {on}")
+        tell(f"search: {len(found.trials)} of {trials_of(cell)} trials, chosen by {cell.metric} on {on}")
     for order, trial in enumerate(found.trials):
         mark = " <- best" if found.best and trial.run == found.best.run else ""
         what = f"failed: {trial.record['error']}" if trial.score is None else f"selection {trial.score:.4f}"

@@ -17,7 +17,7 @@ from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
 from harness.planning.filed import flags_of, variant
-from harness.planning.planned import Cell, Plan, called, declaration_of, distinct, trials_of, waited_for
+from harness.planning.planned import Cell, Plan, called, declaration_of, waited_for
 from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen
 from harness.planning.remembered import Remembered, held_by, looks
@@ -101,7 +101,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
         procedure=asked.study.procedure,
         teacher=asked.teachers_named.first.name,
         argument=asked.teachers_named.first.argument,
-        label=asked.label,
+        label=asked.teachers_named.label,
         source=asked.contents.source,
         corpus=asked.contents.corpus_source,
         checkpoints={**cells.sources, **_sources(asked)},
@@ -267,7 +267,8 @@ def _check_settings(
             raise UserError(f"setting {asked.typed[key]!r} has no effect: {why}")
         checked = merging.check(key, value, known | own)
         if key.rpartition(".")[2] == "max_length" and asked.procedure.trains and checked > (limit := _positions(asked)):
-            raise UserError(f"{key} must be at most {limit}, the tokens that teacher {asked.label} reads, not {value}")
+            who = asked.teachers_named.label
+            raise UserError(f"{key} must be at most {limit}, the tokens that teacher {who} reads, not {value}")
     return MASKING | TRAINING | own
 
 
@@ -297,8 +298,3 @@ def _positions(asked: ResolvedRequest) -> float:
             positions -= 1 + shape["pad_token_id"]
         found += [positions] if positions > 0 else []
     return min(found)
-
-
-def runs_of(plan: Plan) -> int:
-    """How many runs a plan's cells ask for at most: trials, then the remaining seeds."""
-    return sum(trials_of(cell) + cell.seeds - 1 for cell in distinct(plan.cells))

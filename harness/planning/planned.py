@@ -182,6 +182,11 @@ def trials_of(cell: Cell) -> int:
     return min(cell.trials, size(cell.space) or cell.trials)
 
 
+def runs_of(cell: Cell) -> int:
+    """How many runs a cell has at most: its trials, then the seeds but for the first, which the best trial is."""
+    return trials_of(cell) + cell.seeds - 1
+
+
 def distinct(cells: Sequence[Cell]) -> list[Cell]:
     """The cells that can exist, one for all those that share their runs."""
     return list({cell.search: cell for cell in cells if not cell.refused}.values())

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import combine, registry
 from harness.answers import ask, configured, described, parts_of
-from harness.contracts import CheckpointRow, ModelInfo, Profile, Row, Study, TableRow, Task
+from harness.contracts import CheckpointRow, ModelInfo, Row, Study, TableRow, Task
 from harness.data import metric_names, own
 from harness.data.declaration import SETTINGS, Declaration
 from harness.data.tasks import get_task
@@ -149,10 +149,16 @@ class ResolvedRequest:
         self.request = request = replace(request, tasks=names, overrides=overrides)
         self.declared = own.know(declared.values())
         self.study: Study = registry.STUDIES.get(request.study)
-        self.tasks = tuple(request.tasks or self.study.profile(request.profile).tasks)
+        profile = self.study.profile(request.profile)
+        self.tasks = tuple(request.tasks or profile.tasks)
         tasks = [get_task(task) for task in self.tasks]
         declarations.check(self.study, tasks)
-        self.profile = _recorded(self.study.profile(request.profile))
+        self.profile = replace(  # its settings as records name them
+            profile,
+            settings=combine.recorded(profile.settings),
+            task_settings={task: combine.recorded(settings) for task, settings in profile.task_settings.items()},
+            search=combine.recorded(profile.search),
+        )
         self.procedure = registry.PROCEDURES.get(self.study.procedure)
         search = merging.parse_search(request.search)
         typed = {**merging.parse_set(request.overrides), **search}
@@ -175,7 +181,6 @@ class ResolvedRequest:
                 raise UserError(f"metrics of task {task.name} are {which}; there are {', '.join(metric_names.ALL)}")
         source = request.data or self.teachers_named.data or loading.default(tasks)
         self.contents = Contents(source, request.corpus or self.profile.corpus, lenient)
-        self.label = self.teachers_named.label
 
     def _trials(self) -> int:
         """The settings that a cell tries where nobody says how many: the profile's number, or all that --search lists.
@@ -332,16 +337,6 @@ class ResolvedRequest:
                 raise UserError(f"--objectives names {asked_as[which]} twice, the second time as {asked}: give it once")
             rows[row.name] = row
         return list(({name: known[name] for name in checkpoints} | rows).values())
-
-
-def _recorded(profile: Profile) -> Profile:
-    """The profile with all its settings as records name them."""
-    return replace(
-        profile,
-        settings=combine.recorded(profile.settings),
-        task_settings={task: combine.recorded(settings) for task, settings in profile.task_settings.items()},
-        search=combine.recorded(profile.search),
-    )
 
 
 def _canonical(asked: str, known: Any) -> str:

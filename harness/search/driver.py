@@ -89,13 +89,12 @@ class Driver:
         Raises UserError when a worker met bad input or the disk is full; finished runs are kept.
         """
         made = 0
-        cells = [cell for cell in self.plan.cells if not cell.refused]
-        found = [(cell, self.progress(cell)) for cell in distinct(cells)]
+        found = [(cell, self.progress(cell)) for cell in distinct(self.plan.cells)]
         before = sum(done(p) for _, p in found)
         if more := sum(left(cell, p) for cell, p in found):  # told before anything begins, which takes its time
             self.listener.started(before, before + more)
         self._make_first()
-        for cell in cells:
+        for cell in self.plan.cells:
             self._advance(cell)
         self._kept.clear()
         if self._flying and not more:  # what cells once started from

@@ -9,14 +9,13 @@ from copy import deepcopy
 
 from harness.data.tasks import get_task
 from harness.errors import counted
-from harness.files import JSON
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, distinct, trials_of
+from harness.planning.planned import Cell, Plan, distinct, runs_of
 from harness.runs import Run, RunId, SpeedRun
 from harness.runs.settings import FOLDS, Settings
 from harness.runs.told import Record
 from harness.search.progress import Progress, left
-from harness.search.results import started_from
+from harness.search.results import started_from, with_progress
 
 RATE = 4e10  # operations a second of one CPU core on these models: an order of magnitude, no promise
 STEP = 0.002  # seconds of a step that a layer takes however small it is
@@ -29,10 +28,10 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
 
     replays: the progress of every cell.
     """
-    left = defaultdict[str, float](float)
-    for cell, count in missing(plan, replays):
-        left[_who(cell.run)] += _weight(cell, plan) * count
-    if not any(left.values()):
+    weight = defaultdict[str, float](float)
+    for cell, found in with_progress(plan, replays):
+        weight[_who(cell.run)] += _weight(cell, plan) * left(cell, found)
+    if not any(weight.values()):
         return "time: nothing is missing"
     made = {run.run: (run, cell) for found, cell in zip(replays, plan.cells, strict=True)
             for run in (*found.trials, *found.seeds) if run.score is not None}  # fmt: skip
@@ -40,14 +39,14 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
     for run, cell in made.values():
         pace.took(run.made, float(run.record["seconds"]), _weight(cell, plan))
     how = f"as {counted(len(made), 'finished run')} took" if made else "from sizes alone: an order of magnitude"
-    about, who = words(pace.of(left) / workers), counted(workers, "worker")
+    about, who = words(pace.of(weight) / workers), counted(workers, "worker")
     return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, ledger)}"
 
 
 def to_make(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> list[RunId]:
     """The runs that cells start from which have no record, or have lost the weights that a missing run starts from."""
     found = {run for run in plan.first if not _finished(ledger, run)}
-    waiting = [run for cell, count in missing(plan, replays) if count for run in cell.after]
+    waiting = [run for cell, one in with_progress(plan, replays) if left(cell, one) for run in cell.after]
     waiting += [after for run in found for after in plan.first[run].after]
     while waiting:
         run = waiting.pop()
@@ -91,13 +90,6 @@ def _read(run: Run, plan: Plan) -> float:
     return float((run.settings.get("epochs") or 1) * sum(_examples(run, task, plan) for task in run.data_of) or 1)
 
 
-def missing(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, int]]:
-    """The cells with how many of their runs are still to be made, cells that share runs once."""
-    found = {cell.search: (cell, left(cell, one)) for cell, one in zip(plan.cells, replays, strict=True)
-             if not cell.refused}  # fmt: skip
-    return list(found.values())
-
-
 class Pace:
     """How long runs take beside the arithmetic of their sizes: a student's by its own, others by all of them."""
 
@@ -129,7 +121,7 @@ class Meter:
             epochs = cell.stages * int(cell.run.settings.get("epochs") or 1)
             epochs *= FOLDS + 1 if cell.run.settings.get("protocol") == "nested" else 1
             self._by_run[_what(cell.run)] = (_weight(cell, plan), epochs)
-            self._left[_who(cell.run)] += (trials_of(cell) + cell.seeds - 1) * self._of(cell.run)[0]
+            self._left[_who(cell.run)] += runs_of(cell) * self._of(cell.run)[0]
         self._going: dict[int, tuple[float, float, Run]] = {}  # id of a run -> (when it began, its share that is done)
         self._pace = Pace()  # of runs that ended
         self.most = 1  # runs at the same time
@@ -215,14 +207,11 @@ def _round(run: SpeedRun) -> float:
     settings, shapes = run.settings, [run.reference]
     shapes += [] if run.student else [run.configuration]
     sentences = settings["batch_size"] * (2 if get_task(run.task).pair else 1)
-    operations = [2 * _parameters(shape) * sentences * settings["max_length"] for shape in shapes]
+    # Of an encoder's layers, roughly.
+    parameters = [12 * shape.get("num_hidden_layers", 0) * shape.get("hidden_size", 0) ** 2 for shape in shapes]
+    operations = [2 * size * sentences * settings["max_length"] for size in parameters]
     batches = [work / RATE if device().type == "cpu" else 0.0 for work in operations]
     return sum(max(TURN_SECONDS, batch) for batch in [*batches, *[0.0] * (2 - len(batches))])
-
-
-def _parameters(shape: JSON) -> float:
-    """Roughly those of an encoder's layers."""
-    return float(12 * shape.get("num_hidden_layers", 0) * shape.get("hidden_size", 0) ** 2)
 
 
 def words(seconds: float) -> str:

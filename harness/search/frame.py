@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from harness.contracts import CellResult, RunResult
 from harness.ledger import Ledger
-from harness.planning.planned import Cell, Plan, waited_for
+from harness.planning.planned import Cell, Plan, trials_of, waited_for
 from harness.planning.recipe import as_known
 from harness.planning.space import default_sampler
-from harness.runs import CorpusDistillationRun
+from harness.runs import CorpusDistillationRun, RunId
 from harness.runs.settings import Settings
 from harness.runs.told import Record
 from harness.search.progress import Finished, Progress
@@ -116,10 +115,10 @@ def _result(row: FrameRow) -> RunResult:
 
 def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[FrameRow]:
     """The rows of a cell: its trials, the further seeds, the failed runs that it starts from; otherwise one of none."""
-    wanted = {"refused": cell.refused, "wanted_trials": found.wanted_trials, "wanted_seeds": cell.seeds}
+    wanted = {"refused": cell.refused, "wanted_trials": trials_of(cell), "wanted_seeds": cell.seeds}
     wanted |= {"space": as_known(plan, cell.space), "sampler": cell.sampler or default_sampler(cell.space)}
     if cell.refused:
-        yield {**_none(plan, cell, "impossible"), **wanted, "wanted_seeds": 0}
+        yield {**_none(plan, cell, "impossible"), **wanted, "wanted_trials": 0, "wanted_seeds": 0}
         return
     distilled = _distilled(plan, ledger, cell.after)
     rows = [
@@ -164,7 +163,7 @@ def _none(plan: Plan, cell: Cell, status: str) -> FrameRow:
 
 
 def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mapping[str, float]) -> FrameRow:
-    record, kept = run.record, _Predictions(ledger, run.run, cell.task)
+    record, kept = run.record, _kept(ledger, run.run, cell.task)
     metrics = {}
     if run.score is not None:
         metrics = {**_derived(record, run.made.settings), **distilled, **record["metrics"]}
@@ -180,7 +179,7 @@ def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mappi
         "settings": as_known(plan, run.made.settings),
         "hyperparameters": as_known(plan, run.hyperparameters),
         "metrics": metrics,
-        "record": record | {"predictions": partial(kept.beside, "labels"), "teacher": partial(kept.beside, "teacher")},
+        "record": record | {"predictions": partial(kept, "labels"), "teacher": partial(kept, "teacher")},
     }
 
 
@@ -205,23 +204,19 @@ def _derived(record: Record, settings: Settings) -> dict[str, float]:
     return made
 
 
-@dataclass
-class _Predictions:
-    """What is kept of a run's answers on a task; read when it is asked for."""
+def _kept(ledger: Ledger, run: RunId, task: str) -> Callable[[str], Any]:
+    """What gives a run's (ids, predictions, "labels" or what the "teacher" answers), (N,) each, or None.
 
-    ledger: Ledger
-    run: str
-    task: str
+    The file is read when it is asked for, once.
+    """
+    read = cache(lambda: ledger.predictions(run) or {})
 
-    def beside(self, what: str) -> Any:
-        """(ids, predictions, "labels" or what the "teacher" answers), (N,) each, or None."""
-        part = "" if "ids" in self._found else f"{self.task}/"  # a run on several tasks keeps those of each
+    def beside(what: str) -> Any:
+        part = "" if "ids" in read() else f"{task}/"  # a run on several tasks keeps those of each
         names = [f"{part}{name}" for name in ("ids", "predictions", what)]
-        return tuple(self._found[name] for name in names) if {*names} <= self._found.keys() else None
+        return tuple(read()[name] for name in names) if {*names} <= read().keys() else None
 
-    @cached_property
-    def _found(self) -> Any:
-        return self.ledger.predictions(self.run) or {}
+    return beside
 
 
 def _failed_first(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.hyperparameters import Hyperparameters, Values
-from harness.planning.planned import Cell, trials_of
+from harness.planning.planned import Cell, runs_of, trials_of
 from harness.planning.space import default_sampler
 from harness.runs import PRETRAINED, Run, RunId
 from harness.runs.settings import PRUNERS, Settings
@@ -46,7 +46,6 @@ class Progress:
     seeds: list[Finished] = field(default_factory=list)
     missing: list[Run] = field(default_factory=list)
     look_beyond: Callable[[], list[Record]] = field(default=list, compare=False)
-    wanted_trials: int = 0
 
     @property
     def records(self) -> list[Record]:
@@ -55,11 +54,11 @@ class Progress:
 
 
 def left(cell: Cell, found: Progress) -> int:
-    """How many runs a cell still asks for, at most: trials, then the remaining seeds, which a best trial must have."""
+    """How many runs a cell still asks for, at most."""
     over = len(found.trials) >= trials_of(cell)
     if over and all("diverged" in trial.record for trial in found.trials):  # which none is tried again of
         return 0
-    return trials_of(cell) + cell.seeds - 1 - len(found.records)
+    return runs_of(cell) - len(found.records)
 
 
 def done(found: Progress) -> int:
@@ -100,13 +99,15 @@ def best_of(trials: Sequence[Finished]) -> Finished | None:
 
 
 def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Proposed | None = None) -> Progress:
-    """Replay the search of one cell of a plan against the records that `lookup` finds.
+    """Replay the search of one cell of a plan against the records that `lookup` finds; of a refused one it is empty.
 
     Trials run strictly one after another (each is proposed from those before); then the best setting runs over the
     remaining seeds, all at once. The winning trial is its first seed. proposed: what earlier replays of the same cell
     with the same defaults found; this one adds to it.
     """
-    found = Progress(wanted_trials=trials_of(cell))
+    found = Progress()
+    if cell.refused:
+        return found
     known = Proposed() if proposed is None else proposed
 
     def finished(run: RunId, hyperparameters: Hyperparameters, seed: int) -> Finished | None:
@@ -124,7 +125,7 @@ def progress(cell: Cell, defaults: Hyperparameters, lookup: Lookup, proposed: Pr
     def recorded(hyperparameters: Hyperparameters, seed: int) -> Record | None:
         return lookup(run_of(hyperparameters, seed))
 
-    for number in range(found.wanted_trials):
+    for number in range(trials_of(cell)):
         if number == len(known.trials):
             before = [(t.hyperparameters, t.score) for t in found.trials]
             hyperparameters = propose(cell.search, cell.space, cell.trials, number, before, cell.sampler)
@@ -163,7 +164,7 @@ def _beyond(
     trials.append((missing, None))
     first = len(trials)
     if (cell.sampler or default_sampler(cell.space)) != "tpe" and not prunes(cell.run.settings):
-        while len(trials) < found.wanted_trials:
+        while len(trials) < trials_of(cell):
             before = [(tried, None) for tried, _ in trials]
             tried = propose(cell.search, cell.space, cell.trials, len(trials), before, cell.sampler)
             trials.append((tried, made(tried, 0)))

@@ -12,29 +12,36 @@ from harness.contracts import AGREEMENT, CellResult, Study, Task
 from harness.errors import counted, listed
 from harness.files import digest
 from harness.ledger import Ledger
-from harness.planning.planned import Plan, declaration_of
+from harness.planning.planned import Cell, Plan, declaration_of
 from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
+from harness.runs.told import Record
 from harness.search.index import Index
 from harness.search.progress import Lookup, Progress, done, failed, left, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
-    """The progress of every cell of the plan, in order; of one that cannot exist it is empty.
+    """The progress of every cell of the plan, in order.
 
     whole: a run whose predictions are lost is missing, as it is for `harness run`.
     """
     # Models that are only counted have no ledger, so nothing has an index of them.
     replay = Index(ledger).progress if isinstance(ledger, Ledger) else progress
     lookup: Lookup = (ledger.whole if whole else ledger.read) if ledger else lambda run: None
-    return [Progress() if cell.refused else replay(cell, plan.defaults, lookup) for cell in plan.cells]
+    return [replay(cell, plan.defaults, lookup) for cell in plan.cells]
+
+
+def with_progress(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, Progress]]:
+    """The cells that can exist with the progress of each, one for all those that share their runs."""
+    found = zip(plan.cells, replays, strict=True)
+    return list({cell.search: (cell, one) for cell, one in found if not cell.refused}.values())
 
 
 def counts(plan: Plan, replays: Sequence[Progress]) -> tuple[int, int, int]:
     """How many runs of cells are done, failed and left; those that cells share once."""
-    found = {cell.search: (cell, one) for cell, one in zip(plan.cells, replays, strict=True) if not cell.refused}
-    made, lost = (sum(count(one) for _, one in found.values()) for count in (done, failed))
-    return made, lost, sum(left(cell, one) for cell, one in found.values())
+    found = with_progress(plan, replays)
+    made, lost = (sum(count(one) for _, one in found) for count in (done, failed))
+    return made, lost, sum(left(cell, one) for cell, one in found)
 
 
 def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
@@ -109,7 +116,7 @@ def teacher_progress(plan: Plan, ledger: Ledger) -> dict[str, str]:
     """task -> how many of the teacher's runs are finished, as "1/3", or "failed", where not all are."""
     found = {}
     for task, run in plan.teachers.items():
-        stands = [(ledger.read(each) or {"status": "waiting"})["status"] for each in _same_but_seed(plan, run)]
+        stands = [record["status"] for record in _by_seed(plan, ledger, run)]
         if {*stands} != {"finished"}:
             found[task] = "failed" if "failed" in stands else f"{stands.count('finished')}/{len(stands)}"
     return found
@@ -117,7 +124,7 @@ def teacher_progress(plan: Plan, ledger: Ledger) -> dict[str, str]:
 
 def scores_of(plan: Plan, ledger: Ledger, run: RunId, task: str) -> list[Mapping[str, float]]:
     """The scores on a task of one of plan.first, by its seeds; none before all of them are finished."""
-    records = [ledger.read(each) or {"status": "waiting"} for each in _same_but_seed(plan, run)]
+    records = _by_seed(plan, ledger, run)
     if any(record["status"] != "finished" for record in records):
         return []
     return [record.get("by_task", {}).get(task, record)["metrics"] for record in records]
@@ -150,11 +157,12 @@ def other_teachers(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _same_but_seed(plan: Plan, run: str) -> list[str]:
-    """The runs that differ from one of plan.first in the seed alone, by seed, that one among them."""
+def _by_seed(plan: Plan, ledger: Ledger, run: RunId) -> list[Record]:
+    """The records of all that differ from one of plan.first in the seed alone, by seed, that one among them."""
     wanted = replace(plan.first[run].run, seed=0)
     alike = [name for name, first in plan.first.items() if replace(first.run, seed=0) == wanted]
-    return sorted(alike, key=lambda name: plan.first[name].run.seed or 0)
+    in_order = sorted(alike, key=lambda name: plan.first[name].run.seed or 0)
+    return [ledger.read(name) or {"status": "waiting"} for name in in_order]
 
 
 def teachers(plan: Plan) -> int:

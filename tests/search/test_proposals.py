@@ -15,7 +15,7 @@ from harness.planning.merging import space_of
 from harness.planning.planned import Cell
 from harness.planning.space import size
 from harness.runs import Run
-from harness.search.progress import progress
+from harness.search.progress import Progress, left, progress
 from harness.search.proposals import distributions, propose
 from tests.search.builders import cell, student_run
 
@@ -135,10 +135,10 @@ def test_a_budget_for_the_whole_grid_trains_only_what_a_smaller_one_left() -> No
 
 
 def test_a_grid_smaller_than_the_budget_ends_the_search() -> None:
-    assert progress(_cell(trials=50, seeds=1), {}, {}.get).wanted_trials == 6, "also before any is made"
+    assert left(_cell(trials=50, seeds=1), Progress()) == 6, "also before any is made"
     records: dict[str, Any] = {}
     assert len(_run_to_the_end(_cell(trials=50, seeds=1), records)) == 6
-    assert progress(_cell(50, 1), {}, records.get).wanted_trials == 6
+    assert left(_cell(50, 1), progress(_cell(50, 1), {}, records.get)) == 0
 
 
 def test_failed_trials_never_win_and_equal_scores_take_the_earliest() -> None:
