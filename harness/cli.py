@@ -132,9 +132,7 @@ def _add_report(commands: Any) -> None:
     )
     report.add_argument(
         "--with",
-        nargs="+",
-        action="extend",
-        default=[],
+        **flags.SEVERAL,
         dest="additions",
         choices=words.ADDITIONS,
         help="also, below the table (as csv in its place, one at a time): over_tasks, what five tasks or more say "
@@ -239,7 +237,7 @@ def _add_others(commands: Any) -> None:
     plugin.add_argument("kind", choices=words.NEW, help="plugin: a distribution of one, with pyproject.toml and tests")
     plugin.add_argument("name", metavar="NAME")
     for parser in (convert, listing, predict):
-        parser.add_argument("--plugin", nargs="+", action="extend", default=[], metavar="FILE")
+        parser.add_argument("--plugin", **flags.SEVERAL, metavar="FILE")
     for parser in (export, predict, show):
         parser.add_argument("--out", default="results", metavar="DIR")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from harness.data.declaration import Declaration
 from harness.errors import UserError, counted
 from harness.files import JSON, digest, read_sealed, write_sealed
 from harness.planning.declarations import OWNERS
+from harness.planning.request import Variant
 from harness.plugin_code import ROOT
 from harness.runs.settings import SEARCH, SHARED, SPEED_SETTINGS, TRAINING, UNTUNED
 
@@ -185,7 +186,7 @@ def _inits() -> Iterator[Line]:
     """Those that the engine makes, those of files, and all that studies start students from."""
     from harness.modeling import static_vectors
 
-    students = {name: registry.STUDENTS.get(name) for name in registry.STUDENTS.names()}
+    students = [Variant.of(name) for name in registry.STUDENTS.names()]
     told = {
         "random": "random weights",
         "random:embeddings": "random weights under the teacher's embeddings",
@@ -196,12 +197,11 @@ def _inits() -> Iterator[Line]:
         static_vectors.INIT: "what the teacher makes of each word alone, its principal components, as Model2Vec",
     }
     for name, text in told.items():
-        takes = [student for student, plugin in students.items() if _takes(plugin, name)]
+        takes = [student.name for student in students if student.knows(name)]
         if takes:
             yield Line(name, f"{text}; of {_listed(takes, students)}")
-    kinds = sorted({kind for plugin in students.values() for kind in plugin.file_inits})
-    for kind in kinds:
-        takes = [student for student, plugin in students.items() if kind in plugin.file_inits]
+    for kind in sorted({kind for student in students for kind in student.plugin.file_inits}):
+        takes = [student.name for student in students if kind in student.plugin.file_inits]
         yield Line(f"{kind}:FILE", f"what this file holds; of {_listed(takes, students)}")
     made = {
         "pretrained": "the student distilled on a corpus before, which harness run makes first",
@@ -211,16 +211,8 @@ def _inits() -> Iterator[Line]:
     yield from (Line(name, f"{text}; of every student") for name, text in made.items())
 
 
-def _takes(student: Any, init: str) -> bool:
-    try:
-        student.canonical_init(init)
-    except UserError:
-        return False
-    return True
-
-
-def _listed(some: Sequence[str], every: Iterable[str]) -> str:
-    return "every student" if len(some) == len(list(every)) else ", ".join(some)
+def _listed(some: Sequence[str], every: Sequence[object]) -> str:
+    return "every student" if len(some) == len(every) else ", ".join(some)
 
 
 def _metrics() -> Iterator[Line]:

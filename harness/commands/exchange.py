@@ -97,6 +97,7 @@ def on_hub(plan: Plan, task: Task) -> tuple[str, str]:
 def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -> Iterator[tuple[str, bytes]]:
     """(file, content) of each run of a cell: what it scored, and what it answers every dev example with."""
     for run in cell.seeds:
+        ended = run.record.get("made_on", {}).get("ended")
         model = f"{UNKNOWN}/{re.sub(r'[^A-Za-z0-9._-]+', '-', _row(cell))}-{run.run}"
         results = [_result(plan, cell, run, task, name) for name in run.metrics if name in {*ALL} - {*UNBOUNDED}]
         if not results:
@@ -105,7 +106,8 @@ def _every_eval_ever(plan: Plan, ledger: Ledger, cell: CellResult, task: Task) -
             "schema_version": SCHEMA,
             # The format asks for what stays when a log is written again; the moment of writing does not.
             "evaluation_id": f"{plan.study}/{model.replace('/', '_')}/{cell.cell}",
-            **_evaluated(run),
+            # Records of before do not tell it; files that hold them are copied and unpacked.
+            **({"evaluation_timestamp": str(int(datetime.fromisoformat(ended).timestamp()))} if ended else {}),
             "retrieved_timestamp": str(int(time.time())),  # when the log is written
             "source_metadata": {
                 "source_name": f"study {plan.study}, profile {plan.profile}",
@@ -151,12 +153,6 @@ def _as_dated(path: Path, content: bytes) -> bytes:
     except (OSError, ValueError, TypeError):  # none there, or none of ours
         return content
     return before if both[0] == both[1] else content
-
-
-def _evaluated(run: RunResult) -> Document:
-    """When, which records of before do not tell; files that hold them are copied and unpacked."""
-    ended = run.record.get("made_on", {}).get("ended")
-    return {"evaluation_timestamp": str(int(datetime.fromisoformat(ended).timestamp()))} if ended else {}
 
 
 def version_of(record: Mapping[str, Any]) -> str:

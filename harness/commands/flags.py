@@ -12,6 +12,8 @@ import harness
 from harness.commands import words
 from harness.errors import UserError, close, near
 
+SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}  # of a flag that may be given again
+
 
 class Parser(argparse.ArgumentParser):
     """argparse, because options here take several words (--objectives A B); its errors become one sentence."""
@@ -89,23 +91,14 @@ def kind(made: bool = False) -> Parser:
     add("--out", default="results", metavar="DIR", help="where results are kept (default: results)")
     add("--seeds", type=int, metavar="N", help="runs of the best setting of each cell")
     add("--trials", type=int, metavar="N", help="settings tried in each cell")
-    add(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="fix a setting (teacher.KEY: the teacher's)",
-    )
+    add("--set", **SEVERAL, metavar="KEY=VALUE", help="fix a setting (teacher.KEY: the teacher's)")
     add(
         "--search",
-        nargs="+",
-        action="extend",
-        default=[],
+        **SEVERAL,
         metavar="KEY=A,B",
         help="try these values of a setting in each cell, or, KEY=LOW..HIGH, --trials of a range",
     )
-    add("--plugin", nargs="+", action="extend", default=[], metavar="FILE", help="load plugins from a Python file")
+    add("--plugin", **SEVERAL, metavar="FILE", help="load plugins from a Python file")
     return found
 
 
@@ -157,9 +150,7 @@ def add_layout(command: argparse.ArgumentParser) -> None:
 def add_columns(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--columns",
-        nargs="+",
-        action="extend",
-        default=[],
+        **SEVERAL,
         choices=words.COLUMNS,
         help="also how large each model is, and how fast it encodes here (measured once, from weights that are kept)",
     )

@@ -91,18 +91,16 @@ def _data(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
 def _sizes(table: Table) -> dict[str, tuple[Sequence[int], int]]:
     """task -> (how many examples its students were trained on, every number; how many dev has), as recorded."""
     found: dict[str, tuple[set[int], int]] = {}
-    for block in table.blocks:
-        for line in block.lines:
-            for column, entry in zip(table.columns, line.entries, strict=True):
-                for run in entry.runs if column.task else ():
-                    trained, dev = found.get(column.task, (set(), 0))
-                    count = run.record.get("examples")
-                    count = count.get(column.task) if isinstance(count, dict) else count  # of several tasks by task
-                    if isinstance(count, int):
-                        trained.add(count)
-                    load = None if dev else run.record.get("predictions")
-                    answers = load() if load else None
-                    found[column.task] = trained, dev or (len(answers[0]) if answers is not None else 0)
+    for run in table.runs.to_dict("records"):
+        if run["chosen"] and run["status"] == "finished":
+            task, record = run["task"], run["record"]
+            trained, dev = found.get(task, (set(), 0))
+            count = record.get("examples")
+            count = count.get(task) if isinstance(count, dict) else count  # of several tasks by task
+            if isinstance(count, int):
+                trained.add(count)
+            answers = None if dev else record["predictions"]()
+            found[task] = trained, dev or (len(answers[0]) if answers is not None else 0)
     return {task: (sorted(trained), dev) for task, (trained, dev) in found.items()}
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from harness import registry, reports
@@ -97,27 +97,13 @@ def _say_how_it_goes(plan: Plan, ledger: Ledger) -> None:
         say(estimate(plan, replays, len(running), ledger))
 
 
-class _Counted:
-    """Records of counted models, as a ledger that was never written."""
-
-    damaged: Mapping[str, str] = {}
-
-    def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
-
-    def read(self, run: str) -> Any:
-        return self.records.get(run)
-
-    def predictions(self, run: str) -> None:
-        return None
-
-
 def _counted(options: Namespace) -> tuple[Plan, Any]:
+    """The plan, and the records of its models, which are counted now, as a ledger that was never written."""
     from harness.jobs.measuring import count_parameters
 
-    plan, ledger = resolve(request_of(options)), _Counted()
+    plan, records = resolve(request_of(options)), dict[str, Record]()
     for cell in plan.cells:
-        for run in progress(cell, plan.defaults, ledger.read).missing:
+        for run in progress(cell, plan.defaults, records.get).missing:
             record = {**count_parameters(cast(CountRun, run))[0], "status": "finished"}
-            ledger.records[run.identity(plan.defaults)] = record
-    return plan, ledger
+            records[run.identity(plan.defaults)] = record
+    return plan, SimpleNamespace(read=records.get, predictions=lambda run: None, damaged={})

@@ -13,15 +13,6 @@ WIDTHS = ("one", "two", "both")  # of harness.reports.figures.drawing
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # of harness.search.tracking
 NEW = ("objective", "student", "teacher", "task", "study", "procedure", "plugin")  # of harness.commands.new
 KINDS = (  # of harness.commands.declared
-    "objectives",
-    "students",
-    "teachers",
-    "studies",
-    "procedures",
-    "tasks",
-    "sources",
-    "settings",
-    "inits",
-    "metrics",
-    "profiles",
+    *("objectives", "students", "teachers", "studies", "procedures", "tasks", "sources"),
+    *("settings", "inits", "metrics", "profiles"),
 )

@@ -133,12 +133,8 @@ class Choices:
                 self.asked.contents.check_vectors(init, [choice.task.name] if choice.task else self.asked.tasks)
         except UserError as error:
             refused = str(error)
-        return refused or self._refused_teacher(choice, init)
-
-    def _refused_teacher(self, choice: Choice, init: str) -> str:
-        """Why the choice's student cannot take from the teacher what an initialisation of its own asks, or ""."""
         task = choice.task or get_task(self.asked.tasks[0])
-        return choice.student.refuse_teacher(init, choice.own, self.asked.info(task))
+        return refused or choice.student.refuse_teacher(init, choice.own, self.asked.info(task))
 
     def before_distillation(self, choice: Choice) -> Choice:
         """The same choice with what a distillation on a corpus starts from: the first initialisation of its own."""

@@ -10,15 +10,14 @@ from pathlib import Path
 
 from harness import registry
 from harness.contracts import Hyperparameter
+from harness.planning.declarations import OWNERS
 from harness.planning.request import Request
-from harness.runs.settings import GENERAL_TRAINING, JOINT_TRAINING, SEARCH, TEACHER_TRAINING, TRAINING
+from harness.runs.settings import SEARCH, TRAINING
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 ANY = "student"  # in the names of settings, whichever student has them
 _WITH_SETTINGS = (registry.OBJECTIVES, registry.STUDENTS)
-_ENGINE: Mapping[str, Mapping[str, Hyperparameter]] = {
-    "": {**TRAINING, **SEARCH}, "teacher": TEACHER_TRAINING, "general": GENERAL_TRAINING, "multi_task": JOINT_TRAINING,
-}  # fmt: skip
+_ENGINE: Mapping[str, Mapping[str, Hyperparameter]] = {"": {**TRAINING, **SEARCH}, **OWNERS}
 
 
 def last(word: str, taken: Callable[[str], bool] = lambda name: False) -> str:
