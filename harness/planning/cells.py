@@ -9,7 +9,7 @@ from typing import Any
 from harness import combine, pairing, registry
 from harness.answers import Faulty, ask, parts_of
 from harness.code_versions import identified
-from harness.contracts import AGREEMENT, Hyperparameter, TableRow, Task, Want
+from harness.contracts import Hyperparameter, TableRow, Task, Want
 from harness.data.tasks import CORPUS, as_asked
 from harness.errors import UserError
 from harness.evaluation import masked_words
@@ -122,7 +122,7 @@ class Cells:
             task=task.name,
             data=self.asked.contents.data(task),
             teacher=who,
-            metric=self.metric(task),
+            metric=self.asked.metric(task),
             settings=choice.settings,
         )
         refused = "" if labelled else f"{row.name} is fine-tuned on labels, and is to do without"
@@ -130,10 +130,6 @@ class Cells:
             self.used |= set(choice.fixed) - merging.unused(choice.settings)
 
     # ------------------------------------------------------------ what procedures ask
-
-    def metric(self, task: Task) -> str:
-        """What epochs and settings are chosen by."""
-        return self.asked.study.shown(task)[0] if task.labelled else AGREEMENT
 
     def model(self, checkpoint: str) -> Any:
         """The teacher plugin of a model that a row names."""
@@ -202,22 +198,10 @@ class Cells:
         after = [run.teacher, *more]
         return [self.prerequisites.add(replace(run, seed=seed), after) for seed in range(self.asked.seeds)], ""
 
-    def teachers_of(self, task: Task, metric: str, settings: Settings) -> list[RunId]:
+    def teachers_of(self, task: Task, settings: Settings) -> list[RunId]:
         """The teachers' runs, by seed, that a cell with these settings imitates, with the same share of the data."""
         self.prerequisites.used.add("teacher.seeds")
-        return self.prerequisites.of_task(task, metric, {name: settings[name] for name in ("train_fraction", "labels")})
-
-    def lose_labels(self, choice: Choice, task: Task, expressions: Sequence[str]) -> tuple[set[str], str]:
-        """Fix the settings with which no objective reads a label, where the task is to be trained without.
-
-        Returns (those settings, what the table says of it).
-        """
-        terms = [term for expression in expressions for term in combine.parse(expression)]
-        found = {} if task.labelled else combine.without_labels(tuple(dict.fromkeys(terms)))
-        choice.settings.update(found)
-        choice.fixed = {**choice.fixed, **found}
-        names = ", ".join(dict.fromkeys(name for _, name in terms if registry.OBJECTIVES.get(name).without_labels))
-        return set(found), f"trained without labels: {names} has lost the term that reads them" if found else ""
+        return self.prerequisites.of_task(task, {name: settings[name] for name in ("train_fraction", "labels")})
 
     def settings_on_task(self, choice: Choice, objective: str, on_corpus: str) -> Settings:
         """The settings that act on the task: those of an objective on the corpus do not."""
@@ -257,7 +241,7 @@ class Cells:
                 student=choice.called,
                 init=choice.shown,
                 task=task.name,
-                metric=self.metric(task),
+                metric=self.asked.metric(task),
                 refused=refused,
                 run=run,
                 space=space,
@@ -277,7 +261,7 @@ class Cells:
 
     def refused(self, choice: Choice, task: Task, reason: str) -> None:
         """Add a cell that cannot exist."""
-        self.add(choice, task, Impossible(metric=self.metric(task), settings=choice.settings), reason)
+        self.add(choice, task, Impossible(metric=self.asked.metric(task), settings=choice.settings), reason)
 
     def first_tried(self, choice: Choice, task: Task) -> Hyperparameters:
         """The values, of the settings that a search of the choice tries, that are declared first."""

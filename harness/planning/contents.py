@@ -9,21 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.answers import Faulty, ask, configured, parts_of
+from harness.answers import Faulty, ask, parts_of
 from harness.contracts import Task
 from harness.data import own
 from harness.data.tasks import get_task
 from harness.errors import UserError
-from harness.files import JSON, checksum
+from harness.files import checksum
 from harness.modeling import glove
 from harness.planning.reading import sample
 from harness.registry import TEACHERS
-
-
-def shape(source: Any) -> JSON:
-    """A model's configuration without what says only where and by whom it was written."""
-    dropped = ("transformers_version", "_name_or_path", "architectures")
-    return {name: value for name, value in configured(source).items() if name not in dropped}
 
 
 class Contents:
@@ -38,7 +32,7 @@ class Contents:
         self.shared: list[str] = []  # sentences on dev examples that are trained on
         self.files: dict[str, str] = {}  # content -> path of a file that a setting or an initialisation names
         self.samples: dict[str, list[tuple[str, ...]]] = {}  # of a task's training texts
-        self._found: dict[str, Any] = {}
+        self.found: dict[str, Any] = {}  # what was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"
         self.places: set[Path] = set()  # all that was read, as far as `told`
         self.told = True  # otherwise something was read of which only asking it again says whether it has changed
 
@@ -75,10 +69,6 @@ class Contents:
         corpora.check_name(self.corpus_source)  # of a plan, too, that may do without the hub
         self.note(([] if self.corpus_source in corpora.NAMED else [Path(self.corpus_source)]) if here else None)
         return self._once("corpus", lambda: self._read_or(here, read))
-
-    def read(self) -> set[str]:
-        """What was read so far: "corpus", "task NAME", "teacher NAME:ARGUMENT"."""
-        return set(self._found)
 
     def note(self, parts: Sequence[Path] | None) -> None:
         """Take note of files and folders that are read; None of what cannot be told."""
@@ -149,9 +139,9 @@ class Contents:
         return self._once(f"task {task.name}", read)
 
     def _once(self, name: str, read: Callable[[], Any]) -> Any:
-        if name not in self._found:
-            self._found[name] = read()
-        return self._found[name]
+        if name not in self.found:
+            self.found[name] = read()
+        return self.found[name]
 
     def _read_or(self, here: bool, read: Callable[[], str]) -> str:
         """What `read` finds, or "unknown" where a lenient plan may do without. here: it is on this machine."""

@@ -70,9 +70,7 @@ def explained(plan: Plan, study: Study) -> list[Explained]:
 
 
 def _explained(name: str, values: list[tuple[Where, Any]], told: Told | None) -> Explained:
-    ours = _said(values)
-    if told is None:
-        return Explained(name, ours, "untold", "", "", False)
+    ours, told = _said(values), told or Told(None)
     kept = _is(values, told.ours)
     why = told.why if kept else ""
     if not told.section:

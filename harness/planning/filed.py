@@ -87,11 +87,6 @@ def _flags_then(folder: Path) -> tuple[str, str]:
     return shlex.join(said), shlex.join(f"./{word}" if is_name and is_name(word) else word for word, is_name in pairs)
 
 
-def variant(request: Request) -> str:
-    """What a request is beside the whole study as its profile has it: its kind, and what it is narrowed to."""
-    return "/".join(filter(None, names_of(request)))
-
-
 def kind_of(plan: Plan) -> str:
     """What a plan is beside its profile, but for what it is narrowed to."""
     return "/".join(part for part in plan.variant.split("/") if not narrows(part))

@@ -16,7 +16,7 @@ from harness.contracts import Hyperparameter, TableRow, Task
 from harness.data.tasks import get_task
 from harness.errors import UserError
 from harness.planning import merging
-from harness.planning.filed import flags_of, variant
+from harness.planning.filed import flags_of, names_of
 from harness.planning.planned import Cell, Plan, called, declaration_of, waited_for
 from harness.planning.prerequisites import ELSEWHERE, Prerequisites, apart, own_name
 from harness.planning.reading import unseen
@@ -52,8 +52,9 @@ def resolve(
     for path in request.plugins:
         registry.load_file(path)
     check_early(request)
+    doubtful = [*ambiguous(request)]  # by the current folder: no part of what is remembered
     if found := remembered.plan():
-        return _told(request, found)
+        return replace(found, notices=[*doubtful, *found.notices])
     anew()
     with named():
         asked = ResolvedRequest(request, lenient, cache)
@@ -62,12 +63,7 @@ def resolve(
     plan = replace(plan, read=looks(held or {}))
     if asked.contents.told and not (lenient or asked.contents.notices):
         remembered.keep(plan, held)
-    return _told(request, plan)
-
-
-def _told(request: Request, plan: Plan) -> Plan:
-    """With what the current folder makes doubtful, which is no part of what is remembered."""
-    return replace(plan, notices=[*told, *plan.notices]) if (told := [*ambiguous(request)]) else plan
+    return replace(plan, notices=[*doubtful, *plan.notices])
 
 
 def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
@@ -125,7 +121,7 @@ def _worked_out(request: Request, asked: ResolvedRequest) -> Plan:
             *prerequisites.notices,
         ],
         unseen=[sentence for task in tasks for sentence in _unseen(asked, task, cells.found)],
-        variant=variant(request),
+        variant="/".join(filter(None, names_of(request))),
         flags=flags_of(request),
         declaration=declaration_of(asked.study, request.profile),
         origins=_origins([*(one.run for one in first.values()), *(cell.run for cell in cells.found)]),
@@ -147,7 +143,7 @@ def _check_effects(asked: ResolvedRequest, cells: Cells, rows: Sequence[TableRow
         raise UserError(f"--search {asked.typed[key]} has no effect: it makes no trials of any selected cell differ")
     for key in sorted(asked.overrides.keys() - cells.used - cells.prerequisites.used if acting else ()):
         raise UserError(f"setting {asked.typed[key]!r} has no effect: no selected cell uses it{_would_use(key, cells)}")
-    if asked.request.corpus and "corpus" not in asked.contents.read():
+    if asked.request.corpus and "corpus" not in asked.contents.found:
         raise UserError("--corpus has no effect: no selected cell distils on unlabelled text")
 
 
@@ -207,7 +203,7 @@ def _teachers(asked: ResolvedRequest, prerequisites: Prerequisites, tasks: Seque
     for task in tasks:
         trained = [run for run, of in joint.items() if task.name in of]
         widest = max(trained, key=lambda run: len(joint[run]), default="")
-        found[task.name] = widest or prerequisites.of_task(task, asked.study.shown(task)[0])[0]
+        found[task.name] = widest or prerequisites.of_task(task)[0]
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from harness.answers import ask
 from harness.code_versions import identified
-from harness.contracts import AGREEMENT, Hyperparameter, Task
+from harness.contracts import Hyperparameter, Task
 from harness.data.tasks import CORPUS, as_asked, get_task
 from harness.errors import UserError
 from harness.hyperparameters import Hyperparameters, Value
@@ -59,36 +59,34 @@ class Prerequisites:
     """
 
     def __init__(self, asked: ResolvedRequest, defaults: Hyperparameters):
-        self.teacher_of, self.teachers = asked.teachers_named.of, asked.teachers()
+        self.teacher_of, self.teachers, self.metric = asked.teachers_named.of, asked.teachers(), asked.metric
         self.profile, self.overrides, self.contents = asked.profile, asked.overrides, asked.contents
         self.defaults = defaults
         self.first: dict[RunId, First] = {}
         self.used: set[str] = set()
         self.notices: dict[str, None] = {}
 
-    def of_task(self, task: Task, metric: str, own: Hyperparameters | None = None) -> list[RunId]:
+    def of_task(self, task: Task, own: Hyperparameters | None = None) -> list[RunId]:
         """The runs, by seed, that fine-tune the teacher for a task; or one that scores it where its weights answer it.
 
         own: settings that a cell shares with its teacher, in place of the profile's. Raises UserError where there can
         be no more than one.
         """
-        made = [self.teacher_run(task, metric, own or {}, seed) for seed in range(self.teachers)]
+        made = [self.teacher_run(task, own or {}, seed) for seed in range(self.teachers)]
         if self.teachers > 1 and made[0][0] == made[1][0] and made[0][0].evaluate_only:
             raise UserError(
                 f"setting 'teacher.seeds' has no effect on {task.name}: the teacher's weights answer it as they are"
             )
         return [self.add(replace(run, seed=seed), after) for seed, (run, after) in enumerate(made)]
 
-    def teacher_run(
-        self, task: Task, metric: str, own: Hyperparameters, seed: int = 0
-    ) -> tuple[TeacherRun, list[RunId]]:
+    def teacher_run(self, task: Task, own: Hyperparameters, seed: int = 0) -> tuple[TeacherRun, list[RunId]]:
         """(`of_task`'s run without its seed, the runs that it waits for). seed: of an ensemble's members."""
         source = self.teacher_of(task)
         if not source.members:
-            return self._of(source, task, metric, own)
+            return self._of(source, task, own)
         if refused := self.refused_answers(as_asked(task, Settings(self._shared(task, own)))):
             raise UserError(refused)
-        made = [self._of(member, task, metric, own) for member in source.members]
+        made = [self._of(member, task, own) for member in source.members]
         runs = [self.add(replace(run, seed=0 if run.evaluate_only else seed), after) for run, after in made]
         first = made[0][0]
         fields: dict[str, Any] = {"task": first.task, "metric": first.metric, "data": first.data, "evaluate_only": True}
@@ -100,21 +98,20 @@ class Prerequisites:
         """What a task's teacher and its students have in common, and what is set of teachers."""
         return {**self.profile.settings, **self.profile.task_settings.get(task.name, {}), **own, **self.overrides}
 
-    def _of(self, source: Any, task: Task, metric: str, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
+    def _of(self, source: Any, task: Task, own: Hyperparameters) -> tuple[TeacherRun, list[RunId]]:
         """`teacher_run` of a single teacher."""
         base, after = self._base(source)
         shared = self._shared(task, own)
         task = as_asked(task, Settings(shared))
         if refused := self._refused(source, task):
             raise UserError(refused)
-        metric = metric if task.labelled else AGREEMENT
         answers = self._answers(source, task)
         if not answers:
             self._tell_unused_head(source, task)
         run = TeacherRun(
             task=task.name,
             teacher=base,
-            metric=metric,
+            metric=self.metric(task),
             data=self.contents.data(task),
             settings=self._teaching(shared, _recipe(source, task), answers),
             evaluate_only=answers,
@@ -140,9 +137,8 @@ class Prerequisites:
 
     def _tell_unused_head(self, source: Any, task: Task) -> None:
         """Note that a head is replaced which would answer the task, were it without labels: it may be meant."""
-        if not (task.labelled and task.classification):
-            return
-        if self._ask(lambda: bool(source.answers(replace(task, labelled=False))), otherwise=False):
+        meant = task.labelled and task.classification
+        if meant and self._ask(lambda: bool(source.answers(replace(task, labelled=False))), otherwise=False):
             self.notices[
                 f"the head of teacher {source.argument or source.name} is not used for {task.name}, but a fresh one is "
                 "fine-tuned, as its config.json does not say that it was trained for this; where its outputs are "

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import combine, registry
 from harness.answers import ask, configured, described, parts_of
-from harness.contracts import CheckpointRow, ModelInfo, Row, Study, TableRow, Task
+from harness.contracts import AGREEMENT, CheckpointRow, ModelInfo, Row, Study, TableRow, Task
 from harness.data import metric_names, own
 from harness.data.declaration import SETTINGS, Declaration
 from harness.data.tasks import get_task
@@ -48,11 +48,8 @@ class Variant:
         given = merging.parse_set((part.strip() for part in fixed.split(",")), "a student") if fixed else {}
         found = {key: merging.check(key, given[key], plugin.hyperparameters) for key in sorted(given)}
         said = ",".join(f"{key}={value}" for key, value in found.items())
-        return cls(
-            f"{plugin.name}:{said}" if said else plugin.name,
-            plugin,
-            {f"{plugin.name}.{k}": v for k, v in found.items()},
-        )
+        called = f"{plugin.name}:{said}" if said else plugin.name
+        return cls(called, plugin, {f"{plugin.name}.{k}": v for k, v in found.items()})
 
     def knows(self, init: str) -> bool:
         """Whether the student knows an initialisation, or the engine makes it."""
@@ -235,6 +232,10 @@ class ResolvedRequest:
                 f"{key} must be 1, one teacher for all, or {self.seeds}, one for each seed of a cell, not {number}"
             )
         return number
+
+    def metric(self, task: Task) -> str:
+        """What epochs and settings are chosen by."""
+        return self.study.shown(task)[0] if task.labelled else AGREEMENT
 
     def procedure_of(self, row: TableRow) -> Any:
         """The procedure that a row's cells are made by."""

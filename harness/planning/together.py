@@ -20,6 +20,7 @@ from harness.planning.teachers import by_task
 from harness.rows import BASELINES, CONTROLS, TableRow
 from harness.runs import BaseTeacher
 
+Taken = Callable[[str], bool] | None  # whether a name is that of what is no place
 
 def recorded(out: Path, request: Request) -> Plan:
     """The plan of a request, where it was given to harness run; else what all plans of its kind say of it.
@@ -83,8 +84,8 @@ def _check_asked(plan: Plan, request: Request) -> None:
     """
     places = {name: str(told["place"]) for name, told in plan.declared.items()}
     given = [word.partition("=")[::2] for word in request.tasks or ()]
-    asked: list[tuple[str, str, str, Callable[[str], bool]]] = [
-        (f"task {name}", place, places.get(name, f"--data {plan.source}"), _none) for name, place in given if place
+    asked: list[tuple[str, str, str, Taken]] = [
+        (f"task {name}", place, places.get(name, f"--data {plan.source}"), None) for name, place in given if place
     ]
     asked += [("--data", request.data, plan.source, spelling.is_source)] if request.data else []
     asked += [("--corpus", request.corpus, plan.corpus, spelling.is_corpus)] if request.corpus and plan.corpus else []
@@ -94,8 +95,8 @@ def _check_asked(plan: Plan, request: Request) -> None:
             raise UserError(f"no checkpoint {row!r} was planned here: {near(row, plan.checkpoints)}")
         plugin, planned = plan.checkpoints[row]
         model = (word.partition("=")[2] or word).removeprefix(f"{plugin}:")
-        asked += [(f"checkpoint {row}", model, planned, _none)] if planned and word != row else []
-    asked += [(f"the file of {word}", file, planned, _none) for word, file, planned in _files_named(plan, request)]
+        asked += [(f"checkpoint {row}", model, planned, None)] if planned and word != row else []
+    asked += [(f"the file of {word}", file, planned, None) for word, file, planned in _files_named(plan, request)]
     for what, word, planned, taken in asked:
         if _another(word, planned, taken):
             raise UserError(f"{what} is {planned} in these results, not {word}")
@@ -115,7 +116,7 @@ def _files_named(plan: Plan, request: Request) -> Iterator[tuple[str, str, str]]
             yield word, file, same[0]
 
 
-def _another(word: str, planned: str, taken: Callable[[str], bool]) -> bool:
+def _another(word: str, planned: str, taken: Taken) -> bool:
     """Whether what is asked for is surely not what was planned."""
     if any(":" in place.partition("/")[0] for place in (word, planned)):  # of a hub, all of the name counts
         return word != planned
@@ -143,16 +144,12 @@ def _other_teachers(plan: Plan, request: Request) -> Iterator[tuple[str, str]]:
                 yield each, other
 
 
-def _none(name: str) -> bool:
-    return False
-
-
-def _differ(word: str, planned: str, taken: Callable[[str], bool] = _none) -> bool:
+def _differ(word: str, planned: str, taken: Taken = None) -> bool:
     """Whether one is a name that is taken and the other a place, or both are here and hold something else."""
     if not (word and planned) or word == planned:
         return False
     one, other = (Path(os.path.expanduser(place)) for place in (word, planned))
-    if one.name == other.name and (word == other.name or planned == one.name) and taken(other.name):
+    if taken and one.name == other.name in (word, planned) and taken(other.name):
         return True
     if not (one.exists() and other.exists()) or one.samefile(other):
         return False

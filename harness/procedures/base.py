@@ -91,7 +91,7 @@ class Procedure(ABC):
         choice = cells.choices.choose(row, None, "", task, self)
         task = as_asked(task, choice.settings)
         refused = choice.refused or cells.refused_analysis(task)
-        run, after = cells.prerequisites.teacher_run(task, cells.metric(task), cells.own_of(choice))
+        run, after = cells.prerequisites.teacher_run(task, cells.own_of(choice))
         run = replace(run, analysis=cells.asked.study.analysis or None)
         cells.add_teacher(choice, task, run, after, refused)
 

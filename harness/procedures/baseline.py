@@ -32,7 +32,7 @@ class Baseline(Procedure):
         run = BaselineRun(
             task=task.name,
             data=cells.asked.contents.data(task),
-            metric=cells.metric(task),
+            metric=cells.asked.metric(task),
             baseline=choice.row.baseline,
             settings=choice.settings,
         )

@@ -113,7 +113,7 @@ class RandomTeacher(Control):
         cells.add_teacher(choice, task, run, run.depends_on, choice.refused or cells.refused_analysis(task))
 
     def _teacher(self, task: Task, cells: Cells) -> RandomTeacherRun:
-        run, _ = cells.prerequisites.teacher_run(task, cells.metric(task), {})
+        run, _ = cells.prerequisites.teacher_run(task, {})
         fields = {name: value for name, value in vars(run).items() if name not in ("teacher", "settings")}
         base = replace(run.teacher, pretrained=None)
         settings = Settings({name: run.settings[name] for name in SHARED})

@@ -10,6 +10,7 @@ from harness.contracts import LayerMap, ModelInfo, TableRow, Task, Want
 from harness.errors import UserError
 from harness.planning.planned import size_of
 from harness.procedures.base import PlannedStage, Procedure, procedure
+from harness.registry import OBJECTIVES
 from harness.runs import ONE_STAGE, PRETRAINED, RunId, StudentRun
 from harness.runs.settings import LABELS, PREDICTION
 
@@ -62,18 +63,17 @@ class Labelled(Procedure):
         refused = refused or cells.refused_analysis(task) or cells.prerequisites.refused_answers(task)
         stages = self.on_task.stages(objective, layers)
         self.lengthen(choice, stages)
-        unread, mark = cells.lose_labels(choice, task, self.on_task.objectives(objective))
+        unread, mark = self._lose_labels(choice, task, self.on_task.objectives(objective))
         want = Want()
         for stage in stages:
             want |= combine.wants(combine.parse(stage.objective), described, teacher, stage.layers)[1]
         distilled = self.distils(choice)
         start, after, starts, refused = cells.starts_of(choice, on_corpus if distilled else "", refused)
-        metric = cells.metric(task)
         unacting = {setting for stage in stages for setting in combine.idle(combine.parse(stage.objective), task)}
         settings = cells.settings_on_task(choice, objective, on_corpus if distilled else "")
         alone = start.startswith(PRETRAINED) and not want.parts()  # the teacher is gone
         untaught = alone or (refused and not task.labelled)
-        teachers = [] if untaught else cells.teachers_of(task, metric, choice.settings)
+        teachers = [] if untaught else cells.teachers_of(task, choice.settings)
         run = StudentRun(
             task=task.name,
             data=asked.contents.data(task),
@@ -82,7 +82,7 @@ class Labelled(Procedure):
             init=start,
             objective=objective,
             procedure=self.on_task.name,
-            metric=metric,
+            metric=asked.metric(task),
             settings=settings,
             pair_encoding=choice.only_encoding,
             analysis=asked.study.analysis or None,
@@ -108,6 +108,18 @@ class Labelled(Procedure):
             idle |= cells.only_general(objective) - (combine.settings_of(on_corpus) if distilled else set())
             cells.use(choice, task, idle)
             self.ask(want, task, cells)
+
+    def _lose_labels(self, choice: Choice, task: Task, expressions: Sequence[str]) -> tuple[set[str], str]:
+        """Fix the settings with which no objective reads a label, where the task is to be trained without.
+
+        Returns (those settings, what the table says of it).
+        """
+        terms = [term for expression in expressions for term in combine.parse(expression)]
+        found = {} if task.labelled else combine.without_labels(tuple(dict.fromkeys(terms)))
+        choice.settings.update(found)
+        choice.fixed = {**choice.fixed, **found}
+        names = ", ".join(dict.fromkeys(name for _, name in terms if OBJECTIVES.get(name).without_labels))
+        return set(found), f"trained without labels: {names} has lost the term that reads them" if found else ""
 
     def ask(self, want: Want, task: Task, cells: Cells) -> None:
         """Note what is asked of the study's teacher, so that it is stored for all runs at once."""

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.answers import configured
 from harness.contracts import Hyperparameter, Task
-from harness.planning.contents import shape
+from harness.files import JSON
 from harness.procedures.base import Procedure, own_settings, procedure
 from harness.runs import CountRun, MeasuredRun, SpeedRun
 from harness.runs.settings import SPEED_SETTINGS
@@ -15,6 +16,12 @@ from harness.runs.settings import SPEED_SETTINGS
 if TYPE_CHECKING:
     from harness.planning.cells import Cells
     from harness.planning.choices import Choice
+
+
+def shape(source: Any) -> JSON:
+    """A model's configuration without what says only where and by whom it was written."""
+    dropped = ("transformers_version", "_name_or_path", "architectures")
+    return {name: value for name, value in configured(source).items() if name not in dropped}
 
 
 class Measured(Procedure):
@@ -28,7 +35,7 @@ class Measured(Procedure):
     def cell(self, choice: Choice, task: Task, cells: Cells) -> None:
         source = cells.asked.teachers_named.of(task) if choice.student else cells.model(choice.row.checkpoint)
         what = {"task": task.name, "student": choice.name, "configuration": shape(source)}
-        run = self.run(cells, **what, metric=cells.metric(task), settings=choice.settings)
+        run = self.run(cells, **what, metric=cells.asked.metric(task), settings=choice.settings)
         if cells.add(choice, task, run, choice.refused):
             cells.use(choice, task, set())
 

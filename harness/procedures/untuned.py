@@ -45,7 +45,7 @@ class Untuned(Procedure):
             student=choice.student.name,
             init=start,
             objective=objective,
-            metric=cells.metric(task),
+            metric=cells.asked.metric(task),
             settings=cells.settings_on_task(choice, objective, general),
             pair_encoding=choice.only_encoding,
         )
@@ -68,7 +68,7 @@ class Untuned(Procedure):
             student="",
             init="",
             objective="",
-            metric=cells.metric(task),
+            metric=cells.asked.metric(task),
             settings=choice.settings,
         )
         if cells.add(choice, task, run, refused, after=after, size=size_of(info), seeds=1):

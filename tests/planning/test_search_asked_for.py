@@ -9,7 +9,7 @@ import pytest
 
 import harness
 from harness.errors import UserError
-from harness.planning.filed import flags_named, variant
+from harness.planning.filed import flags_named, names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan, trials_of
 from harness.planning.request import Request
@@ -98,7 +98,7 @@ def test_a_range_needs_a_number_of_trials_where_the_study_tries_one() -> None:
 
 def test_its_table_has_a_folder_of_its_own_from_whose_name_the_flags_are_read() -> None:
     request = asked("learning_rate=1e-4..1e-3", "epochs=1,2", trials=4, overrides=["weight_decay=0"])
-    kind = variant(request).split("/")[0]
+    kind, _ = names_of(request)
     assert kind == "trials=4--search=epochs=1,2,learning_rate=0.0001..0.001--weight_decay=0"
     assert flags_named(kind) == "--trials 4 --search epochs=1,2 learning_rate=0.0001..0.001 --set weight_decay=0"
 

@@ -13,7 +13,7 @@ import torch
 
 from harness.errors import UserError
 from harness.ledger import Ledger
-from harness.planning.filed import variant
+from harness.planning.filed import names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
 from harness.planning.request import Request
@@ -166,7 +166,8 @@ def test_each_task_has_the_runs_of_its_own_teacher(folders: tuple[str, str], tmp
         teacher = plan.first[plan.teachers[task]].run
         assert workspace_of(resolve_again(plan), tmp_path, "", teacher).teacher.argument == folder
     assert plan.label == "sentiment=bert, acceptability=gpt2"
-    assert variant(Request("objectives_vs_init", teacher=words)) == "teacher=acceptability=gpt2,sentiment=bert"
+    kind, narrowed = names_of(Request("objectives_vs_init", teacher=words))
+    assert kind == "teacher=acceptability=gpt2,sentiment=bert" and not narrowed
     ledger = Ledger(tmp_path / "out", create=True)
     assert Driver(plan, ledger, AtOnce(), Silent()).run() == 4
 
