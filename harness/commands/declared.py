@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,22 +79,19 @@ def _place(kind: str, plugins: Sequence[str]) -> Path | None:
 # ---------------------------------------------------------------- of each kind
 
 
-def _plugins(kind: registry.Registry[Any]) -> Callable[[], Iterator[Line]]:
-    def found() -> Iterator[Line]:
-        for name in kind.names():
-            plugin = kind.get(name)
-            text = _first_paragraph(plugin)
-            if settings := getattr(plugin, "hyperparameters", None):
-                text += f" [{', '.join(f'{name}.{key}={h.default}' for key, h in settings.items())}]"
-            yield Line(name, text.strip())
-
-    return found
+def _plugins(kind: registry.Registry[Any]) -> Iterator[Line]:
+    for name in kind.names():
+        plugin = kind.get(name)
+        text = _first_paragraph(plugin)
+        if settings := getattr(plugin, "hyperparameters", None):
+            text += f" [{', '.join(f'{name}.{key}={h.default}' for key, h in settings.items())}]"
+        yield Line(name, text.strip())
 
 
 def _objectives() -> Iterator[Line]:
     """Family by family, each with the signals that it needs and the works that it is from."""
     found = []
-    for name, text, *_ in _plugins(registry.OBJECTIVES)():
+    for name, text, *_ in _plugins(registry.OBJECTIVES):
         plugin = registry.OBJECTIVES.get(name)
         about = (sys.modules[plugin.defined_by.__module__].__doc__ or "").strip()
         needs = " and ".join(sorted(signal.value for signal in plugin.needs))
@@ -239,7 +237,7 @@ def _profiles() -> Iterator[Line]:
 
 
 KINDS: dict[str, Callable[[], Iterator[Line]]] = {
-    **{name: _plugins(kind) for name, kind in registry.ALL.items()},
+    **{name: partial(_plugins, kind) for name, kind in registry.ALL.items()},
     "objectives": _objectives,
     "settings": _settings,
     "inits": _inits,

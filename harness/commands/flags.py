@@ -41,8 +41,9 @@ class Parser(argparse.ArgumentParser):
         first = next((word for word in self.words[:1] if not word.startswith("-")), None)
         options = [option for action in self._actions for option in action.option_strings]
         meant = message.endswith(": --study") and first is not None
-        if "are required" in message and (wrong := self._unknown(options)):  # it may be what is missed, misspelt
-            message = f"unrecognized arguments: {wrong}"
+        flags = [word.partition("=")[0] for word in self.words if re.match(r"--\w", word)]
+        if "are required" in message and (wrong := [flag for flag in flags if flag not in options]):
+            message = f"unrecognized arguments: {wrong[0]}"  # it may be what is missed, misspelt
         if message.startswith("unrecognized arguments: "):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             flag, meant = word.startswith("-"), "--study" in options and word == first
@@ -55,11 +56,6 @@ class Parser(argparse.ArgumentParser):
             names = valid.replace("'", "").split(", ")  # which some versions of Python quote
             message = f"{what} {word!r}: {close(word, names) or 'choose from ' + ', '.join(names)}"
         raise UserError(f"{message} ({self.prog} --help tells the rest)")
-
-    def _unknown(self, options: Sequence[str]) -> str:
-        """The first word that is written as a flag, and that this command does not know."""
-        flags = (word.partition("=")[0] for word in self.words if re.match(r"--\w", word))
-        return next((flag for flag in flags if flag not in options), "")
 
 
 class Version(argparse.Action):

@@ -18,6 +18,7 @@ from harness.reports.papers.references import Citations
 from harness.reports.tables.layout import counts_of, notes, units
 from harness.reports.tables.quantities import written
 from harness.runs.told import Record
+from harness.search import frame
 from harness.search.estimate import words
 
 FORMATS = ("methods", "bibtex")
@@ -54,14 +55,9 @@ def _question(plan: Plan, study: Study, table: Table, citations: Citations) -> I
     if study.published:
         works = dict.fromkeys(file.partition("_")[0] for file in study.published.files)
         yield f"It asks what was asked in {study.published.source}{citations.cite(*works)}."
-    cells: dict[str, list[dict[str, Any]]] = {}
-    for run in table.runs.to_dict("records"):
-        cells.setdefault(run["cell"], []).append(run)
-    refused = sum(bool(runs[0]["refused"]) for runs in cells.values())
-    made = 0
-    for runs in cells.values():  # rows may share a cell, whose runs then stand there for each
-        chosen = {run["run"] for run in runs if run["chosen"] and run["status"] == "finished"}
-        made += bool(chosen) and len(chosen) == runs[0]["wanted_seeds"]
+    cells = {cell.cell: cell for cell in frame.cells(plan, table.runs)}.values()  # rows may share one
+    refused = sum(bool(cell.refused) for cell in cells)
+    made = sum(0 < len(cell.seeds) == cell.wanted_seeds for cell in cells)
     rest = len(cells) - refused
     yield f"{made} of its {rest} cells are finished." if made < rest else f"All of its {rest} cells are finished."
     yield f"{_number(refused, 'further cell')} cannot exist." if refused else ""

@@ -90,19 +90,15 @@ def _input(name: str) -> Iterator[IO[bytes]]:
 
 def _lines(file: IO[bytes], name: str) -> Iterator[str]:
     """Each line. Only line feeds end one, or with a carriage return before. Raises UserError for what is no text."""
-    for number, raw in enumerate(_read(file, name), 1):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{name}, line {number}: not UTF-8 text ({error.reason})") from error
-        if "\0" in line:
-            raise UserError(f"{name}, line {number}: it holds a NUL character")
-        yield line.removesuffix("\n").removesuffix("\r")
-
-
-def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
+    number = 0
     try:
-        yield from file
+        for number, raw in enumerate(file, 1):
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            if "\0" in line:
+                raise UserError(f"{name}, line {number}: it holds a NUL character")
+            yield line.removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}, line {number}: not UTF-8 text ({error.reason})") from error
     except OSError as error:  # of the disk, or a standard input that is none
         raise UserError(f"--input {name} cannot be read: {error.strerror}") from error
 

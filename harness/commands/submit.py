@@ -61,7 +61,8 @@ def submit(options: Namespace) -> int:
     )
     folder = Path(options.to)
     check_writable(folder, "--to")
-    _run(repeated, ledger)
+    with ledger.lock(), closing(LocalExecutor(min(cores(), len(cells)))) as executor, display(repeated) as listener:
+        Driver(repeated, ledger, executor, listener).run()
     status, others = 0, submission.held(folder)
     for cell in repeated.cells:
         task = tasks[cell.task]
@@ -167,11 +168,6 @@ def _repeated(cell: Cell, best: Mapping[str, Finished], contents: Mapping[str, s
     asked = {task: content for task, content in contents.items() if best[task].run == run.run}
     again = Run.read({**run.made.specification(), "test": asked})
     return replace(cell, run=again, space={}, trials=1, seeds=1, starts=(), teachers=())
-
-
-def _run(plan: Plan, ledger: Ledger) -> None:
-    with ledger.lock(), closing(LocalExecutor(min(cores(), len(plan.cells)))) as executor, display(plan) as listener:
-        Driver(plan, ledger, executor, listener).run()
 
 
 def _say_differences(task: Task, before: Finished, now: Finished) -> None:

@@ -166,18 +166,17 @@ def _differences(one: Taken, again: Finished) -> str:
     """A sentence on how the numbers of a run differ from those recorded, or ""."""
     recorded = one.ledger.read(one.run) or {}
     before, now = metrics_of(recorded), metrics_of(again.record)
-    for name, value in before.items():
-        if now.get(name) != value:
-            return (
-                f"run {one.run}, made again, has {name} {now.get(name, float('nan')):.4f} on dev, where {value:.4f} is "
-                "recorded: the code, a library or the machine is another now; what follows is of the new weights"
-            )
-    if recorded.get("predictions_sha256") != hashlib.sha256(packed(again.predictions or {})).hexdigest():
-        return (
-            f"run {one.run}, made again, has the scores recorded, but predicts other examples right: the code, a "
-            "library or the machine is another now; what follows is of the new weights"
-        )
-    return ""
+    if changed := [name for name in before if now.get(name) != before[name]]:
+        mine, theirs = now.get(changed[0], float("nan")), before[changed[0]]
+        told = f"has {changed[0]} {mine:.4f} on dev, where {theirs:.4f} is recorded"
+    elif recorded.get("predictions_sha256") != hashlib.sha256(packed(again.predictions or {})).hexdigest():
+        told = "has the scores recorded, but predicts other examples right"
+    else:
+        return ""
+    return (
+        f"run {one.run}, made again, {told}: the code, a library or the machine is another now; what follows is of the "
+        "new weights"
+    )
 
 
 def _keep(one: Taken, aside: Path) -> None:

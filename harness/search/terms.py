@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from harness.runs.told import Record, Term
 from harness.search.progress import Progress
@@ -93,9 +94,9 @@ def _sums(record: Record) -> Iterable[dict[str, Term]]:
 
 def _furthest(points: Points) -> Pair:
     names = list(points[0])
-    values = {name: _mean([abs(point[name]["value"]) for point in points]) for name in names}
+    values = {name: fmean(abs(point[name]["value"]) for point in points) for name in names}
     shared = {name: [share for point in points if (share := point[name]["share"]) is not None] for name in names}
-    shares = {name: _mean(each) for name, each in shared.items()} if all(shared.values()) else {}
+    shares = {name: fmean(each) for name, each in shared.items()} if all(shared.values()) else {}
     found = []
     for means in (values, shares):
         if means:
@@ -104,10 +105,6 @@ def _furthest(points: Points) -> Pair:
             of_shares = (shares[large], shares[small]) if shares else None
             found.append(Pair(large, small, times, (values[large], values[small]), of_shares))
     return max(found, key=lambda pair: pair.times)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _sentence(name: str, found: Sequence[Pair]) -> str:
