@@ -251,7 +251,9 @@ def _copy(source: Path, target: Path) -> None:
 def pack(options: Namespace) -> int:
     """Write a folder of results without what can be made again, as a folder or an archive."""
     ledger, to = Ledger(Path(options.out)), Path(options.to)
-    ending = _ending(to)
+    ending = next((ending for ending in ARCHIVES if to.name.endswith(ending)), "")  # "": a folder
+    if not ending and to.suffix in OTHERS:
+        raise UserError(f"--to {to} must be a folder or a file that ends in {', '.join(ARCHIVES)}")
     _check_target(to, ledger.out)
     # In a folder that is only to be read no lock can be had, and what changes meanwhile is left out.
     held = ledger.lock() if os.access(ledger.out, os.W_OK) else nullcontext()
@@ -295,14 +297,6 @@ def _tell_what_run_needs(union: Union) -> None:
             say(f"plugin file {file} is not there any more: report reads the folder without it, run and export do not")
     if left := sorted(union.elsewhere):
         tell(f"left where they are, and needed to train more: {', '.join(left)}")
-
-
-def _ending(to: Path) -> str:
-    """By which a name is one of an archive; "" of a folder's."""
-    found = next((ending for ending in ARCHIVES if to.name.endswith(ending)), "")
-    if not found and to.suffix in OTHERS:
-        raise UserError(f"--to {to} must be a folder or a file that ends in {', '.join(ARCHIVES)}")
-    return found
 
 
 def _check_target(to: Path, out: Path) -> None:

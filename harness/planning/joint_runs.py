@@ -47,17 +47,15 @@ class JointRuns:
                 return None, f"{refused} (task {name} of the joint training)"
             wants[name] = combine.wants(combine.parse(objective), described, teacher, layers)[1]
         self.wants |= {name: self.wants.get(name, Want()) | want for name, want in wants.items()}
-        metrics = self._metrics(tasks)
-        share = {"train_fraction": settings["train_fraction"]}
-        made, after = self.prerequisites.joint_teacher_run(tasks, metrics, share)
+        made, after = self.prerequisites.joint_teacher_run(tasks, {"train_fraction": settings["train_fraction"]})
         return JointStudentRun(
-            tasks={name: self.asked.contents.data(tasks[name]) for name in sorted(tasks)},
+            tasks=made.tasks,
             teacher=self.prerequisites.add(replace(made, seed=0), after),
             student=choice.student.name,
             init=by_content,
             objective=objective,
             procedure=ONE_STAGE,
-            metrics=metrics,
+            metrics=made.metrics,
             settings=settings,
             pair_encoding=choice.only_encoding,
         ), ""
@@ -67,7 +65,7 @@ class JointRuns:
         tasks, refused = self._tasks(row)
         if refused:
             return None, [], refused
-        return *self.prerequisites.joint_teacher_run(tasks, self._metrics(tasks), own), ""
+        return *self.prerequisites.joint_teacher_run(tasks, own), ""
 
     def _tasks(self, row: TableRow) -> tuple[dict[str, Task], str]:
         """(the tasks that the row's joint run trains on, why there are too few)."""
@@ -77,6 +75,3 @@ class JointRuns:
             return tasks, self.asked.teachers_named.refused(list(tasks.values()))
         what = f"only {', '.join(tasks)}" if tasks else f"none of {', '.join(named)}"
         return {}, f"multi_task trains one model on several tasks, but {what} is selected; name more with --tasks"
-
-    def _metrics(self, tasks: Mapping[str, Task]) -> dict[str, str]:
-        return {name: self.asked.study.shown(tasks[name])[0] for name in sorted(tasks)}

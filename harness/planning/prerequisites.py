@@ -59,7 +59,8 @@ class Prerequisites:
     """
 
     def __init__(self, asked: ResolvedRequest, defaults: Hyperparameters):
-        self.teacher_of, self.teachers, self.metric = asked.teachers_named.of, asked.teachers(), asked.metric
+        self.teacher_of, self.teachers = asked.teachers_named.of, asked.teachers()
+        self.study, self.metric = asked.study, asked.metric
         self.profile, self.overrides, self.contents = asked.profile, asked.overrides, asked.contents
         self.defaults = defaults
         self.first: dict[RunId, First] = {}
@@ -147,7 +148,7 @@ class Prerequisites:
             ] = None
 
     def joint_teacher_run(
-        self, tasks: Mapping[str, Task], metrics: Mapping[str, str], own: Hyperparameters
+        self, tasks: Mapping[str, Task], own: Hyperparameters
     ) -> tuple[JointTeacherRun, list[RunId]]:
         """(the run, without its seed, that refines the teacher on several tasks together, the runs that it waits for).
 
@@ -163,7 +164,7 @@ class Prerequisites:
         run = JointTeacherRun(
             tasks={name: self.contents.data(tasks[name]) for name in sorted(tasks)},
             teacher=base,
-            metrics={name: metrics[name] for name in sorted(tasks)},
+            metrics={name: self.study.shown(tasks[name])[0] for name in sorted(tasks)},
             settings=self._teaching({**self.profile.settings, **own, **self.overrides}, recipe, False),
         )
         return run, after
