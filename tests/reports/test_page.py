@@ -16,6 +16,8 @@ import pytest
 
 from harness.contracts import Profile, Row
 from harness.reports import Table, fragment, render, with_published
+from harness.reports.additions.searched import searches
+from harness.reports.formats.evidence import cells
 from harness.reports.formats.page import MEASURED
 from tests.reports.synthetic import ROWS, STUDY, TASKS, cell, mixed, run, table
 from tests.reports.test_writers import HOSTILE, hostile
@@ -82,6 +84,14 @@ def framed(seconds=1.5, **more):
     ]  # fmt: skip
     rows.append({**rows[0], "run": "other", "chosen": False, "selection": 0.25, "hyperparameters": {"alpha": 0.5}})
     return replace(table(cells), runs=pandas.DataFrame(rows, dtype=object), before={"teacher": {"seconds": 60.0}})
+
+
+def test_rows_that_share_a_cell_have_its_trials_once():
+    once = framed()
+    once = replace(once, runs=once.runs.assign(space=[{"epochs": [1, 2]}] * len(once.runs)))
+    both = replace(once, runs=pandas.concat([once.runs, once.runs.assign(row="other")]))
+    assert cells(both) == cells(once)
+    assert [found.trials for found in searches(both)] == [found.trials for found in searches(once)] != []
 
 
 def test_it_is_one_file_that_fetches_nothing_and_is_whole_without_its_script():

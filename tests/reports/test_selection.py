@@ -51,6 +51,12 @@ def test_the_gap_is_that_between_the_trial_chosen_and_the_best_on_dev():
     assert (cells["Vanilla KD"], cells["Hid-Seq"], cells["All rows"]) == ("+5.0 (0/1)", "+0.0 (1/1)", "+2.5 (1/2)")
 
 
+def test_rows_that_share_a_cell_have_its_trials_each():
+    shared = [(name, selection, score, {"row": "hid_seq"}) for name, selection, score, _ in TRIALS[:2]]
+    found = [tuple(gap[name] for name in NAMES) for gap in gaps(of_trials(*TRIALS[:2], *shared))]
+    assert found == [("vanilla_kd", 2, 0.70, 0.75), ("hid_seq", 2, 0.70, 0.75)]
+
+
 def test_json_and_csv_hold_it_cell_by_cell_and_only_where_it_was_asked_for():
     made = with_additions(of_trials(*TRIALS), ["selection"])
     first = json.loads(render(made, "json"))["selection"]["rows"][0]
