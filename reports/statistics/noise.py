@@ -11,7 +11,7 @@ has the simulations that chose it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ IGNORANCE = 2.0
 ROUNDS = 100  # of expectation and maximisation
 NEAR, FAR = 1e-6, 8.0  # between these lies every difference of scores that is asked for
 TURNS = 14  # of halving their ratio, the last two by a line
+PORTION = 256  # pairs that are compared at once
 
 
 @dataclass(frozen=True)
@@ -71,36 +72,30 @@ class Noise:
         the Behrens-Fisher distribution's.
         """
         import numpy as np
-        from scipy.special import ndtr
 
-        chance = np.zeros(len(a))
-        known, used = self.variance(a, b), np.flatnonzero(self.weights.max(0) > 1e-9)
-        theirs, others = (each[b][:, used] for each in (self.seeds, self.weights))
-        for g in used:
-            total = known[:, None] + self.seeds[a, g][:, None] + theirs
-            weight = self.weights[a, g][:, None] * others
-            z = -distance[:, None] / np.sqrt(np.maximum(total, 1e-30))
-            chance += (weight * ndtr(z)).sum(1)
+        chance = np.empty(len(a))
+        for some in _portions(len(a)):
+            chance[some] = _tail(distance[some], *self._mixture(a[some], b[some]))
         return chance
+
+    def _mixture(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, M) each: the standard deviations that the difference of two rows may have, and how probable each is."""
+        import numpy as np
+
+        used = self.weights.max(0) > 1e-9
+        seeds, weights = self.seeds[:, used], self.weights[:, used]
+        total = self.variance(a, b)[:, None, None] + seeds[a][:, :, None] + seeds[b][:, None, :]
+        weight = weights[a][:, :, None] * weights[b][:, None, :]
+        return np.sqrt(np.maximum(total, 1e-30)).reshape(len(a), -1), weight.reshape(len(a), -1)
 
     def reach(self, level: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(n,) the distance whose `tail` is `level`."""
         import numpy as np
 
-        low, high = np.full(len(a), NEAR), np.full(len(a), FAR)
-        at_low, at_high = (np.log(np.maximum(self.tail(end, a, b), 1e-300)) for end in (low, high))
-        aim = np.log(level)
-        for turn in range(TURNS):
-            middle = np.sqrt(low * high)
-            if turn >= TURNS - 2:  # by then the logarithms are as good as a line
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    share = np.nan_to_num((at_low - aim) / (at_low - at_high), nan=0.5)
-                middle = low * (high / low) ** np.clip(share, 0.0, 1.0)
-            found = np.log(np.maximum(self.tail(middle, a, b), 1e-300))
-            over = found > aim
-            low, at_low = np.where(over, middle, low), np.where(over, found, at_low)
-            high, at_high = np.where(over, high, middle), np.where(over, at_high, found)
-        return middle
+        found = np.empty(len(a))
+        for some in _portions(len(a)):
+            found[some] = _reach(level, *self._mixture(a[some], b[some]))
+        return found
 
     def p_value(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """(n,) two-sided, of no difference between a and b."""
@@ -157,9 +152,11 @@ class Noise:
         k = len(self.values)
         if k < 2:
             return np.ones(k), np.ones(k)
-        a, b = np.nonzero(~np.eye(k, dtype=bool))
-        p = self.tail(self.values[b] - self.values[a], a, b).reshape(k, k - 1).min(1)
-        return p, np.minimum(p * (k - 1), 1.0)
+        a, b = np.triu_indices(k, 1)
+        above = self.values[b] - self.values[a]
+        tail, p = self.tail(np.abs(above), a, b), np.ones((k, k))
+        p[a, b], p[b, a] = np.where(above > 0, (tail, 1 - tail), (1 - tail, tail))
+        return p.min(1), np.minimum(p.min(1) * (k - 1), 1.0)
 
     def among(self, rows: Sequence[int]) -> Noise:
         """That of some of the rows, as it was learned from all."""
@@ -183,6 +180,42 @@ class Noise:
         middle = np.argsort(self.tail(about, a, b), kind="stable")[len(a) // 2, None]
         found = self.reach(LEVEL / 2, a[middle], b[middle])
         return float((found + ndtri(POWER) * np.sqrt(self.variance(a[middle], b[middle]) + own))[0])
+
+
+def _portions(size: int) -> Iterator[slice]:
+    """Parts of so many pairs whose mixtures a processor's cache holds."""
+    return (slice(start, start + PORTION) for start in range(0, size, PORTION))
+
+
+def _tail(distance: np.ndarray, deviations: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(n,) the chance that a mixture of normal distributions, (n, M), is so far, (n,), above its mean."""
+    import numpy as np
+    from scipy.special import ndtr
+
+    return np.einsum("nm,nm->n", weights, ndtr(-distance[:, None] / deviations))
+
+
+def _reach(level: float, deviations: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(n,) the distances whose `_tail` is `level`."""
+    import numpy as np
+
+    def logarithm(distance: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(_tail(distance, deviations, weights), 1e-300))
+
+    aim, low, high = np.log(level), np.full(len(weights), NEAR), np.full(len(weights), FAR)
+    at_low, at_high = np.full((2, len(weights)), np.nan)  # of an end that was not looked at: it is halved then
+    for turn in range(TURNS):
+        middle = np.sqrt(low * high)
+        if turn >= TURNS - 2:  # by then the logarithms are as good as a line
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = np.nan_to_num((at_low - aim) / (at_low - at_high), nan=0.5)
+            middle = low * (high / low) ** np.clip(share, 0.0, 1.0)
+        if turn < TURNS - 1:
+            found = logarithm(middle)
+            over = found > aim
+            low, at_low = np.where(over, middle, low), np.where(over, found, at_low)
+            high, at_high = np.where(over, high, middle), np.where(over, at_high, found)
+    return middle
 
 
 @dataclass(frozen=True)
@@ -248,6 +281,10 @@ def of_moments(
     weights[several] = posterior(found[several], freedom[several])
     # No mean varies less by its seeds than by what these do to single examples, which N examples tell.
     seeds = np.where(several[:, None], np.maximum(grid() / np.asarray(counts)[:, None], own[:, None]), 0.0)
+    for at in range(1, POINTS):  # what is the same variance by now is one: pairs of rows have fewer to be asked of
+        same = seeds[:, at] == seeds[:, at - 1]
+        weights[same, at] += weights[same, at - 1]
+        weights[same, at - 1] = 0.0
     pooled = float(np.average(found[several], weights=freedom[several])) if several.any() else np.nan
     count = float(np.mean(np.asarray(counts)[several])) if several.any() else 1.0
     return Noise(np.asarray(values), examples, seeds, weights, size, pooled, count, 1 / size**2)

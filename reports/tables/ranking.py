@@ -70,11 +70,15 @@ def standings(
         if not values or not is_score(column.metric):
             continue
         made = tested.get(j)
-        flags, to_best = _flags(values, made), _to_best(values, made)
+        known, noise = _comparable(values, made)
+        to_best = dict(zip(known, Interval.each(noise.to_best()) if noise else (), strict=True))
+        flags = _flags(values, {key: found.corrected for key, found in to_best.items()})
         untested += [column.name] if "untested" in flags.values() else []
         in_place: dict[Key, str] = {}
         for place in {places[key] for key in values}:
-            in_place |= _flags({k: v for k, v in values.items() if places[k] == place}, made)
+            own = {k: v for k, v in values.items() if places[k] == place}
+            known, noise = _comparable(own, made)
+            in_place |= _flags(own, dict(zip(known, noise.p_best()[1].tolist() if noise else (), strict=True)))
         for key, value in values.items():
             row = [v for k, v in values.items() if k[2] == key[2]]
             standing[key, j] = {
@@ -116,19 +120,11 @@ def to_reference(
     return found
 
 
-def _flags(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, str]:
-    """Of each that competes "best", "tied", "untested" or "worse"."""
-    known, noise = _comparable(values, tested)
-    corrected = noise.p_best()[1].tolist() if noise else []
-    sure = {key: "tied" if p >= LEVEL else "worse" for key, p in zip(known, corrected, strict=True)}
+def _flags(values: Mapping[Key, float], corrected: Mapping[Key, float]) -> dict[Key, str]:
+    """Of each that competes "best", "tied", "untested" or "worse". corrected: the p of being the best, where known."""
+    sure = {key: "tied" if p >= LEVEL else "worse" for key, p in corrected.items()}
     best = {key: "best" for key, value in values.items() if value > max(values.values()) - 1e-12}
     return dict.fromkeys(values, "untested") | sure | best
-
-
-def _to_best(values: Mapping[Key, float], tested: Tested | None) -> dict[Key, Interval]:
-    """The difference of each to the best of the others."""
-    known, noise = _comparable(values, tested)
-    return dict(zip(known, Interval.each(noise.to_best()) if noise else (), strict=True))
 
 
 def _comparable(values: Mapping[Key, float], tested: Tested | None) -> tuple[list[Key], Noise | None]:
