@@ -328,9 +328,10 @@ def current(origins: Mapping[str, str]) -> dict[str, str]:
     return engine() | {name: _version(str(path)) for name, path in files if path.is_file()}
 
 
-def elsewhere(record: JSON) -> Iterator[str]:
-    """The files elsewhere that plugins read in a run, as its record tells them beside code: see `jobs.reading`."""
-    yield from (name for name in record.get("code", ()) if os.path.isabs(name))
+def elsewhere(records: Iterable[JSON]) -> list[str]:
+    """The files elsewhere that plugins read in runs, as their records tell them beside code: see `jobs.reading`."""
+    names = {name for record in records for name in record.get("code", ())}
+    return [name for name in names if os.path.isabs(name)]
 
 
 def _as_read(name: str) -> str:

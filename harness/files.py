@@ -24,9 +24,12 @@ _WRITER = re.compile(r"\.([0-9]+)(?:-([0-9a-f]{8}))?\.tmp$")  # the end of a nam
 _DAY = 24 * 3600.0
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest(value: Any) -> str:
@@ -71,6 +74,21 @@ def _noted(notes: Path, stamp: str) -> str:
     _, found, rest = f"\n{notes.read_text()}".rpartition(f"\n{stamp} ")
     value, ended, _ = rest.partition("\n")
     return value if found and ended and len(value) == 64 else ""
+
+
+def read_stamped(path: str) -> tuple[os.stat_result, bytes]:
+    """The status of a file, and what it holds: of one file, even where another takes its place meanwhile.
+
+    Raises OSError.
+    """
+    handle = os.open(path, os.O_RDONLY)  # `open` asks the system twice as much, which of thousands takes its time
+    try:
+        status, parts = os.fstat(handle), []
+        while part := os.read(handle, status.st_size + 1):
+            parts.append(part)
+    finally:
+        os.close(handle)
+    return status, b"".join(parts)
 
 
 def content_of(path: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import IN_USE, UserError
-from harness.files import atomic_write, cannot_write, canonical, remove, sealed, trouble_with, unsealed
+from harness.files import atomic_write, cannot_write, canonical, read_stamped, remove, sealed, trouble_with, unsealed
 from harness.folders import LOCK, cannot_read, check_free, holds_results
 from harness.locks import holder, lock_of_folder
 from harness.runs import Run
@@ -87,8 +87,7 @@ class Ledger:
 
     def _load(self, run: str) -> Record | None:
         try:
-            with open(self._path(run), "rb") as file:
-                status, raw = os.fstat(file.fileno()), file.read()  # of one file, even if it is replaced meanwhile
+            status, raw = read_stamped(self._path(run))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

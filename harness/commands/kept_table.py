@@ -64,7 +64,7 @@ class KeptTable:
         also: the name of another command that would say its text.
         """
         if self._vouches:
-            read = _sums({path for _, _, record in self._ledger.known() for path in elsewhere(record)})
+            read = _sums(elsewhere(record for _, _, record in self._ledger.known()))
             write_sealed(self._file, {"key": self._key, "files": _sums(map(str, files)) | read, "said": said})
             if also:
                 write_sealed(self._named(also), {"key": self._key, "files": read, "said": {"text": said["text"]}})
