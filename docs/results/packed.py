@@ -69,8 +69,7 @@ def pack(name: str, folder: Path, study: str) -> None:
         for path in paths:
             content = filed.moved(path.read_bytes(), lambda _, text: Path(text).name if os.path.isabs(text) else text)
             atomic_write(to / path.relative_to(source.out), content)
-        runs = harness.load_results(to).whole.runs
-        counting = {run for run, chosen in zip(runs.run, runs.chosen, strict=True) if chosen is True}
+        counting = {row["run"] for row in harness.load_results(to).whole.runs if row["chosen"]}
         for run in {*target.runs()} - counting:
             (target.folder(run) / "predictions.safetensors").unlink(missing_ok=True)
             record = target.read(run) or {}

@@ -66,9 +66,9 @@ def facts(made: Results) -> str:
     """What was run, for how long and on what, as rows of a table."""
     status = Counter(record["status"] for record in made.records)
     runs = made.table.runs
-    done = sum(part in ("trial", "seed") for part in runs.part)
-    cells = runs[runs.refused == ""].drop_duplicates("cell")
-    wanted = sum(map(int, cells.wanted_trials + cells.wanted_seeds - 1))
+    done = sum(row["part"] in ("trial", "seed") for row in runs)
+    cells = {row["cell"]: row for row in runs if not row["refused"]}
+    wanted = sum(row["wanted_trials"] + row["wanted_seeds"] - 1 for row in cells.values())
     made_on = [record["made_on"] for record in made.records if "made_on" in record]
     lines = {
         "runs of cells": f"{done:,} of {wanted:,}{'' if done == wanted else ', the rest under way'}",

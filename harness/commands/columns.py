@@ -73,7 +73,7 @@ def _models(plan: Plan, ledger: Ledger, task: Task) -> dict[str, Finished]:
     teacher = plan.teachers.get(task.name)
     record = ledger.read(teacher) if teacher else None
     if teacher and record and record["status"] == "finished":
-        found[reports.TEACHER] = Finished(teacher, plan.first[teacher].run, {}, record)
+        found[reports.TEACHER] = Finished(teacher, lambda: plan.first[teacher].run, {}, record)
     return found
 
 

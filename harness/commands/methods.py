@@ -87,7 +87,7 @@ def _data(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
 def _sizes(table: Table) -> dict[str, tuple[Sequence[int], int]]:
     """task -> (how many examples its students were trained on, every number; how many dev has), as recorded."""
     found: dict[str, tuple[set[int], int]] = {}
-    for run in table.runs.to_dict("records"):
+    for run in table.runs:
         if run["chosen"] and run["status"] == "finished":
             task, record = run["task"], run["record"]
             trained, dev = found.get(task, (set(), 0))
@@ -179,7 +179,7 @@ def _training(plan: Plan, table: Table, citations: Citations) -> Iterable[str]:
 
 
 def _runs(plan: Plan, ledger: Any, table: Table, citations: Citations) -> Iterable[str]:
-    runs = {run for run in table.runs["run"] if run}
+    runs = {row["run"] for row in table.runs if row["run"]}
     records: list[Record] = [r for run in sorted({*runs, *plan.first}) if (r := ledger.read(run))]
     done = [record for record in records if record.get("status") == "finished"]
     if not done:

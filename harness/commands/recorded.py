@@ -80,7 +80,7 @@ def find(ledger: Ledger, asked: str) -> tuple[str, Mapping[str, tuple[Plan, Cell
 
 @uncollected()
 def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str = "") -> reports.Table:
-    """The table of what is recorded, made from one frame of runs, which it keeps.
+    """The table of what is recorded, made from a row a run, which it keeps.
 
     layout, against (the row that others are compared with): where not the study's own.
     """
@@ -121,7 +121,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *recipe.families(plan),
             *recipe.recipes_before(plan),
             *results.coverage(plan, replays),
-            *results.pruned(replays),
+            *results.pruned(plan, replays),
             *terms.unequal(replays),
             *terms.at_their_least(replays),
             *alike.without_effect(plan, replays),

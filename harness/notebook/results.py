@@ -82,7 +82,9 @@ class Results:
         if not wide:
             return frame.spread(self.whole.runs)
         axes, told = ["student", "init", "row", "task"], {"mean": "mean", "std": "std", "n": "count"}
-        runs = self.whole.runs  # where a cell without a finished run has a row too
+        import pandas
+
+        runs = pandas.DataFrame(self.whole.runs, dtype=object)  # a cell without a finished run has a row too
         counted = runs.assign(score=runs.score.where(runs.chosen.astype(bool)).astype(float))
         made = counted.groupby(axes, sort=False).score.agg(**told).unstack("task", sort=False).swaplevel(axis=1)
         made = made[[(task, name) for task in self.plan.tasks if task in made for name in told]]

@@ -205,6 +205,8 @@ def _idle(settings: Values) -> set[str]:
 
 def as_known(plan: Plan, settings: Mapping[str, Known]) -> dict[str, Known]:
     """Settings, or the dimensions of a space, by the names that people know where records have older ones."""
+    if plan.shown.keys().isdisjoint(settings):
+        return dict(settings)
     found = {}
     for key, value in settings.items():
         name, complements = plan.shown.get(key, (key, False))

@@ -1,4 +1,4 @@
-"""The runs of a plan in one frame, a row a run: tables, long forms and comparisons are made from it. Loads no torch."""
+"""The runs of a plan, a row a run: tables, long forms and comparisons are made from them. Loads no torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from harness.planning.planned import Cell, Plan, trials_of, waited_for
 from harness.planning.recipe import as_known
 from harness.planning.space import default_sampler
 from harness.runs import CorpusDistillationRun, RunId
-from harness.runs.settings import Settings
-from harness.runs.told import Record
 from harness.search.progress import Finished, Progress
 from harness.search.results import replayed
 
@@ -23,8 +21,10 @@ if TYPE_CHECKING:
 FrameRow = dict[str, Any]  # column -> value
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
-NESTED = ("settings", "metrics")  # mappings: in the long form a column for each of their keys
-INNER = ("part", "refused", "wanted_trials", "wanted_seeds", "space", "sampler", "hyperparameters", "record", *NESTED)
+INNER = (
+    *("part", "refused", "wanted_trials", "wanted_seeds", "space", "sampler", "hyperparameters"),
+    *("record", "settings", "metrics"),
+)
 
 
 def frame(plan: Plan, ledger: Ledger) -> pandas.DataFrame:
@@ -37,45 +37,41 @@ def frame(plan: Plan, ledger: Ledger) -> pandas.DataFrame:
     return spread(runs(plan, ledger))
 
 
-def runs(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> pandas.DataFrame:
-    """The frame that all results are in, cell by cell in the plan's order; one without runs has a row with none.
+def runs(plan: Plan, ledger: Ledger, replays: Sequence[Progress] | None = None) -> list[FrameRow]:
+    """The rows that all results are in, cell by cell in the plan's order; one without runs has a row with none.
 
     replays: as `replayed` gives them. Beyond the long form's columns, part: "trial", "seed" (a further one of the best
     setting), "before" (a failed run that the cell starts from) or "" (no run); refused, wanted_trials, wanted_seeds,
-    space (setting -> what is searched), sampler (grid, random or tpe): of the cell; record: of the run, with its
-    predictions.
+    space (setting -> what is searched), sampler (grid, random or tpe): of the cell; settings: gives those of the run;
+    record: of the run, with its predictions.
     """
-    import pandas
-
     replays = replayed(plan, ledger) if replays is None else replays
-    rows = [row for cell, found in zip(plan.cells, replays, strict=True) for row in _rows(plan, ledger, cell, found)]
-    # As objects: an int stays one beside what is missing, and a metric that is nan is not one that is not recorded.
-    return pandas.DataFrame(rows, columns=list(rows[0]) if rows else [], dtype=object)
+    return [row for cell, found in zip(plan.cells, replays, strict=True) for row in _rows(plan, ledger, cell, found)]
 
 
-def spread(runs: pandas.DataFrame) -> pandas.DataFrame:
+def spread(runs: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """The long form: the rows that are runs of their cell, with a column for each setting and metric."""
     import pandas
 
     rows = []
-    for row in _dicts(runs):
+    for row in runs:
         if row["part"] in ("trial", "seed"):
             told = {name: value for name, value in row.items() if name not in INNER}
             # A row's names come once: a setting or a metric that has that of another column says what it is. By name,
             # as a plan that was worked out now and one that was read have their settings in other orders.
-            for kind in NESTED:
-                told |= {f"{kind[:-1]}.{name}" if name in told else name: v for name, v in sorted(row[kind].items())}
+            for kind, values in {"setting": row["settings"](), "metric": row["metrics"]}.items():
+                told |= {f"{kind}.{name}" if name in told else name: v for name, v in sorted(values.items())}
             rows.append(told)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     made = pandas.DataFrame(rows, columns=columns or ["study", "profile", "cell", "run"])
     return made.astype({"trial": "Int64"}) if "trial" in made else made
 
 
-def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
-    """What the frame of `runs` says of every cell of the plan, in order."""
+def cells(plan: Plan, runs: Sequence[FrameRow]) -> list[CellResult]:
+    """What `runs` says of every cell of the plan, in order."""
     rows = {row.name: row for row in plan.rows}
     of_place: dict[tuple[str, ...], list[FrameRow]] = {}  # not by id: rows may share a cell
-    for told in _dicts(runs):
+    for told in runs:
         of_place.setdefault((told["row"], told["student"], told["init"], told["task"]), []).append(told)
     made = []
     for cell in plan.cells:
@@ -103,10 +99,6 @@ def cells(plan: Plan, runs: pandas.DataFrame) -> list[CellResult]:
     return made
 
 
-def _dicts(runs: pandas.DataFrame) -> list[FrameRow]:
-    return runs.to_dict("records")  # type: ignore[return-value]  # every column's name is text
-
-
 def _result(row: FrameRow) -> RunResult:
     return RunResult(
         row["run"], row["seed"], row["hyperparameters"], row["metrics"], float(row["selection"]), row["record"]
@@ -115,26 +107,24 @@ def _result(row: FrameRow) -> RunResult:
 
 def _rows(plan: Plan, ledger: Ledger, cell: Cell, found: Progress) -> Iterator[FrameRow]:
     """The rows of a cell: its trials, the further seeds, the failed runs that it starts from; otherwise one of none."""
-    wanted = {"refused": cell.refused, "wanted_trials": trials_of(cell), "wanted_seeds": cell.seeds}
-    wanted |= {"space": as_known(plan, cell.space), "sampler": cell.sampler or default_sampler(cell.space)}
+    none = _none(plan, cell)
     if cell.refused:
-        yield {**_none(plan, cell, "impossible"), **wanted, "wanted_trials": 0, "wanted_seeds": 0}
+        yield none
         return
-    distilled = _distilled(plan, ledger, cell.after)
-    rows = [
-        _row(plan, ledger, cell, run, distilled) | {"part": "trial", "trial": number, "chosen": run is found.best}
-        for number, run in enumerate(found.trials)
-    ]
-    further = found.seeds[1:]  # the first is the best trial
-    rows += [_row(plan, ledger, cell, run, distilled) | {"part": "seed", "chosen": True} for run in further]
+    distilled, rows, trials = _distilled(plan, ledger, cell.after), list[FrameRow](), len(found.trials)
+    for number, run in enumerate((*found.trials, *found.seeds[1:])):  # of the seeds the first is the best trial
+        part = {"part": "trial", "trial": number, "seed": 0, "chosen": run is found.best}
+        if number >= trials:
+            part = {"part": "seed", "seed": run.made.seed, "chosen": True}
+        rows.append({**none, **_row(plan, ledger, cell, run, distilled), **part})
     failed = _failed_first(plan, ledger, cell.after).items()
-    rows += [_none(plan, cell, "failed") | {"part": "before", "run": run, "error": error} for run, error in failed]
-    yield from ({**row, **wanted} for row in rows or [_none(plan, cell, "waiting")])
+    rows += [{**none, "status": "failed", "part": "before", "run": run, "error": error} for run, error in failed]
+    yield from rows or [none]
 
 
-def _none(plan: Plan, cell: Cell, status: str) -> FrameRow:
+def _none(plan: Plan, cell: Cell) -> FrameRow:
     """A row of a cell with all its columns, but without a run."""
-    row = next(row for row in plan.rows if row.name == cell.row)
+    row, exists = next(row for row in plan.rows if row.name == cell.row), not cell.refused
     return {
         "study": plan.study,
         "profile": plan.profile,
@@ -150,7 +140,7 @@ def _none(plan: Plan, cell: Cell, status: str) -> FrameRow:
         "seed": None,
         "trial": None,
         "chosen": False,
-        "status": status,
+        "status": "waiting" if exists else "impossible",
         "error": None,
         "pruned": False,
         "epoch": None,
@@ -159,28 +149,36 @@ def _none(plan: Plan, cell: Cell, status: str) -> FrameRow:
         "selection": None,
         **dict.fromkeys((*MEASURED, *INNER)),
         "part": "",
+        "refused": cell.refused,
+        "wanted_trials": trials_of(cell) if exists else 0,
+        "wanted_seeds": cell.seeds if exists else 0,
+        "space": as_known(plan, cell.space),
+        "sampler": cell.sampler or default_sampler(cell.space),
     }
 
 
 def _row(plan: Plan, ledger: Ledger, cell: Cell, run: Finished, distilled: Mapping[str, float]) -> FrameRow:
-    record, kept = run.record, _kept(ledger, run.run, cell.task)
-    metrics = {}
-    if run.score is not None:
-        metrics = {**_derived(record, run.made.settings), **distilled, **record["metrics"]}
-    return _none(plan, cell, "failed" if run.score is None else "finished") | {
+    """What the row of a run has beside that of none."""
+    record, score, kept = run.record, run.score, _kept(ledger, run.run, cell.task)
+    metrics = {} if score is None else {**_derived(run), **distilled, **record["metrics"]}
+    return {
+        "status": "failed" if score is None else "finished",
         "run": run.run,
-        "seed": run.made.seed or 0,
-        "error": None if run.score is not None else str(record["error"]),
+        "error": str(record["error"]) if score is None else None,
         "pruned": bool(record.get("pruned")),
         "epoch": (record.get("best") or {}).get("epoch"),
         "score": metrics.get(cell.metric),
-        "selection": run.score,
+        "selection": score,
         **{name: record.get(name) for name in MEASURED},
-        "settings": as_known(plan, run.made.settings),
+        "settings": partial(_settings, plan, run),
         "hyperparameters": as_known(plan, run.hyperparameters),
         "metrics": metrics,
         "record": record | {"predictions": partial(kept, "labels"), "teacher": partial(kept, "teacher")},
     }
+
+
+def _settings(plan: Plan, run: Finished) -> dict[str, Any]:
+    return as_known(plan, run.made.settings)
 
 
 def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, float]:
@@ -191,16 +189,14 @@ def _distilled(plan: Plan, ledger: Ledger, runs: Sequence[str]) -> Mapping[str, 
     return {}
 
 
-def _derived(record: Record, settings: Settings) -> dict[str, float]:
+def _derived(run: Finished) -> dict[str, float]:
     """What follows from a record: sizes in millions, and the seconds that the rounds of a speed measurement take."""
-    found = {**record, **record["metrics"]}
-    sizes = {
-        "millions_of_parameters": found.get("parameters"),
-        "millions_without_embeddings": found.get("parameters_without_embeddings"),
-    }
-    made = {name: size / 1e6 for name, size in sizes.items() if size is not None}
-    if "sentences_per_second" in found:
-        made["seconds"] = settings["batch_size"] * settings["rounds"] / found["sentences_per_second"]
+    record, metrics, made = run.record, run.record["metrics"], dict[str, float]()
+    for name, size in (("parameters", "of_parameters"), ("parameters_without_embeddings", "without_embeddings")):
+        if (found := metrics.get(name, record.get(name))) is not None:
+            made[f"millions_{size}"] = found / 1e6
+    if speed := metrics.get("sentences_per_second", record.get("sentences_per_second")):
+        made["seconds"] = run.made.settings["batch_size"] * run.made.settings["rounds"] / speed
     return made
 
 

@@ -17,7 +17,7 @@ from harness.runs import JointTeacherRun, Run, RunId
 from harness.runs.settings import LABELS
 from harness.runs.told import Record
 from harness.search.index import Index
-from harness.search.progress import Lookup, Progress, done, failed, left, progress
+from harness.search.progress import Lookup, Progress, left, progress
 
 
 def replayed(plan: Plan, ledger: Ledger | None, whole: bool = False) -> list[Progress]:
@@ -40,8 +40,9 @@ def with_progress(plan: Plan, replays: Sequence[Progress]) -> list[tuple[Cell, P
 def counts(plan: Plan, replays: Sequence[Progress]) -> tuple[int, int, int]:
     """How many runs of cells are done, failed and left; those that cells share once."""
     found = with_progress(plan, replays)
-    made, lost = (sum(count(one) for _, one in found) for count in (done, failed))
-    return made, lost, sum(left(cell, one) for cell, one in found)
+    records = [record for _, one in found for record in one.records]
+    lost = sum(record["status"] == "failed" for record in records)
+    return len(records) - lost, lost, sum(left(cell, one) for cell, one in found)
 
 
 def how_far(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
@@ -193,16 +194,17 @@ def coverage(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def pruned(replays: Sequence[Progress]) -> tuple[str, ...]:
+def pruned(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     """Sentences on how many trials the pruners stopped early; none where no pruner was asked for."""
     made: Counter[str] = Counter()
     stopped: Counter[str] = Counter()
-    trials = {trial.run: trial for found in replays for trial in found.trials}  # cells may share runs
-    for trial in trials.values():
-        name = trial.made.settings["pruner"]
-        made[name] += 1
-        stopped[name] += bool(trial.record.get("pruned"))
-    del made["none"]
+    # Cells may share runs.
+    trials = {t.run: (cell, t) for cell, found in zip(plan.cells, replays, strict=True) for t in found.trials}
+    for cell, trial in trials.values():
+        name = str(trial.hyperparameters.get("pruner", cell.run.settings["pruner"]))
+        if name != "none":
+            made[name] += 1
+            stopped[name] += bool(trial.record.get("pruned"))
     return tuple(
         f"{stopped[name]} of {count} trials {'was' if stopped[name] == 1 else 'were'} stopped early by the {name} "
         "pruner, and cannot be chosen."
@@ -236,10 +238,12 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
 def made_apart(replays: Sequence[Progress]) -> tuple[str, ...]:
     """A sentence where the runs of a table are of several kinds of device, or versions of what computes them."""
     records = {run.run: run.record for found in replays for run in (*found.trials, *found.seeds)}.values()
+    told = Counter((r.get("device"), *map(r.get("versions", {}).get, ("torch", "transformers"))) for r in records)
     apart = []
-    for what in ("device", "torch", "transformers"):
-        told = (record.get(what) or record.get("versions", {}).get(what) for record in records)
-        kinds = Counter(filter(None, told))  # a run that failed, or only counted, tells none
+    for place, what in enumerate(("device", "torch", "transformers")):
+        kinds: Counter[str] = Counter()
+        for named, count in told.items():
+            kinds.update({named[place]: count} if named[place] else {})  # a run that failed, or only counted, has none
         if len(kinds) > 1:
             each = (f"{kind} ({counted(number, 'run')})" for kind, number in sorted(kinds.items()))
             apart.append(f"{what} {listed(each)}")
@@ -258,7 +262,8 @@ def other_weights(replays: Sequence[Progress], ledger: Ledger) -> tuple[str, ...
         return frozenset(direct.items()).union(*map(below, direct))
 
     for found in replays:
-        started = {start for run in (*found.trials, *found.seeds) for start in below(run.run)}
+        runs = (run.run for run in (*found.trials, *found.seeds) if run.record.get("started_from"))
+        started = {start for run in runs for start in below(run)}
         now |= {run: digest((ledger.read(run) or {}).get("weights"))[:16] for run in dict(started) if run not in now}
         changed.update({run for run, was in started if now[run] != was})
     return tuple(

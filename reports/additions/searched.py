@@ -59,9 +59,8 @@ def chosen_on(table: Table) -> str:
 
 def searches(table: Table) -> list[Search]:
     """Every search of the table, block by block, row by row, task by task; none of a cell that searches nothing."""
-    of_cell: dict[str, dict[tuple[object, ...], dict[str, Any]]] = {}
-    for run in table.runs.to_dict("records") if table.runs is not None else ():
-        # Rows may share a cell, whose runs then stand there for each.
+    of_cell: dict[str, dict[tuple[object, ...], Mapping[str, Any]]] = {}
+    for run in table.runs:  # rows may share a cell, whose runs then stand there for each
         of_cell.setdefault(run["cell"], {})[run["part"], run["trial"], run["run"]] = run
     found = []
     for _, line in table.lines():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import UserError
@@ -13,7 +14,7 @@ from harness.reports.tables.shapes import Table
 
 
 def gaps(table: Table) -> list[dict[str, Any]]:
-    """A row for each cell whose search finished two trials or more that have a score, from the table's frame of runs.
+    """A row for each cell whose search finished two trials or more that have a score, from the table's runs.
 
     dev_of_chosen: the dev score of the trial that was chosen; dev_of_best_on_dev: that of the one that dev would have
     chosen. Both are fractions, of the cell's first seed. Raises UserError where its trials were chosen on dev, or no
@@ -24,20 +25,19 @@ def gaps(table: Table) -> list[dict[str, Any]]:
             "--with selection compares dev with held-out training data, and with protocol published trials are chosen "
             "on dev alone; --set protocol=held_out keeps both scores of every trial"
         )
-    runs = table.runs
-    made = []
-    if len(runs):
-        tried = runs[(runs.part == "trial") & (runs.status == "finished") & (runs.pruned != True)]  # noqa: E712
+    tried: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}  # not by cell alone: rows may share one
+    for row in table.runs:
+        finished = row["part"] == "trial" and row["status"] == "finished" and not row["pruned"]
         # Of constant predictions a correlation has no score.
-        tried = tried[tried[["score", "selection"]].astype(float).notna().all(axis=1)]
-        for (cell, *_), of_cell in tried.groupby(["cell", "row", "student", "init"], sort=False):
-            scores, chosen_by = of_cell.score.tolist(), of_cell.selection.tolist()
-            if len(of_cell) > 1:
-                chosen = scores[max(range(len(scores)), key=chosen_by.__getitem__)]
-                first = of_cell.iloc[0]
-                gap = {name: first[name] for name in ("row", "task", "metric", "student", "init")}
-                gap |= {"cell": cell, "trials": len(of_cell), "dev_of_chosen": chosen}
-                made.append(gap | {"dev_of_best_on_dev": max(scores)})
+        if finished and not any(row[name] is None or math.isnan(row[name]) for name in ("score", "selection")):
+            tried.setdefault(tuple(row[name] for name in ("cell", "row", "student", "init")), []).append(row)
+    made = []
+    for of_cell in tried.values():
+        if len(of_cell) > 1:
+            chosen = max(of_cell, key=lambda row: row["selection"])
+            gap = {name: chosen[name] for name in ("row", "task", "metric", "student", "init", "cell")}
+            gap |= {"trials": len(of_cell), "dev_of_chosen": chosen["score"]}
+            made.append(gap | {"dev_of_best_on_dev": max(row["score"] for row in of_cell)})
     if not made:
         raise UserError(
             "--with selection compares the trials of a search, and no cell of this table has tried two settings"

@@ -51,17 +51,13 @@ def cells(table: Table) -> dict[str, Any]:
 def _trials(table: Table) -> dict[str, list[list[str]]]:
     """Cell -> of each setting tried: the run, the setting, what it scored, what became of it."""
     found: dict[str, dict[tuple[int, str], list[str]]] = {}  # by number and run: rows may share a cell
-    for row in _runs(table):
+    for row in table.runs:
         if row["part"] == "trial":
             became = "chosen" if row["chosen"] else "stopped early" if row["pruned"] else ""
             became = "failed" if row["status"] == "failed" else became
             told = [row["run"], _setting(row["hyperparameters"] or {}), _text("", row["selection"]), became]
             found.setdefault(row["cell"], {})[row["trial"], row["run"]] = told
     return {cell: [*trials.values()] for cell, trials in found.items()}
-
-
-def _runs(table: Table) -> list[dict[str, Any]]:
-    return [] if table.runs is None else table.runs.to_dict("records")
 
 
 def _setting(values: Mapping[str, object]) -> str:
@@ -88,7 +84,7 @@ def _curve(record: Mapping[str, Any]) -> list[Any]:
 def measured(table: Table) -> dict[str, list[float]]:
     """Run of the table -> its seconds and its peak memory in MiB, as far as its record tells them."""
     runs = {run.run: run.record for entry in table.entries() for run in entry.runs}
-    runs |= {row["run"]: row["record"] for row in _runs(table) if row["record"]}
+    runs |= {row["run"]: row["record"] for row in table.runs if row["record"]}
     return {
         run: [round(record["seconds"], 1), round(record.get("peak_memory_mib") or 0)]
         for run, record in sorted(runs.items())
@@ -128,7 +124,7 @@ def costs(table: Table) -> Group:
     own = {run: record for run, record in _records(table).items() if run not in table.before}
     by_row: dict[str, dict[str, Mapping[str, Any]]] = {}
     labels = {line.row.name: line.row.label for block in table.blocks for line in block.lines}
-    for row in _runs(table):
+    for row in table.runs:
         if row["run"] in own and "seconds" in own[row["run"]]:
             by_row.setdefault(row["row"], {})[row["run"]] = own[row["run"]]
     lines = []
@@ -142,7 +138,7 @@ def costs(table: Table) -> Group:
 
 def _records(table: Table) -> dict[str, Mapping[str, Any]]:
     """Every run that the table rests on, once, and those that its cells start from."""
-    return {**table.before, **{row["run"]: row["record"] for row in _runs(table) if row["run"] and row["record"]}}
+    return {**table.before, **{row["run"]: row["record"] for row in table.runs if row["run"] and row["record"]}}
 
 
 def _named(values: Iterable[str | None]) -> str:

@@ -264,8 +264,8 @@ class Table:
     untested names the columns where ties could not be tested for want of comparable per-example predictions. figure
     says what the horizontal axis of the line figure is, whose points are the rows'. kind: what the study was asked for
     beside its profile, such as "seeds=2". layout: "lines" or "matrix". order: the names of the rows, as the study has
-    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs: the
-    frame that it was made from, a row a run; before: the records of the runs that cells start from, as teachers.
+    them. submitted: cell -> metric -> its score on the official test set, a fraction, where it was submitted. runs:
+    what it was made from, a row a run; before: the records of the runs that cells start from, as teachers.
     additions: what is told below it, names of `reports.ADDITIONS`. against: the name of the row that others are
     compared with, "best" or "". tested: what can be compared of each column, by the column's number; detectable: the
     least difference it would find.
@@ -289,7 +289,7 @@ class Table:
     order: tuple[str, ...] = ()
     submitted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     additions: tuple[str, ...] = ()
-    runs: Any = field(default=None, compare=False, repr=False)
+    runs: Sequence[Mapping[str, Any]] = field(default=(), compare=False, repr=False)
     before: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     against: str = ""
     detectable: Mapping[int, float] = field(default_factory=dict)

@@ -300,7 +300,7 @@ def test_two_tasks_of_one_file_are_refused(
 
 def test_a_run_of_several_tasks_predicts_all_of_theirs() -> None:
     run = JointTeacherRun(tasks={"rte": "a", "mrpc": "b"}, metrics={}, teacher=BASE, settings={}, seed=0)
-    joint, alone = Finished("r", run, {}, {}), Finished("s", student_run(seed=0), {}, {})
+    joint, alone = Finished("r", lambda: run, {}, {}), Finished("s", lambda: student_run(seed=0), {}, {})
     cells = [cell(task=task, trials=3, seeds=2) for task in ("rte", "mrpc", "sst2")]
     best_runs, contents = {"rte": joint, "mrpc": joint, "sst2": alone}, {"rte": "x", "mrpc": "y", "sst2": "z"}
     rte, mrpc, sst2 = (_repeated(one, best_runs, contents) for one in cells)

@@ -128,9 +128,8 @@ def test_rows_are_compared_by_the_noise_of_the_table(found: Results) -> None:
 
 def _failed(found: Results, row: str, tasks: list[str], status: str = "failed") -> Results:
     """The results as if no cell of a row on these tasks were finished."""
-    runs = found.whole.runs.copy()
-    gone = (runs.row == row) & runs.task.isin(tasks)
-    runs.loc[gone, "status"], runs.loc[gone, "chosen"], runs.loc[gone, "score"] = status, False, None
+    gone = {"status": status, "chosen": False, "score": None}
+    runs = [{**run, **gone} if run["row"] == row and run["task"] in tasks else run for run in found.whole.runs]
     at = [column.task in tasks for column in found.whole.columns]
 
     def changed(line: Any) -> Any:

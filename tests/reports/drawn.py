@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas
-
 from harness.contracts import Row
 from harness.reports import Table
 from tests.reports.synthetic import ROWS, STUDY, cell, table
@@ -57,4 +55,4 @@ def searched(
                     **changes,
                 }
             )
-    return replace(table(cells, replace(STUDY, rows=tuple(rows))), runs=pandas.DataFrame(frame, dtype=object))
+    return replace(table(cells, replace(STUDY, rows=tuple(rows))), runs=frame)

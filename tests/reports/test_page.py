@@ -11,7 +11,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pandas
 import pytest
 
 from harness.contracts import Profile, Row
@@ -70,7 +69,7 @@ def page() -> str:
 
 
 def framed(seconds=1.5, **more):
-    """The table of `mixed`, with the frame of its runs, which took so long each."""
+    """The table of `mixed`, with its runs, which took so long each."""
     cells = [
         replace(c, seeds=tuple(replace(r, run=f"{c.cell}-{r.seed}", record={**r.record, "seconds": seconds, **more})
                                for r in c.seeds))
@@ -83,13 +82,13 @@ def framed(seconds=1.5, **more):
         for c in cells for i, r in enumerate(c.seeds)
     ]  # fmt: skip
     rows.append({**rows[0], "run": "other", "chosen": False, "selection": 0.25, "hyperparameters": {"alpha": 0.5}})
-    return replace(table(cells), runs=pandas.DataFrame(rows, dtype=object), before={"teacher": {"seconds": 60.0}})
+    return replace(table(cells), runs=rows, before={"teacher": {"seconds": 60.0}})
 
 
 def test_rows_that_share_a_cell_have_its_trials_once():
     once = framed()
-    once = replace(once, runs=once.runs.assign(space=[{"epochs": [1, 2]}] * len(once.runs)))
-    both = replace(once, runs=pandas.concat([once.runs, once.runs.assign(row="other")]))
+    once = replace(once, runs=[{**run, "space": {"epochs": [1, 2]}} for run in once.runs])
+    both = replace(once, runs=[*once.runs, *({**run, "row": "other"} for run in once.runs)])
     assert cells(both) == cells(once)
     assert [found.trials for found in searches(both)] == [found.trials for found in searches(once)] != []
 

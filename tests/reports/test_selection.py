@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import replace
 
-import pandas
 import pytest
 
 from harness.errors import UserError
@@ -16,7 +15,7 @@ from tests.reports.synthetic import ROWS, cell, table
 
 
 def of_trials(*trials, protocol="held_out"):
-    """A table whose frame holds these trials of two cells: (cell, selection, dev score, further columns)."""
+    """A table whose runs are these trials of two cells: (cell, selection, dev score, further columns)."""
     usual = {"part": "trial", "status": "finished", "pruned": False, "task": "sst2", "metric": "accuracy",
              "student": "transformer", "init": "every"}  # fmt: skip
     rows = [
@@ -24,7 +23,7 @@ def of_trials(*trials, protocol="held_out"):
         for name, selection, score, more in trials
     ]
     made = table([cell(row, "sst2", (60, 61)) for row in ROWS[:2]], protocol=protocol)
-    return replace(made, runs=pandas.DataFrame(rows, dtype=object))
+    return replace(made, runs=rows)
 
 
 NAMES = ("row", "trials", "dev_of_chosen", "dev_of_best_on_dev")

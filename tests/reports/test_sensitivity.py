@@ -72,7 +72,7 @@ def test_why_there_is_no_importance_is_told(changes: Any, reason: str) -> None:
 
 def test_a_trial_that_was_stopped_early_is_not_the_chosen_one() -> None:
     made = searched({("hid_seq", "sst2"): [(0.9, 0.4), (0.7, 0.6), (0.8, 0.5)]})
-    made.runs.at[0, "pruned"] = True
+    made.runs[0]["pruned"] = True
     assert [row["trial"] for row in sensitivity.rows(made) if row["chosen"]] == [2]
     (grid,) = sensitivity.grids(made)
     assert any("of those that were not stopped early" in sentence for _, sentence in grid.notes)

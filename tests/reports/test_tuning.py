@@ -180,19 +180,17 @@ def test_references_are_drawn_and_never_lead() -> None:
 
 def test_rows_of_equal_scores_are_ahead_together() -> None:
     table = leading()
-    frame = table.runs.copy()
-    frame["metrics"] = [dict.fromkeys(metrics, 0.5) for metrics in frame["metrics"]]
-    (curves,) = tuning.found(replace(table, runs=frame))
+    runs = [{**run, "metrics": dict.fromkeys(run["metrics"], 0.5)} for run in table.runs]
+    (curves,) = tuning.found(replace(table, runs=runs))
     assert tuning.sentence(curves) == "At 1, 2, 4 and 8 trials all rows score the same."
-    (grid,) = tuning.grids(replace(table, runs=frame))
+    (grid,) = tuning.grids(replace(table, runs=runs))
     assert all(cell.bold for group in grid.groups for line in group.lines[::2] for cell in line[2:])
 
 
 def test_other_points_are_said() -> None:
     table = leading()
-    frame = table.runs.copy()
-    frame["hyperparameters"] = [{"learning_rate": 0.001 * i} for i in range(len(frame))]
-    text = render(with_additions(replace(table, runs=frame), ["tuning"]), "markdown")
+    runs = [{**run, "hyperparameters": {"learning_rate": 0.001 * i}} for i, run in enumerate(table.runs)]
+    text = render(with_additions(replace(table, runs=runs), ["tuning"]), "markdown")
     assert "(which share no setting that is searched)" in text
 
 

@@ -19,7 +19,7 @@ def replay(run: str, *losses: float, metrics: dict[str, float] | None = None, **
     """Of a cell with one run, which has these losses."""
     curve = [{"stage": "prediction", "epoch": e, "loss": loss, "selection": 0.5} for e, loss in enumerate(losses, 1)]
     record = {"status": "finished", "selection": 0.5, "curve": curve, "metrics": metrics or {"accuracy": 0.8}}
-    done = Finished(run, search.student_run(**made), {}, record)
+    done = Finished(run, lambda: search.student_run(**made), {}, record)
     return Progress([done], done, [done])
 
 

@@ -77,7 +77,7 @@ def finished(ledger: Ledger, run: str, **more: Any) -> Finished:
     part = {"status": "finished", "selection": 0.75, "seconds": 90.0, **more}
     curve = [{"selection": None}, {"selection": 0.5}, {"selection": 0.75}]
     ledger.write(run, {**part, "metrics": {"f1": 0.5}, "curve": curve}, None)
-    return Finished(run, student_run(), {"learning_rate": 1e-3, "schedule": "cosine"}, part)
+    return Finished(run, student_run, {"learning_rate": 1e-3, "schedule": "cosine"}, part)
 
 
 def tell(out: Path, url: str | None, *told: tuple[str, list[Finished]]) -> str:

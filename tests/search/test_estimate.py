@@ -67,7 +67,7 @@ def test_from_sizes_alone_it_is_an_order_of_magnitude(student: str, seconds: flo
 
 def test_what_was_measured_goes_before_arithmetic() -> None:
     made = plan([cell(name=name) for name in "abc"])
-    done = Finished("run", student_run(), {}, {"status": "finished", "selection": 0.0, "seconds": 300.0})
+    done = Finished("run", student_run, {}, {"status": "finished", "selection": 0.0, "seconds": 300.0})
     _, *others = made.cells
     nothing = [Progress() for _ in others]
     text = estimate(made, [Progress(trials=[done], best=done, seeds=[done]), *nothing], 2)
@@ -116,7 +116,8 @@ def test_long_tasks_weigh_more_than_short_ones() -> None:
     seconds = {"sst2": 3000.0, "rte": 100.0}
     replays = []
     for each in cells:
-        done = Finished(each.id, each.run, {}, {"selection": 0.0, "seconds": seconds[each.task], "status": "finished"})
+        record = {"selection": 0.0, "seconds": seconds[each.task], "status": "finished"}
+        done = Finished(each.id, lambda each=each: each.run, {}, record)
         replays.append(Progress(trials=[done], best=done, seeds=[done]))
     assert said(estimate(made, replays, 1)) == pytest.approx(3 * 3100, rel=0.02)
     replays[0].seeds *= 4
@@ -128,7 +129,7 @@ def test_copies_of_augmented_texts_are_read_too() -> None:
     more = {"augmentation": "masking", "augmentation_copies": 10}
     runs = [student_run(objective=name, settings={"epochs": 2} | told) for name, told in (("a", more), ("b", {}))]
     cells = [cell(run, run.task, size=SIZE) for run in runs]
-    done = Finished("run", runs[0], {}, {"status": "finished", "selection": 0.0, "seconds": 1100.0})
+    done = Finished("run", lambda: runs[0], {}, {"status": "finished", "selection": 0.0, "seconds": 1100.0})
     replays = [Progress(trials=[done], best=done, seeds=[done]), Progress()]
     assert said(estimate(plan(cells, examples={runs[0].task: 60_000}), replays, 1)) == pytest.approx(100, rel=0.05)
 
@@ -168,7 +169,8 @@ def test_each_student_has_a_pace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         meter.began(runs[name])
         now[0] += seconds
         meter.ended(runs[name])
-        done.append(Finished(name, runs[name], {}, {"status": "finished", "selection": 0.0, "seconds": seconds}))
+        record = {"status": "finished", "selection": 0.0, "seconds": seconds}
+        done.append(Finished(name, lambda name=name: runs[name], {}, record))
     expected = 100 + 20 + 2 * 60  # of the third the mean
     assert meter.left() == pytest.approx(expected)
     replays = [Progress(trials=[one], best=one, seeds=[one]) for one in done]

@@ -144,7 +144,7 @@ def test_cells_are_told_whose_teachers_teacher_has_other_weights_now() -> None:
         "student": {"started_from": {"distillation": digest(weights)[:16]}},
     }
     ledger: Any = SimpleNamespace(read=records.get)
-    done = [Progress(seeds=[Finished("student", student_run(), {}, records["student"])])]
+    done = [Progress(seeds=[Finished("student", student_run, {}, records["student"])])]
     assert other_weights(done, ledger) == ()
     records["head"] = {"weights": {"model.safetensors": "1" * 64}}
     assert [said.partition(" than are")[0] for said in other_weights(done, ledger)] == [

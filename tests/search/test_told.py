@@ -17,7 +17,7 @@ def test_tasks_are_named_where_their_vectors_differ() -> None:
         started = {"coverage": share, "filled": "vectors", **({"variance": 0.8} if init[0] == "s" else {})}
         run = student_run(init=init, task=task)
         cells.append(cell(run, f"{init} {task}", student="cbow"))
-        replays.append(Progress(trials=[Finished("r", run, {}, {"initialisation": started})]))
+        replays.append(Progress(trials=[Finished("r", lambda run=run: run, {}, {"initialisation": started})]))
     kept = "% of the vocabulary, with 80.0% of their variance"
     assert coverage(plan(cells), replays) == (
         f"Init static:teacher gives cbow the vectors of 50.0{kept}, on rte and sst2.",
@@ -32,7 +32,7 @@ def test_a_run_that_failed_is_not_told_as_done() -> None:
     cells = [cell(name=name, space={"learning_rate": [1e-3, 2e-3, 5e-4]}, trials=3, seeds=2) for name in "abc"]
 
     def progress(*records: dict[str, object], seeds: int = 0) -> Progress:
-        trials = [Finished(str(n), student_run(), {}, record) for n, record in enumerate(records)]
+        trials = [Finished(str(n), student_run, {}, record) for n, record in enumerate(records)]
         return Progress(trials=trials, seeds=trials[:1] * seeds)
 
     whole = progress(scored, scored, scored, seeds=2)

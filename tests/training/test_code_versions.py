@@ -75,7 +75,7 @@ EDITS = {
 def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree: Path) -> None:
     record = {"code": engine(), "specification": {}, "status": "finished"}
     stored = of_stored("embedded")
-    found = Progress(trials=[Finished("run", STUDENT, {}, record)])
+    found = Progress(trials=[Finished("run", lambda: STUDENT, {}, record)])
     whole = {file: (tree / file).read_text(encoding="utf-8") for file in EDITS}
     edits = [({file: f"# a comment\n\n{text}" for file, text in whole.items()}, [])]
     for file, text in whole.items():
@@ -99,7 +99,7 @@ def test_what_the_contracts_are_made_of_is_fingerprinted_with_them() -> None:
 
 def test_records_of_an_older_scheme_are_of_another_version() -> None:
     old = {"code": {"training": "49b33cd71a6a", "att_kl": "486f1bff99a3"}, "specification": {}}
-    replays = [Progress(trials=[Finished(str(n), STUDENT, {}, old)]) for n in range(2)]
+    replays = [Progress(trials=[Finished(str(n), lambda: STUDENT, {}, old)]) for n in range(2)]
     known = plan([], origins={"att_kl": "objectives/attention.py"})
     assert older_code(known, {}.get, replays) == ["2 cells were made with another version of att_kl and harness"]
     assert older_code(plan([]), {}.get, replays) == ["2 cells were made with another version of harness"]

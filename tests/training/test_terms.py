@@ -132,9 +132,8 @@ def replay(*points: dict[str, tuple[float, float | None]], objective: str = "att
         {"stage": "", "terms": {name: {"value": value, "share": share} for name, (value, share) in point.items()}}
         for point in points
     ]
-    run = Finished(
-        "run", search.student_run(objective=objective), {}, {"status": "finished", "selection": 0, "curve": curve}
-    )
+    made, record = search.student_run(objective=objective), {"status": "finished", "selection": 0, "curve": curve}
+    run = Finished("run", lambda: made, {}, record)
     return Progress([run], run, [run])
 
 
@@ -166,7 +165,8 @@ def begun(init: str, *stages: tuple[str, dict[str, tuple[float, float]]]) -> Pro
         {"stage": stage, "terms": {n: {"value": mean, "first": first, "share": 1.0} for n, (first, mean) in of.items()}}
         for stage, of in stages
     ]
-    run = Finished("run", search.student_run(init=init), {}, {"status": "finished", "selection": 0, "curve": curve})
+    made, record = search.student_run(init=init), {"status": "finished", "selection": 0, "curve": curve}
+    run = Finished("run", lambda: made, {}, record)
     return Progress([run], run, [run])
 
 
