@@ -23,6 +23,7 @@ from harness.files import (
     cannot_write,
     check_name,
     check_writable,
+    digest,
     remove,
     remove_abandoned,
     sync_file,
@@ -155,7 +156,7 @@ class Union:
 
         Where there is another of that name it stands beside it, so that its cells are found.
         """
-        to = self.target.out / path.relative_to(source.out)
+        to = self._place(source, path)
         raw = path.read_bytes()
         if not filed.is_whole(raw):
             say(f"plan {path} is damaged: it is left out")
@@ -176,6 +177,16 @@ class Union:
             return False
         atomic_write(to, content)
         return True
+
+    def _place(self, source: Ledger, path: Path) -> Path:
+        """Where a plan belongs, whose kind the target may spell otherwise: earlier versions did so as it was typed."""
+        study, profile, kind, *rest = path.relative_to(source.out).parts
+        flags = filed.kinds(source.out / study / profile).get(kind, "")
+        there = filed.kinds(self.target.out / study / profile)
+        same = [name for name, said in there.items() if said == flags]
+        if flags and kind not in same:
+            kind = same[0] if same else f"{kind}--{digest(flags)[:6]}" if kind in there else kind
+        return self.target.out.joinpath(study, profile, kind, *rest)
 
     def _moved(self, content: bytes, source: Ledger) -> bytes:
         """A plan that tells places as the target has them. Plugin files that are to go with it are copied."""

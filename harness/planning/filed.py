@@ -56,10 +56,13 @@ def folder_of(out: Path, plan: Plan | Request) -> Path:
 def kind_in(base: Path, kind: str, flags: str) -> str:
     """What the folder of a kind is called in that of a profile: of earlier versions, as its flags were typed."""
     if flags and (not (base / kind).exists() or _of_a_place(base / kind, flags)):
-        for folder in sorted(base.glob("*=*")):
-            if not narrows(folder.name) and flags == _flags_then(folder)[1]:
-                return folder.name
+        return next((name for name, said in kinds(base).items() if said == flags), kind)
     return kind
+
+
+def kinds(base: Path) -> dict[str, str]:
+    """The folder of each kind of a profile -> its flags, as they are called now."""
+    return {folder.name: _flags_then(folder)[1] for folder in sorted(base.glob("*=*")) if not narrows(folder.name)}
 
 
 def _of_a_place(folder: Path, flags: str) -> bool:

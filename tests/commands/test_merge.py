@@ -186,6 +186,24 @@ def test_a_damaged_plan_is_left_out_and_gives_way_to_a_whole_one(call: Harness, 
     assert "Vanilla KD" in done(call("report", *STUDY, "--out", tmp_path / "into")).stdout
 
 
+@pytest.mark.parametrize("first", ["0.0005", "5e-4"])
+def test_a_kind_that_was_spelt_otherwise_is_one_with_that_of_today(first: str, call: Harness, tmp_path: Path) -> None:
+    """Earlier versions named folders as numbers were typed."""
+    for word, objective in (("5e-4", "vanilla_kd"), ("0.0005", "att_kl")):
+        kind = f"learning_rate={word}"
+        ledger = results.finished(tmp_path / word, [objective])
+        (ledger.out / results.PLAN).unlink()
+        place = Path(STUDY[1], "quick", kind, f"objectives={objective}", "plan.json")
+        told = replace(results.plan([objective]), flags=f"--set {kind}", variant=f"{kind}/objectives={objective}")
+        results.write_plan(ledger.out, told, place)
+    folders = sorted([tmp_path / "0.0005", tmp_path / "5e-4"], key=lambda folder: folder.name != first)
+    done(call("merge", *folders, "--into", tmp_path / "into"))
+    assert [path.name for path in (tmp_path / "into" / STUDY[1] / "quick").iterdir()] == [f"learning_rate={first}"]
+    for flags in ((), ("--set", "learning_rate=5e-4")):
+        told = done(call("report", *flags, "--out", tmp_path / "into", "--format", "markdown")).stdout
+        assert "| Vanilla KD" in told and "| Att-KL" in told, told
+
+
 @pytest.mark.parametrize("gone", ["weights", "."])
 def test_what_goes_while_it_is_copied_stops_no_merge(
     gone: str, call: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
