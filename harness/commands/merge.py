@@ -108,12 +108,18 @@ class Union:
         if record["status"] == "failed":
             return "there"
         theirs, ours = _numbers(record), _numbers(here)
+        kept = bool(theirs["weights"]), bool(ours["weights"])  # not where --keep was none
+        if not all(kept):
+            theirs["weights"] = ours["weights"]
         if other := [name for name in NUMBERS if theirs[name] != ours[name]]:
             which = f"run {run} of {source.out} ({title_of(record)})"
             say(f"{which} has {_differences(here, record, other)}: {self.target.out} keeps its own")
             return "conflict"
         if self.target.trouble_with_weights(run):
-            self._bring_weights(source, run)
+            if kept == (True, False) and source.has_weights(run):
+                self._bring(source, run, record)  # which vouches for them
+            else:
+                self._bring_weights(source, run)
         return "there"
 
     def _bring(self, source: Ledger, run: RunId, record: Record) -> bool:

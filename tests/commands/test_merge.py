@@ -80,6 +80,18 @@ def test_equal_runs_with_other_numbers_are_told_and_stay(call: Harness, tmp_path
     assert results.content(one.out) == before
 
 
+@pytest.mark.parametrize("keeps", ["one", "two"])
+def test_a_run_that_left_no_weights_is_the_same_as_one_that_did(keeps: str, call: Harness, tmp_path: Path) -> None:
+    """As of `--keep none` in one of the folders. The weights come with the record that vouches for them."""
+    run = replace(results.student("vanilla_kd"), seed=0)
+    one, two = (results.finished(tmp_path / name, ["vanilla_kd"]) for name in ("one", "two"))
+    name = results.record(Ledger(tmp_path / keeps), run, 0.5, weights=True)
+    said = done(call("merge", two.out, "--into", one.out))
+    assert "0 runs brought, 2 there before, 0 in conflict" in said.stdout and not said.stderr
+    into = Ledger(one.out)
+    assert into.whole(name) and into.read(name)["weights"] and not into.trouble_with_weights(name)
+
+
 def test_of_several_tasks_the_numbers_are_compared_and_not_what_was_measured(call: Harness, tmp_path: Path) -> None:
     run = replace(results.student("vanilla_kd"), seed=0)
     one, two, three = (results.finished(tmp_path / name) for name in ("one", "two", "three"))
