@@ -13,7 +13,7 @@ from harness.commands.telling import tell
 from harness.ledger import LOG, Ledger
 from harness.planning.planned import Cell, Plan, runs_of, trials_of, waited_for
 from harness.planning.recipe import as_known, number
-from harness.planning.remembered import edited
+from harness.planning.remembered import edited, edited_plugins
 from harness.runs.told import Entry, Record
 from harness.search import kept as weights
 from harness.search import results
@@ -47,7 +47,7 @@ def status(options: Namespace) -> int:
     if any(held.values()):
         print(f"weights kept: {sum(map(bool, held.values()))} runs, {sum(held.values()) / 1e6:.1f} MB")
     _tell_going(plan, ledger, index, seen)
-    for sentence in (*edited(plan), *ledger.damaged.values()):
+    for sentence in (*edited(plan), *edited_plugins(plan), *ledger.damaged.values()):
         tell(sentence)
     return 0
 

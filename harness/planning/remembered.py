@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from harness.code_versions import here
+from harness.code_versions import fingerprint, here
 from harness.data import own
 from harness.files import checksum, digest, read_sealed, write_sealed
 from harness.folders import STRAY
@@ -95,6 +95,18 @@ def edited(plan: Plan) -> list[str]:
         path = Path(place)
         if path.exists() and _look(path) != look and (held_by([path]) or {place: said})[place] != said:
             changed.append(place)
+    return _told(changed)
+
+
+def edited_plugins(plan: Plan) -> list[str]:
+    """The same of files of plugins, whose code is part of what their runs are."""
+    runs = [*(first.run for first in plan.first.values()), *(cell.run for cell in plan.cells)]
+    planned = {pair for run in runs for pair in (run.plugins or {}).items()}
+    files = {(plan.origins.get(name.partition(" ")[2], ""), version) for name, version in planned}
+    return _told(sorted({file for file, version in files if Path(file).is_file() and fingerprint(file) != version}))
+
+
+def _told(changed: Iterable[str]) -> list[str]:
     again = "harness run makes anew what rests on it"
     return [f"{place} was edited since these runs were planned: {again}" for place in changed]
 

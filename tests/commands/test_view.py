@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.code_versions import fingerprint
 from harness.ledger import Ledger
 from harness.planning.planned import First, Plan
 from harness.search.progress import left
@@ -87,6 +88,20 @@ def test_predictions_and_weights_that_are_gone_are_told_where_a_run_is_made_agai
     assert "runs: 1 done, 0 failed, 1 left; teacher runs: 1 of 1 done, 1 to be made again" in told
     assert f"the predictions of run {run} are missing; harness run makes it again" in told
     assert "interrupted" not in told
+
+
+@pytest.mark.parametrize(("factor", "told"), [(2, False), (1, True)])
+def test_a_plugin_that_was_edited_is_told(call: Harness, tmp_path: Path, factor: int, told: bool) -> None:
+    """Its runs are others now, of which the plan does not know; a comment makes none."""
+    was, now = tmp_path / "before" / "mine.py", tmp_path / "mine.py"
+    for file, text in ((was, f"FACTOR = {factor}\n"), (now, "FACTOR = 2  # of mine\n")):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    run = results.student("vanilla_kd", plugins={"objective mine": fingerprint(str(was))})
+    out = results.finished(tmp_path / "out").out
+    write_plan(out, builders.plan([builders.cell(run)], origins={"mine": str(now)}))
+    sentence = f"{now} was edited since these runs were planned: harness run makes anew what rests on it"
+    assert (sentence in call("status", "--out", out).stdout) == told
 
 
 @pytest.mark.parametrize(("more", "count"), [({}, 2), ({"diverged": "of this code"}, 0)])
