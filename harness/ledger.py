@@ -226,12 +226,12 @@ class Ledger:
         yield from found
 
     def interrupted(self, read: Callable[[str], Any] | None = None) -> list[str]:
-        """Runs that were begun and have no record. read: tells of a run what `self.read` would, at less cost.
+        """Runs that have no record and left a checkpoint: others begin anew, as those do whose record was lost.
 
-        Nothing can go on from a folder of what was printed alone.
+        read: tells of a run what `self.read` would, at less cost.
         """
-        found = (run for run in self.runs() if (read or self.read)(run) is None and run not in self.damaged)
-        return [run for run in found if [path.name for path in self.folder(run).glob("*")] != [LOG]]
+        found = (run for run in self.runs() if os.path.exists(self._path(run, CHECKPOINT)))
+        return [run for run in found if (read or self.read)(run) is None and run not in self.damaged]
 
     def log(self, run: str) -> str:
         """What the last attempt at a run printed; empty if nothing."""

@@ -95,12 +95,15 @@ def test_a_stamp_tells_when_a_record_was_replaced(tmp_path: Path) -> None:
     assert not list(opened.known()) and opened.read(run) and list(opened.known()) == list(ledger.known())
 
 
-def test_interrupted_runs_are_those_without_a_record(tmp_path: Path) -> None:
+def test_interrupted_runs_are_those_without_a_record_that_left_a_checkpoint(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, create=True)
-    begun, damaged, whole = (letter * 16 for letter in "bde")
-    for run in (whole, damaged, begun):
+    begun, damaged, whole, lost = (letter * 16 for letter in "bdef")
+    for run in (whole, damaged, begun, lost):
         ledger.write(run, {"status": "finished"}, None)
-    (ledger.folder(begun) / "record.json").unlink()
+        (ledger.folder(run) / "checkpoint.pt").touch()
+    for run in (begun, lost):
+        (ledger.folder(run) / "record.json").unlink()
+    (ledger.folder(lost) / "checkpoint.pt").rename(ledger.folder(lost) / "predictions.safetensors")
     (ledger.folder(damaged) / "record.json").write_bytes(b"{")
     for stray in ("lost+found", f"{begun} (copy)", "A" * 16, "0" * 15):  # of another program
         (tmp_path / "ledger" / stray).mkdir()

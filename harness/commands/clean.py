@@ -97,9 +97,13 @@ def _unneeded(ledger: Ledger) -> dict[str, Sequence[Path]]:
     parts: dict[str, Sequence[Path]] = {}
     if old := _old(ledger, plans):
         parts[f"cache of other versions of the code ({counted(len(old), 'folder')})"] = old
-    if begun:
-        what = f"what {counted(len(begun), 'interrupted run')} left, which would go on from there"
-        parts[what] = [ledger.folder(run) for run in begun]
+    going_on = set(ledger.interrupted())
+    for what, which, found in (
+        ("interrupted run", "which would go on from there", [run for run in begun if run in going_on]),
+        ("run", "of which there is no record", [run for run in begun if run not in going_on]),
+    ):
+        if found:
+            parts[f"what {counted(len(found), what)} left, {which}"] = [ledger.folder(run) for run in found]
     finished = [run for run, record in runs.items() if record and record["status"] == "finished"]
     # A driver was killed between the record and this.
     if over := [path for run in finished for path in ledger.folder(run).glob("checkpoint*.pt")]:

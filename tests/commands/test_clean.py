@@ -31,6 +31,7 @@ def full(tmp_path: Path) -> Ledger:
     results.record(ledger, lost, 0.8, weights=True)  # in no plan
     ledger.folder("a" * 16).mkdir()  # interrupted
     (ledger.folder("a" * 16) / "checkpoint.pt").write_bytes(b"x" * 1000)
+    ledger.folder("c" * 16).mkdir()  # before its first checkpoint
     torn = ledger.folder("b" * 16)  # damaged: somebody may want to look at it
     torn.mkdir()
     (torn / "record.json").write_bytes(b"{")
@@ -57,7 +58,8 @@ def test_what_goes_is_told_and_goes(call: Harness, full: Ledger) -> None:
     before, records = left(full), results.content(full.out)
     told = call("clean", "--out", full.out, "--dry-run")
     assert told.returncode == 0 and left(full) == before
-    for part in ("other versions of the code (1 folder)", "weights of 1 run in no plan", "1 interrupted run left",
+    for part in ("other versions of the code (1 folder)", "weights of 1 run in no plan",
+                 "1 interrupted run left, which would go on from there", "1 run left, of which there is no record",
                  "cache of runs in no plan (1 folder)", "1 file half written", "in all"):  # fmt: skip
         assert part in told.stdout, told.stdout
     done = call("clean", "--out", full.out, "--yes")
@@ -65,7 +67,8 @@ def test_what_goes_is_told_and_goes(call: Harness, full: Ledger) -> None:
     now = left(full)
     assert now["weights"] == [results.TEACHER_RUN] and now["torn"] == 0
     assert len(now["cache"]) == 1 and now["cache"][0].startswith(of_stored("embedded"))
-    assert now["runs"] == sorted(set(before["runs"]) - {"a" * 16}) and (full.out / "cache" / "examined").is_dir()
+    assert now["runs"] == sorted(set(before["runs"]) - {"a" * 16, "c" * 16})
+    assert (full.out / "cache" / "examined").is_dir()
     kept = results.content(full.out)
     assert kept.items() <= records.items() and not [name for name in records.keys() - kept.keys() if "record" in name]
     assert "nothing in" in call("clean", "--out", full.out).stdout
