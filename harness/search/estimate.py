@@ -31,8 +31,9 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
     weight = defaultdict[str, float](float)
     for cell, found in with_progress(plan, replays):
         weight[_who(cell.run)] += _weight(cell, plan) * left(cell, found)
+    before = _before(plan, replays, workers, ledger)
     if not any(weight.values()):
-        return "time: nothing is missing"
+        return f"time: nothing for runs of cells{before}" if before else "time: nothing is missing"
     made = {run.run: (run, cell) for found, cell in zip(replays, plan.cells, strict=True)
             for run in (*found.trials, *found.seeds) if run.score is not None}  # fmt: skip
     pace = Pace()
@@ -40,11 +41,11 @@ def estimate(plan: Plan, replays: Sequence[Progress], workers: int, ledger: Ledg
         pace.took(run.made, float(run.record["seconds"]), _weight(cell, plan))
     how = f"as {counted(len(made), 'finished run')} took" if made else "from sizes alone: an order of magnitude"
     about, who = words(pace.of(weight) / workers), counted(workers, "worker")
-    return f"time: about {about} with {who} ({how}){_before(plan, replays, workers, ledger)}"
+    return f"time: about {about} with {who} ({how}){before}"
 
 
 def to_make(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> list[RunId]:
-    """The runs that cells start from which have no record, or have lost the weights that a missing run starts from."""
+    """The runs that cells start from which have no whole record, or lost the weights that a missing run starts from."""
     found = {run for run in plan.first if not _finished(ledger, run)}
     waiting = [run for cell, one in with_progress(plan, replays) if left(cell, one) for run in cell.after]
     waiting += [after for run in found for after in plan.first[run].after]
@@ -57,7 +58,7 @@ def to_make(plan: Plan, replays: Sequence[Progress], ledger: Ledger | None) -> l
 
 
 def _finished(ledger: Ledger | None, run: RunId) -> Record | None:
-    record = ledger.read(run) if ledger else None
+    record = ledger.whole(run) if ledger else None
     return record if record and record["status"] == "finished" else None
 
 

@@ -19,10 +19,11 @@ from tests.training.builders import a_run
 
 
 class Told:
-    """A ledger of these records. lost: the runs whose weights are not there any more."""
+    """A ledger of these records. lost, torn: the runs whose weights, or predictions, are not there any more."""
 
-    def __init__(self, records: dict[str, Any], lost: Collection[str] = ()):
+    def __init__(self, records: dict[str, Any], lost: Collection[str] = (), torn: Collection[str] = ()):
         self.read, self.has_weights = records.get, lambda run: run not in lost
+        self.whole = lambda run: None if run in torn else records.get(run)
 
 
 SIZE = {"layers": 6, "width": 384}
@@ -107,6 +108,19 @@ def test_lost_weights_are_to_be_made_where_something_missing_starts_from_them() 
     assert to_make(plan([], first=made.first), [], Told(finished, [first, second])) == []
     assert to_make(made, [Progress()], Told({second: finished[second]}, [second])) == [first, second]
     assert to_make(made, [Progress()], None) == [first, second]
+
+
+def test_a_teacher_without_its_predictions_is_missing_also_where_no_run_of_a_cell_is() -> None:
+    teacher = a_run(TeacherRun, teacher=BASE, data="", task="sst2")
+    made = plan([], first={teacher.identity({}): First(teacher)})
+    finished = dict.fromkeys(made.first, {"status": "finished", "seconds": 100.0})
+    assert estimate(made, [], 2, Told(finished)) == "time: nothing is missing"
+    for torn in (Told(finished, torn=made.first), Told({})):
+        assert to_make(made, [], torn) == [*made.first]
+        assert estimate(made, [], 2, torn) == (
+            "time: nothing for runs of cells, and 1 run that they start from (teachers, distillations), whose time is "
+            "not known yet"
+        )
 
 
 def test_long_tasks_weigh_more_than_short_ones() -> None:
