@@ -7,6 +7,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from harness.files import abandoned, half_written, read_sealed
 from harness.files import remove as delete
 from harness.ledger import Ledger
 from harness.planning import filed
-from harness.planning.planned import Plan
+from harness.planning.planned import Cell, Plan
 from harness.runs import Run, RunId
 from harness.runs.told import Record
+from harness.search.progress import specify
 from harness.search.results import replayed
 
 OF_CODE = re.compile("[0-9a-f]{12}")  # a folder of the cache, named after the code that made what it holds
@@ -72,18 +74,39 @@ class Holdings:
     """The runs that a plan has, found or not. cells: cell -> its runs; all: with those that they start from."""
 
     def __init__(self, plan: Plan, ledger: Ledger):
-        self.plan, self.cells = plan, {}
+        self.plan, self.cells, self.open = plan, {}, list[Cell]()
         for cell, found in zip(plan.cells, replayed(plan, ledger), strict=True):
             runs = [one.run for one in (*found.trials, *found.seeds)]
             self.cells[cell.id] = [*dict.fromkeys(runs), *(run.identity(plan.defaults) for run in found.missing)]
+            self.open += [cell] if found.missing else []
         self.all = {run for runs in self.cells.values() for run in runs} | set(plan.first)
 
     def has(self, run: RunId, record: Record | None) -> bool:
-        """Whether a run is the plan's, or one of them made again to predict a test split."""
+        """Whether a run is the plan's, or one of them made again to predict a test split, or may be of a search that is
+        not over, as where a trial was lost whose score decides which the later ones are.
+        """
         if run in self.all:
             return True
         told = dict((record or {}).get("specification") or {})
-        return bool(told.pop("test", None)) and Run.read(told).identity(self.plan.defaults) in self.all
+        of_test = bool(told.pop("test", None))
+        if not (of_test or self.open) or Run.kind_of(told) is Run:
+            return False
+        made = Run.read(told)
+        name = made.identity(self.plan.defaults)
+        return name in self.all or any(name == self._with_settings_of(made, cell) for cell in self.open)
+
+    def _with_settings_of(self, run: Run, cell: Cell) -> RunId:
+        """The run of a cell with what another has of the cell's search space; "" where that is no run of the cell."""
+        alike = ("kind", "task", "tasks", "objective", "student")  # looked at first, since a hash takes its time
+        if any(getattr(run, name, "") != getattr(cell.run, name, "") for name in alike):
+            return ""
+        if run.seed not in range(cell.seeds) or cell.space.keys() - run.settings.keys():
+            return ""
+        settings = {name: run.settings[name] for name in cell.space}
+        if cell.lengthened:
+            settings["epochs"] //= 2
+        made = specify(cell, settings, run.seed, ())
+        return (replace(made, before=run.curves_before) if run.curves_before else made).identity(self.plan.defaults)
 
 
 # ---------------------------------------------------------------- clean

@@ -13,6 +13,7 @@ import pytest
 from harness.code_versions import of_stored
 from harness.data.store import Store
 from harness.ledger import Ledger
+from harness.planning.space import Range
 from harness.search.progress import progress
 from tests.commands import results
 from tests.conftest import Harness
@@ -128,6 +129,22 @@ def test_weights_stay_that_a_planned_run_started_from(call: Harness, tmp_path: P
     base = results.record(ledger, replace(results.TEACHER, data="e" * 64), 0.8, weights=True)
     results.record(ledger, replace(results.student("att_kl"), seed=0), 0.5, started_from={base: "w"})
     assert "there is nothing" in call("clean", "--out", ledger.out, "--yes").stdout
+
+
+def test_weights_stay_of_what_came_after_a_trial_that_was_lost(call: Harness, tmp_path: Path) -> None:
+    """Its score decides what TPE tries next: until it is made anew, no proposal tells of the others."""
+    space = {"learning_rate": Range(low=1e-4, high=1e-2, log=True, whole=False)}
+    cell = builders.cell(results.student("vanilla_kd"), space=space, trials=3, seeds=2)
+    ledger = Ledger(tmp_path / "out", create=True)
+    while missing := progress(cell, {}, ledger.read).missing:
+        results.record(ledger, missing[0], 0.5, weights=True)
+        ledger = Ledger(ledger.out)
+    results.write_plan(ledger.out, builders.plan([cell]))
+    found = progress(cell, {}, ledger.read)
+    (ledger.folder(found.trials[0].run) / "record.json").unlink()
+    assert "of which there is no record" in done(call("clean", "--out", ledger.out, "--yes")).stdout
+    left = {path.parent.name for path in ledger.out.glob("ledger/*/weights")}
+    assert left == {run.run for run in (*found.trials[1:], *found.seeds[1:])}
 
 
 def test_a_removed_run_is_missing_and_what_rests_on_it_is_named(call: Harness, tmp_path: Path) -> None:
