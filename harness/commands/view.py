@@ -38,7 +38,8 @@ def status(options: Namespace) -> int:
     stands = [*first.values()]
     before = f"teacher runs: {stands.count('finished')} of {len(first)} done"
     before += f", {stands.count('failed')} failed" if "failed" in stands else ""
-    if left and (again := [run for run in to_make(plan, seen, ledger) if first[run] == "finished"]):
+    lacking = [run for run in to_make(plan, seen, ledger) if first[run] == "finished"] if left else []
+    if again := [run for run in lacking if run not in ledger.damaged]:  # what is damaged is told as that
         before += f", {len(again)} to be made again, as the weights are missing that others start from"
     which = f" ({plan.variant.replace('--', ' ').replace('/', ' ')})" if plan.variant else ""
     tell(f"study {plan.study}, profile {plan.profile}{which}, in {ledger.out}")

@@ -88,6 +88,10 @@ def test_predictions_and_weights_that_are_gone_are_told_where_a_run_is_made_agai
     assert "runs: 1 done, 0 failed, 1 left; teacher runs: 1 of 1 done, 1 to be made again" in told
     assert f"the predictions of run {run} are missing; harness run makes it again" in told
     assert "interrupted" not in told
+    ledger.write(results.TEACHER_RUN, {**taught, "specification": results.TEACHER.specification()}, {"ids": np.ones(2)})
+    (ledger.folder(results.TEACHER_RUN) / "predictions.safetensors").write_bytes(b"others")
+    told = call("status", "--out", tmp_path).stdout
+    assert f"the predictions of run {results.TEACHER_RUN} are damaged" in told and "the weights are missing" not in told
 
 
 @pytest.mark.parametrize(("factor", "told"), [(2, False), (1, True)])
