@@ -21,6 +21,7 @@ import pytest
 
 from harness import registry, reports
 from harness.cli import main
+from harness.errors import counted
 from harness.ledger import Ledger
 from harness.reports.statistics.noise import Noise
 from harness.reports.statistics.planning import SEED_SPREAD
@@ -110,7 +111,7 @@ def test_it_can_be_merged_as_a_start(
 ) -> None:
     runs, plans = len(list((folders[name] / "ledger").iterdir())), len(list(folders[name].rglob("plan.json")))
     assert main(["merge", str(folders[name]), "--into", str(tmp_path / "results")]) == 0
-    said = f"{runs} runs brought, 0 there before, 0 in conflict, 0 damaged, {plans} plans brought"
+    said = f"{runs} runs brought, 0 there before, 0 in conflict, 0 damaged, {counted(plans, 'plan')} brought"
     assert plans and said in capsys.readouterr().out
 
 

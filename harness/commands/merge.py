@@ -85,7 +85,7 @@ class Union:
         counts = self.counts
         return (
             f"{counted(counts['brought'], 'run')} brought, {counts['there']} there before, "
-            f"{counts['conflict']} in conflict, {counts['damaged']} damaged, {counts['plan']} plans brought"
+            f"{counts['conflict']} in conflict, {counts['damaged']} damaged, {counted(counts['plan'], 'plan')} brought"
         )
 
     def add(self, source: Ledger) -> None:

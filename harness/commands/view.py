@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.commands.recorded import chosen_on, find, recorded, say_damage
 from harness.commands.telling import tell
+from harness.errors import counted
 from harness.ledger import LOG, Ledger
 from harness.planning.planned import Cell, Plan, runs_of, trials_of, waited_for
 from harness.planning.recipe import as_known, number
@@ -46,7 +47,7 @@ def status(options: Namespace) -> int:
     print(f"cells: {complete} of {len(real)} complete, {len(plan.cells) - len(real)} impossible")
     print(f"runs: {made} done, {failed} failed, {left} left; {before}")
     if any(held.values()):
-        print(f"weights kept: {sum(map(bool, held.values()))} runs, {sum(held.values()) / 1e6:.1f} MB")
+        print(f"weights kept: {counted(sum(map(bool, held.values())), 'run')}, {sum(held.values()) / 1e6:.1f} MB")
     _tell_going(plan, ledger, index, seen)
     for sentence in (*edited(plan), *edited_plugins(plan), *ledger.damaged.values()):
         tell(sentence)

@@ -33,6 +33,7 @@ def test_merging_unites_runs_plans_weights_and_predictions(call: Harness, tmp_pa
     done = call("merge", one.out, two.out, "--into", into)
     assert done.returncode == 0, done.stderr
     assert "2 runs brought, 0 there before" in done.stdout and "2 runs brought, 1 there before" in done.stdout
+    assert done.stdout.count(", 1 plan brought\n") == 2
     assert results.content(into) == results.content(one.out) | results.content(two.out)
     assert server_scores.kept(Ledger(into)) == server_scores.kept(two)
     assert not list(into.rglob("*.tmp")) and not (into / "cache").exists()
