@@ -100,13 +100,13 @@ class Holdings:
         alike = ("kind", "task", "tasks", "objective", "student")  # looked at first, since a hash takes its time
         if any(getattr(run, name, "") != getattr(cell.run, name, "") for name in alike):
             return ""
-        if run.seed not in range(cell.seeds) or cell.space.keys() - run.settings.keys():
+        if run.seed is None or run.seed >= cell.seeds or cell.space.keys() - run.settings.keys():
             return ""
         settings = {name: run.settings[name] for name in cell.space}
         if cell.lengthened:
             settings["epochs"] //= 2
-        made = specify(cell, settings, run.seed, ())
-        return (replace(made, before=run.curves_before) if run.curves_before else made).identity(self.plan.defaults)
+        pruned_by: dict[str, Any] = {"before": run.curves_before} if run.curves_before else {}
+        return replace(specify(cell, settings, run.seed, ()), **pruned_by).identity(self.plan.defaults)
 
 
 # ---------------------------------------------------------------- clean
