@@ -18,7 +18,7 @@ from harness.search.results import replayed
 if TYPE_CHECKING:
     import pandas
 
-FrameRow = dict[str, Any]  # column -> value
+FrameRow = Mapping[str, Any]  # column -> value
 # Of a record, beside its metrics; seconds are those of the whole run, model_seconds those spent in the model.
 MEASURED = ("seconds", "model_seconds", "peak_memory_mib", "parameters", "parameters_without_embeddings", "device")
 INNER = (
