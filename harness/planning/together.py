@@ -22,6 +22,7 @@ from harness.runs import BaseTeacher
 
 Taken = Callable[[str], bool] | None  # whether a name is that of what is no place
 
+
 def recorded(out: Path, request: Request) -> Plan:
     """The plan of a request, where it was given to harness run; else what all plans of its kind say of it.
 
