@@ -54,13 +54,15 @@ LONGEST = (
     "test_embedded_default.py", "test_kills.py", "test_ray.py", "test_study.py", "test_new.py",
     "test_new_procedures.py", "test_distil_corpus.py", "test_bad_input.py",
     "test_general_faults.py", "test_database.py", "test_run_processes.py", "test_notebook.py", "test_controls.py",
-    "test_several_teachers.py", "test_pruning.py", "test_script.py", "test_methods.py", "test_unreadable.py",
-    "test_docs.py", "test_installed.py", "test_synchronisation.py", "test_idle.py", "test_columns.py",
+    "test_several_teachers.py", "test_every_study.py", "test_pruning.py", "test_script.py", "test_methods.py",
+    "test_unreadable.py", "test_docs.py", "test_installed.py", "test_synchronisation.py", "test_idle.py",
+    "test_columns.py",
     "test_results.py", "test_fairseq_roberta.py", "test_identities.py", "test_onnx_graph.py", "test_faulty_plugins.py",
     "test_lstm_studies.py", "test_matrix_studies.py", "test_general.py", "test_own_data.py", "test_multi_task.py",
     "test_real_results.py", "test_page.py", "test_listing.py", "test_testing.py", "test_figures.py", "test_folders.py",
     "test_machine.py", "test_kept_plans.py", "test_huggingface_folders.py", "test_code_versions.py", "test_streams.py",
     "test_merge.py", "test_fairseq_teacher.py", "test_submission.py", "test_stops.py", "test_reading.py",
+    "test_families.py", "test_taking.py", "test_huggingface.py", "test_index.py",
 )  # fmt: skip
 
 
