@@ -106,3 +106,9 @@ def table(cells: Sequence[CellResult], study: Study = STUDY, **provenance: Any) 
 def compared(cells: Sequence[CellResult] | None = None, study: Study = STUDY) -> Any:
     """What stands beside the published numbers."""
     return with_published(table(mixed() if cells is None else cells, study), study).comparison
+
+
+def entries(made, init="every"):
+    """{row name: its entries} of one initialisation."""
+    (block,) = [b for b in made.blocks if b.init == init]
+    return {line.row.name: line.entries for line in block.lines}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.contracts import Row
+from harness.planning.filed import keep
+from harness.planning.plan import resolve
 from harness.planning.planned import Cell, Plan
+from harness.planning.request import Request
 from harness.runs import BaseTeacher, Run, RunId, StudentRun
 from tests.training.builders import a_run
 
@@ -45,3 +49,15 @@ def plan(cells: Sequence[Cell], **changes: Any) -> Plan:
 def of_kind(found: Plan, kind: type[Kind]) -> dict[RunId, Kind]:
     """The runs of this kind that others of the plan start from."""
     return {run: first.run for run, first in found.first.items() if isinstance(first.run, kind)}
+
+
+def asked(**more: Any) -> Request:
+    """A request for the study of every objective and start."""
+    return Request("objectives_vs_init", **more)
+
+
+def kept(out: Path, **more: Any) -> Plan:
+    """The plan of `asked`, written down."""
+    found = resolve(asked(**more))
+    keep(out, found)
+    return found
