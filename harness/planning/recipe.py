@@ -177,14 +177,17 @@ def recipes_before(plan: Plan) -> tuple[str, ...]:
 def _fine_tuning(plan: Plan) -> Iterator[str]:
     """A sentence on teachers that are fine-tuned on one task at a time and are no rows of the table."""
     values: dict[str, list[tuple[Where, Any]]] = {}
-    for run in (first.run for first in plan.first.values()):
-        if isinstance(run, TeacherRun) and not run.evaluate_only:
+    # Not what is one too: an ensemble and a control's teacher are never fine-tuned themselves.
+    runs = [run for first in plan.first.values() if type(run := first.run) is TeacherRun]
+    for run in runs:
+        if not run.evaluate_only:
             settings = apart_from_students(plan, run)
             for name in settings.keys() - saying_nothing(settings) - SILENT_BEFORE:
                 where = {"task": run.task, "student": run.teacher.name, "row": ""}
                 values.setdefault(name, []).append((where, settings[name]))
     if values:
-        yield f"Fine-tuning of teacher {plan.label}: {_together(values)}."
+        some = ", where its weights do not answer as they are" if any(run.evaluate_only for run in runs) else ""
+        yield f"Fine-tuning of teacher {plan.label}{some}: {_together(values)}."
 
 
 def apart_from_students(plan: Plan, run: Run) -> Values:

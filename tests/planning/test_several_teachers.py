@@ -16,6 +16,7 @@ from harness.ledger import Ledger
 from harness.planning.filed import names_of
 from harness.planning.plan import resolve
 from harness.planning.planned import Plan
+from harness.planning.recipe import recipes_before
 from harness.planning.request import Request
 from harness.search.driver import Driver, workspace_of
 from harness.teaching.outputs import mean_of
@@ -70,6 +71,16 @@ def test_an_ensembles_members_are_trained_as_they_would_be_alone(folders: tuple[
 
 def resolve_again(plan: Plan) -> Plan:
     return Plan.from_json(json.loads(json.dumps(plan.to_json())))
+
+
+def test_of_teachers_of_which_some_answer_as_they_are_the_others_fine_tuning_is_told(folders: tuple[str, str]) -> None:
+    bert, gpt2 = folders
+    of_tasks = planned(teacher=(f"sentiment={bert}", "similarity=embedded"), tasks=["sentiment", "similarity"])
+    for plan in (planned(teacher=f"embedded+{bert}"), of_tasks):
+        (told,) = recipes_before(plan)
+        assert f"teacher {plan.label}, where its weights do not answer as they are: " in told and "epochs 3" in told
+    (told,) = recipes_before(planned(teacher=f"{gpt2}+{bert}"))
+    assert told.startswith("Fine-tuning of teacher gpt2 + bert: ")
 
 
 def test_each_seed_has_an_ensemble_of_its_own(folders: tuple[str, str]) -> None:
