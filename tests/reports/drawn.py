@@ -22,7 +22,7 @@ def searched(
     rows: Sequence[Row] = ROWS,
     **changes: Any,
 ) -> Table:
-    """found: (row, task) -> its trials; values: of each trial, in all cells. changes: of all rows of the frame."""
+    """found: (row, task) -> its trials; values: of each trial, in all cells. changes: of all rows."""
     cells, frame = [], []
     for (name, task), results in found.items():
         row = next(row for row in rows if row.name == name)
