@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.hyperparameters import Hyperparameters, Values
@@ -201,7 +201,7 @@ def specify(cell: Cell, hyperparameters: Hyperparameters, seed: int, before: Seq
         changes["init"] = f"{PRETRAINED}:{cell.starts[seed]}"
     if prunes(changes["settings"]) and before:
         changes["before"] = [curve(t.record) for t in before if t.score is not None]
-    return type(cell.run)(**{**vars(cell.run), **changes})  # as `replace`, in a third of its time
+    return replace(cell.run, **changes)
 
 
 def prunes(settings: Values) -> bool:
