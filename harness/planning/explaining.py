@@ -13,6 +13,7 @@ from harness.planning.recipe import (
     Where,
     apart_from_students,
     as_known,
+    as_told,
     number,
     saying_nothing,
     shared_name,
@@ -151,7 +152,7 @@ def _own(plan: Plan, run: Run) -> Values:
 
 
 def _known(plan: Plan, key: str, value: Any) -> tuple[str, Any]:
-    return next(iter(as_known(plan, {key: value}).items()))
+    return next(iter(as_told(plan, {key: value}).items()))
 
 
 def _shared(plan: Plan, key: str) -> str:

@@ -94,7 +94,7 @@ def recipe(plan: Plan) -> str:
     searched = {shared_name(cell.student, name) for cell in _cells(plan) for name in as_known(plan, cell.space)}
     values: dict[str, list[tuple[Where, Any]]] = {}
     for cell in _cells(plan):
-        settings, row = as_known(plan, cell.run.settings), rows[cell.row]
+        settings, row = as_told(plan, cell.run.settings), rows[cell.row]
         silent = saying_nothing(settings)
         for key, value in settings.items():
             name = shared_name(cell.student, key)
@@ -156,16 +156,17 @@ def recipes_before(plan: Plan) -> tuple[str, ...]:
     layers = {(run.objective, run.settings["transferred_layers"]) for run in general_runs}
     both = Counter(objective for objective, _ in layers)  # 2: some transfer the last layer, some all
     for run in runs:
-        found = as_known(plan, run.settings)
+        found = as_told(plan, run.settings)
         if run.tells:
-            found = as_known(plan, apart_from_students(plan, run))
+            found = as_told(plan, apart_from_students(plan, run))
             silent = SILENT_BEFORE | (_idle(found) if isinstance(run, CorpusRun) else saying_nothing(found))
             told = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in silent)
             said[f"{run.tells}: {told}."] = None
         elif isinstance(run, CorpusDistillationRun):
             idle = _idle(found) - ({"transferred_layers"} if both[run.objective] > 1 else set())
             settings = "; ".join(f"{k} {number(v)}" for k, v in sorted(found.items()) if k not in idle)
-            alike.setdefault((run.student, run.init, settings), {})[run.objective] = None
+            init = by_name(plan, run.init)
+            alike.setdefault((run.student, init, settings), {})[run.objective] = None
     general = (
         f"General distillation of {student} by {', '.join(objectives)}, init {init}, once (seed 0), on corpus "
         f"{Path(plan.corpus).name}: {settings}."
@@ -184,7 +185,7 @@ def _fine_tuning(plan: Plan) -> Iterator[str]:
             settings = apart_from_students(plan, run)
             for name in settings.keys() - saying_nothing(settings) - SILENT_BEFORE:
                 where = {"task": run.task, "student": run.teacher.name, "row": ""}
-                values.setdefault(name, []).append((where, settings[name]))
+                values.setdefault(name, []).append((where, by_name(plan, settings[name])))
     if values:
         some = ", where its weights do not answer as they are" if any(run.evaluate_only for run in runs) else ""
         yield f"Fine-tuning of teacher {plan.label}{some}: {_together(values)}."
@@ -215,6 +216,17 @@ def as_known(plan: Plan, settings: Mapping[str, Known]) -> dict[str, Known]:
         name, complements = plan.shown.get(key, (key, False))
         found[name] = _complement(value) if complements else value
     return found
+
+
+def as_told(plan: Plan, settings: Values) -> dict[str, Any]:
+    """Settings as `as_known`, in sentences: a file by its name, not by its content."""
+    return {name: by_name(plan, value) for name, value in as_known(plan, settings).items()}
+
+
+def by_name(plan: Plan, value: Any) -> Any:
+    """ "kind:CONTENT" as "kind:FILE", as it was asked for; anything else as it is."""
+    kind, colon, content = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return f"{kind}{colon}{Path(plan.files[content]).name}" if content in plan.files else value
 
 
 def _complement(value: Any) -> Any:

@@ -195,3 +195,18 @@ def test_how_a_teacher_is_fine_tuned_is_told_as_far_as_its_students_do_not_share
     assert lines == {"teacher.epochs 2", "teacher.max_length 12"}
     sentence, lines = told("max_length=12")
     assert "max_length" not in sentence and LENGTH not in " ".join(lines), "its students' own"
+
+
+def test_files_of_vectors_are_told_by_their_names(tmp_path: Path) -> None:
+    """Settings have them by content, which nobody can read."""
+    file = tmp_path / "mine.txt"
+    file.write_text("good 0.5 0.25\nbad -0.5 0.25\n", encoding="utf-8")
+    augmented = (f"augmentation=word_vectors:{file}", "augmentation_copies=2", "bilstm.embedding_size=2")
+    asked = quick(*augmented, study="sra", inits=(f"vectors:{file}",), objectives=["kd", "sra"])
+    assert "; augmentation word_vectors:mine.txt;" in recipe(asked)
+    (general,) = (said for said in recipes_before(asked) if said.startswith("General distillation"))
+    assert "by cosine, init vectors:mine.txt, once" in general
+    (line,) = (line for line in explained(asked, STUDIES.get(asked.study)) if line.name == "augmentation")
+    assert line.ours == "word_vectors:mine.txt"
+    (content,) = asked.files
+    assert f"vectors:{content}" in {cell.run.init for cell in asked.cells}
