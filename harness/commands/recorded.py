@@ -130,7 +130,7 @@ def table_of(plan: Plan, ledger: Ledger, layout: str | None = None, against: str
             *results.unlabelled(plan),
             *results.other_teachers(plan),
         ),
-        older_code=tuple(results.older_code(plan, ledger.read, replays)),
+        older_code=results.older_code(plan, ledger.read, replays),
     )
     table = reports.build(study, plan.profile, cells, tasks, provenance, score_of, against)
     submitted = server_scores.of_cells(plan, ledger, replays)

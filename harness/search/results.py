@@ -212,14 +212,14 @@ def pruned(plan: Plan, replays: Sequence[Progress]) -> tuple[str, ...]:
     )
 
 
-def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[str]:
-    """Sentences such as "3 cells were made with another version of att_kl" for what changed since the runs.
+def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> tuple[str, ...]:
+    """A sentence such as "3 cells were made with another version of att_kl" for what changed since the runs.
 
     read: the record of a run.
     """
-    made: Counter[str] = Counter()
+    now, whole = current(plan.origins), {*engine()}  # all its parts together are harness
     of_run: dict[str, set[str]] = {}  # cells may share runs
-    now = current(plan.origins)
+    made: list[set[str]] = []  # of each cell with any: what changed
     for found in replays:
         names: set[str] = set()
         for run in (*found.trials, *found.seeds):
@@ -227,12 +227,13 @@ def older_code(plan: Plan, read: Lookup, replays: Sequence[Progress]) -> list[st
                 of_run[run.run] = changed(run.record, read, now)
             names |= of_run[run.run]
         if names:
-            whole = set(engine())  # all its parts together are harness
-            made[listed(sorted(names - whole | {"harness"} if names >= whole else names))] += 1
-    return [
-        f"{count} cell{'s were' if count > 1 else ' was'} made with another version of {what}"
-        for what, count in sorted(made.items())
-    ]
+            made.append(names - whole | {"harness"} if names >= whole else names)
+    if not made:
+        return ()
+    count, of_name = len(made), Counter(name for names in made for name in names)
+    named = sorted(of_name.items(), key=lambda item: (-item[1], item[0]))
+    what = listed(name if cells == count else f"{name} ({cells})" for name, cells in named)
+    return (f"{counted(count, 'cell')} {'were' if count > 1 else 'was'} made with another version of {what}",)
 
 
 def made_apart(replays: Sequence[Progress]) -> tuple[str, ...]:

@@ -77,10 +77,11 @@ def test_a_change_of_the_engine_is_told_with_its_part_and_a_comment_is_not(tree:
     stored = of_stored("embedded")
     found = Progress(trials=[Finished("run", lambda: STUDENT, {}, record)])
     whole = {file: (tree / file).read_text(encoding="utf-8") for file in EDITS}
-    edits = [({file: f"# a comment\n\n{text}" for file, text in whole.items()}, [])]
+    commented = {file: f"# a comment\n\n{text}" for file, text in whole.items()}
+    edits: list[tuple[dict[str, str], tuple[str, ...]]] = [(commented, ())]
     for file, text in whole.items():
         sentence = f"1 cell was made with another version of {EDITS[file]}"
-        edits.append(({**whole, file: text.replace("return ", "return not ", 1)}, [sentence]))
+        edits.append(({**whole, file: text.replace("return ", "return not ", 1)}, (sentence,)))
     for texts, told in edits:
         for file, text in texts.items():
             (tree / file).write_text(text, encoding="utf-8")
@@ -101,8 +102,18 @@ def test_records_of_an_older_scheme_are_of_another_version() -> None:
     old = {"code": {"training": "49b33cd71a6a", "att_kl": "486f1bff99a3"}, "specification": {}}
     replays = [Progress(trials=[Finished(str(n), lambda: STUDENT, {}, old)]) for n in range(2)]
     known = plan([], origins={"att_kl": "objectives/attention.py"})
-    assert older_code(known, {}.get, replays) == ["2 cells were made with another version of att_kl and harness"]
-    assert older_code(plan([]), {}.get, replays) == ["2 cells were made with another version of harness"]
+    assert older_code(known, {}.get, replays) == ("2 cells were made with another version of att_kl and harness",)
+    assert older_code(plan([]), {}.get, replays) == ("2 cells were made with another version of harness",)
+
+
+def test_what_not_all_of_them_were_made_with_is_told_with_how_many() -> None:
+    """A table of many rows would tell as many sentences otherwise."""
+    old = {"code": {"training": "49b33cd71a6a", "att_kl": "486f1bff99a3"}, "specification": {}}
+    other = {"code": {"training": "49b33cd71a6a", "hid_seq": "486f1bff99a3"}, "specification": {}}
+    replays = [Progress(trials=[Finished(str(n), lambda: STUDENT, {}, r)]) for n, r in enumerate((old, other, old))]
+    known = plan([], origins={"att_kl": "objectives/attention.py", "hid_seq": "objectives/hidden.py"})
+    told = "3 cells were made with another version of harness, att_kl (2) and hid_seq (1)"
+    assert older_code(known, {}.get, replays) == (told,)
 
 
 HEAD = '"""What it is."""\nimport math\nimport torch\nfrom harness.contracts import Signal\n'
