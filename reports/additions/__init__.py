@@ -1,19 +1,22 @@
 """What a report adds below a table on request, by the names that `harness report --with` takes.
 
-An addition is a module with two functions. `grids(table)`: how it reads; it raises UserError, with what to type, where
-there is nothing to tell. `records(table)`: what JSON holds of it; its "rows", plain numbers and text, are also its CSV.
+An addition is a module of its name with two functions. `grids(table)`: how it reads; it raises UserError, with what to
+type, where there is nothing to tell. `records(table)`: what JSON holds of it; its "rows", plain numbers and text, are
+also its CSV.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 from harness.errors import check_known
-from harness.reports.additions import over_tasks, selection, sensitivity, tuning
 from harness.reports.tables.layout import Grid
 from harness.reports.tables.shapes import Table
+
+ADDITIONS = ("over_tasks", "selection", "tuning", "sensitivity")
 
 
 class Addition(Protocol):
@@ -22,12 +25,9 @@ class Addition(Protocol):
     def records(self, table: Table) -> dict[str, Any]: ...
 
 
-ADDITIONS: dict[str, Addition] = {
-    "over_tasks": over_tasks,
-    "selection": selection,
-    "tuning": tuning,
-    "sensitivity": sensitivity,
-}
+def addition(name: str) -> Addition:
+    """The module, which may load libraries of arrays: only where it is asked for."""
+    return cast(Addition, import_module(f"{__name__}.{name}"))
 
 
 def with_additions(table: Table, names: Sequence[str]) -> Table:

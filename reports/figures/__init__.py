@@ -1,28 +1,19 @@
 """The figures of a table, by the names under which a command and a notebook ask for them.
 
-A figure is a module with two functions: `rows(table)`, the tidy data that is drawn (plain numbers and text, a dict for
-each point or field, empty where there is nothing to draw: it is written as CSV, too), and `draw(table, rows)`, which
-makes a figure of matplotlib of them. One that cannot be drawn for a reason of its own raises UserError in `rows`.
+A figure is a module of its name with two functions: `rows(table)`, the tidy data that is drawn (plain numbers and text,
+a dict for each point or field, empty where there is nothing to draw: it is written as CSV, too), and
+`draw(table, rows)`, which makes a figure of matplotlib of them. One that cannot be drawn for a reason of its own raises
+UserError in `rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from harness.errors import UserError
-from harness.reports.figures import (
-    critical_differences,
-    curves,
-    heatmap,
-    masked_words,
-    pareto,
-    points,
-    sensitivity,
-    tuning,
-    verdicts,
-)
 from harness.reports.figures.drawing import styled
 from harness.reports.tables.shapes import Table
 
@@ -46,11 +37,16 @@ class Kind:
     columns: of --columns, those that it takes where the table has nothing else that it could draw.
     """
 
+    name: str
     title: str
     alternative: str
     needs: str
-    module: Module
     columns: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> Module:
+        """Loaded with what it draws by: only where it is asked for."""
+        return cast(Module, import_module(f"{__name__}.{self.name}"))
 
     def rows(self, table: Table) -> tuple[Rows, str]:
         """What is drawn, and a sentence on why there is nothing to draw, "" where there is."""
@@ -70,69 +66,70 @@ class Kind:
             return finished(self.module.draw(table, found)) if found else None
 
 
-FIGURES: dict[str, Kind] = {
-    "heatmap": Kind(
+KINDS = (
+    Kind(
+        "heatmap",
         "Scores by objective and initialisation",
         "A heatmap of scores: a row for each row of the table, a column for each initialisation, a panel for each "
         "student. Every field holds its number, as the table does.",
         "a row that is finished on every task and leaves its student or its initialisation free",
-        heatmap,
     ),
-    "points": Kind(
+    Kind(
+        "points",
         "Scores along the rows' points",
         "A panel for each task: scores against what the rows vary, a line for each label, bars for the standard "
         "deviation over seeds.",
         "finished cells of rows that stand at points of an axis, as those of a study of sizes do",
-        points,
     ),
-    "pareto": Kind(
+    Kind(
+        "pareto",
         "Scores against size and speed",
         "A panel for each size or speed: every model's score against it, and a line that joins those that no other "
         "surpasses in both.",
         "a row that is finished on every task, beside a size or a speed as --columns parameters adds",
-        pareto,
         columns=("parameters",),
     ),
-    "curves": Kind(
+    Kind(
+        "curves",
         "Learning curves",
         "Two panels for each row of the table: the metric by which epochs are selected, epoch by epoch, and the loss "
         "as a share of what its stage began with. A line for each task, the other rows in grey behind.",
         "a finished run that was trained by epochs",
-        curves,
     ),
-    "tuning": Kind(
+    Kind(
+        "tuning",
         "Tuning curves",
         "A panel for each row of the table: the expected score on dev of the setting that is chosen, by the number of "
         "trials, and the score that chooses it with its 95% band; the other rows in grey behind.",
         "trials that were drawn at random",
-        tuning,
     ),
-    "sensitivity": Kind(
+    Kind(
+        "sensitivity",
         "Scores against settings that were searched",
         "A panel for each row of the table and each setting that was searched: the score on dev of every trial against "
         "the setting's value, a mark for each task, filled where the trial was chosen.",
         "cells in which two settings or more were tried",
-        sensitivity,
     ),
-    "critical_differences": Kind(
+    Kind(
+        "critical_differences",
         "Mean ranks over tasks",
         "A point for each row of the table at its mean rank over tasks, best first, and beside them a bar for each "
         "group of rows that Wilcoxon's signed-rank test with Holm's correction cannot tell apart.",
         "rows that are finished on five tasks or more",
-        critical_differences,
     ),
-    "verdicts": Kind(
+    Kind(
+        "verdicts",
         "Published orderings that our data support",
         "For each pair of rows of a published column a field: plus and blue where our data support the printed order, "
         "minus and red where they contradict it, a question mark and grey where they cannot decide.",
         "published numbers beside ours",
-        verdicts,
     ),
-    "masked_words": Kind(
+    Kind(
+        "masked_words",
         "Entropy of the prediction when a word is masked",
         "A panel for each sentence: a row for each row of the table, a column for each word, darker where the "
         "prediction is less sure without that word.",
         "runs that masked words, as those of studies that measure masked words do",
-        masked_words,
     ),
-}
+)
+FIGURES = {kind.name: kind for kind in KINDS}

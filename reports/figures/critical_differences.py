@@ -7,14 +7,13 @@ place of Nemenyi's, and a line for each row, so that fifty have room.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from harness.reports.additions.over_tasks import letters, over_tasks
 from harness.reports.figures.drawing import new_figure, plain, title
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 WIDTH = 6.9  # inches: two columns of a page
 LINE = 0.17  # inches of a row

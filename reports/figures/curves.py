@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from harness.reports.figures.drawing import legend, style, title
 from harness.reports.figures.multiples import behind, small_panels
 from harness.reports.tables.layout import heading
 from harness.reports.tables.shapes import Block, Entry, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCORE, LOSS = "score", "loss"  # beside them the terms of a sum by their names
 BEHIND = 2  # tasks up to which the other rows are drawn in grey: more lines hide each other
@@ -54,8 +54,6 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
 
     Of one or two tasks the other rows stand behind in grey.
     """
-    from matplotlib.ticker import NullLocator
-
     labels = list(dict.fromkeys(x["row"] for x in rows))
     tasks = list(dict.fromkeys(x["task"] for x in rows))
     staged: dict[Any, dict[str, list[tuple[int, float]]]] = {key: {} for key in product((SCORE, LOSS), labels, tasks)}

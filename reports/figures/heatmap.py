@@ -6,15 +6,15 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 
 from harness.reports.figures.drawing import new_figure, on_paper, plain
 from harness.reports.tables.layout import entry_text
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
@@ -47,8 +47,6 @@ def rows(table: Table) -> list[dict[str, Any]]:
 
 def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
     """One panel per student, rows by initialisations; brighter is better. A dash stands where nothing is finished."""
-    from matplotlib.colors import Normalize
-
     fields = {(x["student"], x["init"], x["name"]): x for x in rows}
     labels = {x["name"]: x["row"] for x in rows}
     inits: dict[str, list[str]] = {}

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from harness.reports.figures.drawing import new_figure, plain
 from harness.reports.tables.layout import heading, told_apart
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Words = tuple[str, ...]
 WIDEST = 11.0  # inches of words in a line

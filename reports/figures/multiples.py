@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 from harness.reports.figures.drawing import new_figure, on_paper, plain, side_by_side
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 GREY = "#80808080"  # of the lines behind: half of it shows on light and dark alike
 
@@ -50,6 +50,4 @@ def small_panels(
 
 def behind(panel: Any, lines: Iterable[Sequence[tuple[float, float]]]) -> None:
     """Draw these lines of (x, y) in grey."""
-    from matplotlib.collections import LineCollection
-
     panel.add_collection(LineCollection([list(line) for line in lines], colors=GREY, linewidths=0.6, zorder=1))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from harness.reports.figures.drawing import ink, legend, new_figure, plain, side_by_side, title
 from harness.reports.tables.quantities import is_score
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Metric of a column -> (what its axis says, whether more of it is better).
 AXES = {
@@ -132,8 +132,6 @@ def undominated(found: Sequence[Mapping[str, Any]], more: bool) -> list[Mapping[
 
 def _logarithmic(panel: Any, found: Sequence[float]) -> None:
     """A logarithmic horizontal axis whose marks are few and short: 150k, 2M."""
-    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
-
     panel.set_xscale("log")
     span = max(found) / min(found)
     steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if span < 5 else (1.0, 2.0, 5.0) if span < 50 else (1.0,)

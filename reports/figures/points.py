@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from harness.reports.figures.drawing import legend, marker, panels, plain, style, title
 from harness.reports.tables.layout import heading, told_apart
 from harness.reports.tables.quantities import is_score, scaled
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
@@ -69,8 +69,6 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _axis(panel: Any, points: Sequence[float]) -> None:
     """Mark the points on the horizontal axis, as many as leave room for their numbers."""
-    from matplotlib.ticker import NullLocator
-
     least = min((x for x in points if x > 0), default=0.0)
     wide = points[0] >= 0 and least and points[-1] > 8 * least
     if wide:  # linear below the least positive point, so that zero has a place

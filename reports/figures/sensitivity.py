@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.reports.additions import sensitivity
 from harness.reports.figures.drawing import PALETTE, legend, marker, plain, title
 from harness.reports.figures.multiples import small_panels
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 rows = sensitivity.rows
 
@@ -59,8 +58,6 @@ def draw(table: Table, rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _axis(panel: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """From the least to the greatest value that any row tried; logarithmic where they were drawn or listed so."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     values = sorted({float(row["value"]) for row in rows})
     low, high = values[0], values[-1]
     log = rows[0]["scale"] == "log" or (rows[0]["scale"] == "list" and low > 0 and high >= 4 * low)

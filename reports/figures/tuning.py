@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from harness.reports.additions import tuning
 from harness.reports.figures.drawing import PALETTE, ink, legend, style, title
 from harness.reports.figures.multiples import behind, small_panels
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 rows = tuning.rows
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from harness.reports.figures.drawing import new_figure, plain, title
+from harness.reports.papers import orderings
 from harness.reports.statistics.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from harness.reports.tables.layout import heading
 from harness.reports.tables.quantities import number
 from harness.reports.tables.shapes import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Okabe and Ito's blue and vermilion, which the colour-blind tell apart, and grey; each with a sign of its own.
 LOOK = {
@@ -25,30 +25,7 @@ ACROSS = 2  # panels side by side
 SIDE = 0.19  # inches of a field
 
 
-def rows(table: Table) -> list[dict[str, Any]]:
-    """A record for each published ordering: where, which rows, what is printed, our difference, its p, the verdict."""
-    if not table.comparison:
-        return []
-    return [
-        {
-            "student": block.student,
-            "init": block.init,
-            "task": column.about,
-            "column": column.name,
-            "metric": column.metric,
-            "above": ordering.above,
-            "below": ordering.below,
-            "published_above": ordering.published[0],
-            "published_below": ordering.published[1],
-            "difference": round(ordering.difference, 6),
-            "p_holm": round(ordering.p, 6),
-            "verdict": ordering.verdict,
-            "like_published": not column.average or table.comparison.alike,
-        }
-        for block in table.comparison.blocks
-        for column, found in zip(table.comparison.columns, block.orderings, strict=bool(block.orderings))
-        for ordering in found
-    ]
+rows = orderings.rows
 
 
 def draw(table: Table, rows: Sequence[dict[str, Any]]) -> Figure:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import plain
-from harness.reports.additions import ADDITIONS
+from harness.reports.additions import addition
 from harness.reports.papers.beside import compared
 from harness.reports.tables import matrix
 from harness.reports.tables.layout import Cell, Grid, Group, differences, lines
@@ -24,7 +24,7 @@ def grids(table: Table) -> list[Grid]:
     between = differences(table)
     found += [between] if between else []
     found += [compared(table.comparison)] if table.comparison else []
-    found += [grid for name in table.additions for grid in ADDITIONS[name].grids(table)]
+    found += [grid for name in table.additions for grid in addition(name).grids(table)]
     return [_plain(grid) for grid in found]
 
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import CONTROL, UserError, plain
-from harness.reports.additions import ADDITIONS
-from harness.reports.figures import verdicts
+from harness.reports.additions import addition
 from harness.reports.formats.arranged import grids
 from harness.reports.formats.records import RECORD, finite, matrix_records, records, told_metric
+from harness.reports.papers import orderings
 from harness.reports.papers.beside import verdict
 from harness.reports.tables.layout import Cell, Grid, differences
 from harness.reports.tables.matrix import matrices
@@ -169,8 +169,8 @@ def rows_as_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) ->
 
 def _added(table: Table, name: str) -> dict[str, Any]:
     """What is told below the table by this name: its notes, and its records."""
-    notes = _notes(*ADDITIONS[name].grids(table))  # which says why there is nothing
-    return {"notes": notes, **ADDITIONS[name].records(table)}
+    notes = _notes(*addition(name).grids(table))  # which says why there is nothing
+    return {"notes": notes, **addition(name).records(table)}
 
 
 def _notes(*grids: Grid) -> list[str]:
@@ -223,7 +223,7 @@ def json(table: Table) -> str:
                 for c, a in zip(table.comparison.columns, b.agreement, strict=True)
             ],
             "verdict": verdict(table.comparison),
-            "orderings": verdicts.rows(table),
+            "orderings": orderings.rows(table),
             "published_only": [
                 {"row": line.label, "task": c.about, "metric": c.metric, "published": number(pair.printed)}
                 for line in table.comparison.others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from harness.reports.statistics.verdicts import verdicts
 from harness.reports.tables.quantities import is_score, scaled
@@ -52,3 +53,29 @@ def _of_column(block: ComparedBlock, j: int, column: Column, table: Table) -> tu
         Ordering(labels[i], labels[k], (printed[i], printed[k]), means[i] - means[k], corrected, verdict)
         for (i, k), (verdict, corrected) in sorted(found.items())
     )
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    """A record for each published ordering: where, which rows, what is printed, our difference, its p, the verdict."""
+    if not table.comparison:
+        return []
+    return [
+        {
+            "student": block.student,
+            "init": block.init,
+            "task": column.about,
+            "column": column.name,
+            "metric": column.metric,
+            "above": ordering.above,
+            "below": ordering.below,
+            "published_above": ordering.published[0],
+            "published_below": ordering.published[1],
+            "difference": round(ordering.difference, 6),
+            "p_holm": round(ordering.p, 6),
+            "verdict": ordering.verdict,
+            "like_published": not column.average or table.comparison.alike,
+        }
+        for block in table.comparison.blocks
+        for column, found in zip(table.comparison.columns, block.orderings, strict=bool(block.orderings))
+        for ordering in found
+    ]
